@@ -542,7 +542,7 @@ def _bracket(
         feasible = request.project_y is not False  # all points are in the set
         if feasible or not constrains(setting.feasible_set):
             bounds = _model_dual(setting, model) if oracle.dual is None else oracle.dual
-            dual = None if bounds is None else DualCertificate(bounds, often=often, goal=goal)
+            dual = None if bounds is None else DualCertificate(bounds, often=often)
     # A guessed region has nothing to add to a bound that holds everywhere and gets tight.
     guessed = region is not None and region.growing
     if region is None or (guessed and dual is not None and dual.gets_tight):

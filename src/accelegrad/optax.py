@@ -57,20 +57,18 @@ OMITTED: dict[type[Rule], frozenset[str]] = {
     AcceleGrad: frozenset({"query_point", "gradient_point"}),
     DiagonalAcceleGrad: frozenset({"query_point", "gradient_point", "step_size"}),
     DistanceFreeAcceleGrad: frozenset({"query_point", "gradient_point", "noisy"}),
-    DistanceFreeDiagonalAcceleGrad: frozenset(
-        {"query_point", "gradient_point", "step_size", "start_value"}
-    ),
+    DistanceFreeDiagonalAcceleGrad: frozenset({"query_point", "gradient_point", "step_size"}),
     ADoG: frozenset({"query_point", "gradient_point"}),
     DoG: frozenset({"query_point"}),
-    AdaGrad: frozenset({"point"}),
+    AdaGrad: frozenset({"query_point"}),
     UniXGrad: frozenset({"query_point", "point"}),
     UDoG: frozenset({"query_point"}),
 }
 #: Where the next gradient is wanted, which is where the parameters are. A state keeps it all the
 #: same where a parameter has less than float32: short steps would be lost in its rounding.
-IN_PARAMS = {"query_point", "point"}
-#: What is the same in every state: batches are noisy, and no value is known.
-CONSTANT = {"noisy": True, "start_value": float("-inf")}
+IN_PARAMS = {"query_point"}
+#: What is the same in every state: batches are noisy.
+CONSTANT = {"noisy": True}
 #: What an `UntunedAcceleGrad` learns while it searches for its radius.
 LEARNT = ("radius", "evidence", "agreement", "compared", "last_growth", "grown_from")
 #: Parameters of rules that are in the units of gradients
@@ -752,7 +750,8 @@ class _Stored:
         self.constant = {name: CONSTANT[name] for name in self.unread.keys() & CONSTANT.keys()}
         trees = {name for name in example._fields if isinstance(getattr(example, name), Tree)}
         self.points = sorted(trees - self.unread.keys())
-        self.numbers = sorted(set(example._fields) - trees - self.unread.keys())
+        unused = {name for name in example._fields if getattr(example, name) is None}
+        self.numbers = sorted(set(example._fields) - trees - unused - self.unread.keys())
 
     def first(self, rule: Rule, layout: _Layout) -> Any:
         """Return the state before the first step, each array in memory of its own.

@@ -444,7 +444,8 @@ def source(rows, labels):
         for _ in range(rows // 5000):
             X = rng.standard_normal((5000, 3))
             z = X @ [1.0, -2.0, 0.5] + rng.standard_normal(5000)
-            yield X, np.where(z > 0, 1.0, -1.0) if labels else z
+            several = np.digitize(z, [-2, -1, 1, 2])
+            yield X, several if labels == 5 else np.where(z > 0, 1.0, -1.0) if labels else z
     return chunks
 
 def minimized(loss):
@@ -455,6 +456,7 @@ fits = {
     "hinge": (minimized("hinge"), True),
     "classifier": (AcceleGradClassifier(random_state=0).fit, True),
     "regressor": (AcceleGradRegressor("absolute_error", random_state=0).fit, False),
+    "classes": (AcceleGradClassifier(random_state=0, multi_class="multinomial").fit, 5),
 }
 fit, labels = fits[sys.argv[1]]
 
@@ -470,7 +472,7 @@ print(json.dumps([peak(rows) for rows in (50_000, 400_000)]))
 """
 
 
-@pytest.mark.parametrize("fit", ["logistic", "hinge", "classifier", "regressor"])
+@pytest.mark.parametrize("fit", ["logistic", "hinge", "classifier", "regressor", "classes"])
 def test_no_number_per_row_is_kept_in_memory(fit: str) -> None:
     few, many = json.loads(run_python(PEAKS, fit))
     assert many - few < 8 * 350_000, (few, many)  # less than one vector

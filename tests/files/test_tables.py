@@ -33,7 +33,7 @@ X = RNG.standard_normal((40, 3)).round(3)
 X[RNG.random(X.shape) < 0.4] = 0.0
 X[0, -1] = 0.75  # LIBSVM text has no other sign of the last column
 Y = np.where(X[:, 0] + 0.1 * RNG.standard_normal(40) > 0, 1.0, -1.0)
-SIZES = [1, 7, 40, 1000, None]
+SIZES = [7, None]
 
 
 def written(folder: Path, text: str | bytes, name: str = "table.csv") -> Path:
@@ -147,7 +147,7 @@ def test_the_first_bad_line_is_named(tmp_path: Path, line: str) -> None:
     path = written(
         tmp_path, "1 1:2\n# a comment\n\n" + f"{line}\n" + "1 1:1\n" * 9 + "later\n", "a"
     )
-    for rows in ("whole", 1, 3, 100):
+    for rows in ("whole", 3):
         refused(path, "line 4: ", rows=rows)
 
 
@@ -192,7 +192,7 @@ def strict(text: str, columns: int) -> tuple[np.ndarray, list[float]] | int:
 def test_random_lines_against_a_strict_parser(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     good = bad = 0
-    for _ in range(600):
+    for _ in range(200):
         lines = []
         for _ in range(rng.integers(1, 4)):
             chosen = [str(piece) for piece in rng.choice(PIECES, rng.integers(0, 4))]
@@ -210,7 +210,7 @@ def test_random_lines_against_a_strict_parser(tmp_path: Path) -> None:
             got, labels = rows_of(path, n_features=9)
             assert np.array_equal(got, wanted[0]), text
             assert np.array_equal(labels, wanted[1]), text
-    assert min(good, bad) > 100
+    assert min(good, bad) > 30
 
 
 # Any text
@@ -223,8 +223,7 @@ def test_missing_files_and_folders(tmp_path: Path, name: str) -> None:
     refused(tmp_path / name)
 
 
-@pytest.mark.parametrize("ending", [".bz2", ".gz", ".xz"])
-@pytest.mark.parametrize("name", ["a", "a.csv"])
+@pytest.mark.parametrize(("ending", "name"), [(".bz2", "a"), (".gz", "a.csv"), (".xz", "a")])
 def test_wrong_or_damaged_compression(tmp_path: Path, ending: str, name: str) -> None:
     row = "1 1:2\n" if name == "a" else "1,2,3\n"
     good, name = COMPRESSIONS[ending](row.encode() * 50), f"{name}{ending}"
@@ -238,7 +237,7 @@ def test_wrong_or_damaged_compression(tmp_path: Path, ending: str, name: str) ->
 
 def test_garbage_is_a_data_error(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
-    for _ in range(50):
+    for _ in range(10):
         garbage = rng.integers(0, 256, 300, dtype=np.uint8).tobytes()
         for name in ("garbage", "garbage.csv", "garbage.tsv", "garbage.npz", "garbage.parquet"):
             refused(written(tmp_path, garbage, name))
@@ -250,7 +249,7 @@ CSV = "1,2.5,-3\n0,0,1e-7\n4,-1e300,.1\n"
 TABLE = np.array([[1.0, 2.5, -3.0], [0.0, 0.0, 1e-7], [4.0, -1e300, 0.1]])
 
 
-@pytest.mark.parametrize("ending", COMPRESSIONS)
+@pytest.mark.parametrize("ending", ["", ".gz"])
 @pytest.mark.parametrize(
     "text",
     [
@@ -269,7 +268,9 @@ TABLE = np.array([[1.0, 2.5, -3.0], [0.0, 0.0, 1e-7], [4.0, -1e300, 0.1]])
 def test_csv_variants(tmp_path: Path, text: str, ending: str) -> None:
     path = written(tmp_path, COMPRESSIONS[ending](text.encode()), f"table.csv{ending}")
     assert_rows(path, TABLE[:, :2], TABLE[:, 2])
-    assert (open_table(path).names is None) == (text[:2] in ("1,", '"1'))
+    table = open_table(path)
+    table.survey()
+    assert (table.names is None) == (text[:2] in ("1,", '"1'))
 
 
 def test_csv_is_known_by_content(tmp_path: Path) -> None:
@@ -386,6 +387,7 @@ def test_missing_cells(tmp_path: Path) -> None:
     refused(path, "row 2: the column 'a' has no value", *hints)
     refused(path, "row 3: the column 'b' has no value", reading=Reading(drop=("a",)))
     table = open_table(path, Wanted(reading=Reading(missing="mean")))
+    table.survey()
     expected = [[1, 1, 0], [2.5, 0, 1], [4, 0, 0]]
     assert_rows(path, expected, [0, 1, 1], reading=Reading(missing="mean"))
     assert table.columns == (Column("a", None, 2.5), Column("b", ("x", "y"), 0.0))
@@ -411,6 +413,7 @@ def test_text_columns_are_categories(tmp_path: Path) -> None:
     expected = np.column_stack([X[:, 0], indicators])
     assert_rows(tmp_path / "table.csv", expected, Y)
     table = open_table(tmp_path / "table.csv")
+    table.survey()
     assert table.names == ("x", "colour=blue", "colour=green, dark", "colour=red")
     assert table.n_features == 4
     assert table.columns == (Column("x"), Column("colour", ("blue", "green, dark", "red")))
@@ -448,6 +451,7 @@ def test_text_by_mistake_is_refused(tmp_path: Path) -> None:
     # Numbers that are codes.
     frame.assign(a=np.arange(40) % 4).to_csv(tmp_path / "a.csv", index=False)
     table = open_table(tmp_path / "a.csv", Wanted(reading=Reading(text=(0,))))
+    table.survey()
     assert table.columns is not None
     assert table.columns[0] == Column("a", ("0", "1", "2", "3"))
 
@@ -529,7 +533,7 @@ def test_damaged_parquet(tmp_path: Path) -> None:
     whole, right = path.read_bytes(), rows_of(path, 7)
     rng = np.random.default_rng(1)
     noticed = 0
-    for place, bit in enumerate(rng.integers(8, size=len(whole))):
+    for place, bit in list(enumerate(rng.integers(8, size=len(whole))))[::5]:
         damaged = bytearray(whole)
         damaged[place] ^= 1 << int(bit)
         path.write_bytes(bytes(damaged))
@@ -541,7 +545,7 @@ def test_damaged_parquet(tmp_path: Path) -> None:
         assert message.startswith(str(path))
         # Names and numbers of rows are not part of any checksum.
         assert got[0].shape[1] == right[0].shape[1]
-    assert noticed > len(whole) // 4
+    assert noticed > len(whole) // 20
 
 
 @pytest.mark.parametrize(("missing", "name"), [("pandas", "a.csv"), ("pyarrow", "a.parquet")])
@@ -564,8 +568,9 @@ def sparse_arrays(stored: Any) -> dict[str, Any]:
     return {name: getattr(stored, name) for name in names if hasattr(stored, name)}
 
 
-@pytest.mark.parametrize("kind", ["csr", "csc", "coo", "bsr", "dia"])
-@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "compressed"), [("csr", False), ("csc", True), ("coo", False), ("dia", True)]
+)
 def test_every_sparse_format(tmp_path: Path, kind: str, compressed: bool) -> None:
     path = tmp_path / "table.npz"
     stored = sp.csr_matrix(X).asformat(kind)
@@ -613,7 +618,7 @@ def test_indices_that_do_not_fit(tmp_path: Path, name: str) -> None:
         refused(path)
 
 
-@pytest.mark.parametrize("kind", ["<f8", ">f8", "<f4", ">f4", "<i4", ">i2", "?"])
+@pytest.mark.parametrize("kind", [">f8", "<f4", ">i2", "?"])
 def test_arrays_of_any_order_and_type(tmp_path: Path, kind: str) -> None:
     rows = (10 * X).astype(kind)
     for array in (np.asfortranarray(rows), rows, np.asfortranarray(rows)[::2]):

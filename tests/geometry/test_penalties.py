@@ -26,7 +26,7 @@ from accelegrad.geometry.penalties import (
 )
 
 INF = math.inf
-SCALES = [1e-8, 1.0, 1e8]
+SCALES = [1e-8, 1e8]
 
 
 # --------------------------------------------------------------------------- the cases

@@ -208,14 +208,6 @@ print(end(begin()).split()[0], end(begin()), sep="\\n")
 
 
 @needs_fork
-def test_a_read_only_package_is_kept_in_the_users_cache(package: Path, tmp_path: Path) -> None:
-    (package / "__pycache__").write_text("in the way")
-    home = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path)}
-    twice = "print(end(begin())); print(end(begin()))"
-    assert processes(package, twice, **home) == ["42.0 True", "42.0 False"]
-    assert len(list((tmp_path / "cache").rglob("twice.double*.nbi"))) == 1
-
-
 @needs_fork
 def test_without_any_folder_kernels_are_compiled_in_each_process(package, tmp_path) -> None:
     (package / "__pycache__").write_text("in the way")

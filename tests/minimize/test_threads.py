@@ -10,7 +10,7 @@ from threadpoolctl import ThreadpoolController, threadpool_limits
 import accelegrad as ag
 from accelegrad import kernels, threads
 from accelegrad.models.gram import gram_matrix
-from accelegrad.models.products import Products
+from accelegrad.models.matrix import Products
 from accelegrad.sklearn import AcceleGradClassifier
 
 D = 500

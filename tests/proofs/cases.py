@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,6 +13,7 @@ from scipy.optimize import OptimizeResult
 
 import accelegrad as ag
 from accelegrad import kernels
+from accelegrad.models import streamed_model
 from proofs import functions
 from proofs.extended import (
     CLASSIFICATION,
@@ -152,7 +154,8 @@ class Data:
             arrays.append(keywords.pop("sample_weight"))
         firsts = range(0, self.y.size, self.chunk)
         chunks = [tuple(part[i : i + self.chunk] for part in arrays) for i in firsts]
-        return ag.StreamedModel(chunks, **keywords)
+        with mock.patch.object(streamed_model, "PART_ENTRIES", 0):  # each chunk is a part
+            return ag.StreamedModel(chunks, **keywords)
 
 
 @dataclass(frozen=True, eq=False)

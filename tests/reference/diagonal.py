@@ -49,12 +49,10 @@ def diagonal_accelegrad(
     box: Bounds | None = None,
     project_y: bool = False,
     r0: list[float] | None = None,
-    value: Callable[[Vector], float] | None = None,
 ) -> DiagonalRun:
     """Run T steps with the widths D, or with r0 and the distance that each coordinate has come.
 
-    With `value`, a point lower than x0 lets every width grow; else three standard deviations have
-    to speak for it.
+    A width grows where the gradients are three standard deviations from a mean of zero.
     """
     start = [float(v) for v in np.asarray(x0)]
     d = len(start)
@@ -79,11 +77,9 @@ def diagonal_accelegrad(
             if r0 is None:
                 r.append(run.r[0][j])
             else:
-                downhill = value is not None and value(np.array(x)) < value(np.array(start))
                 weighted = [run.alpha[s] * run.g[s][j] for s in range(t + 1)]
                 significant = abs(sum(weighted)) >= 3 * sqrt(sum(w * w for w in weighted))
-                grows = downhill or significant
-                r.append(max(run.r[t][j], abs(y_j - start[j])) if grows else run.r[t][j])
+                r.append(max(run.r[t][j], abs(y_j - start[j])) if significant else run.r[t][j])
                 z_j = _clip(z_j, start[j] - 3 * r[j], start[j] + 3 * r[j])
             if box is not None:
                 z_j = _clip(z_j, box[0][j], box[1][j])

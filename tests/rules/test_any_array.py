@@ -1,7 +1,7 @@
 """Rules on arrays of any shape and library: NumPy, torch, and JAX compiled with `lax.scan`.
 
-Every rule is run on a vector by NumPy, and on a matrix and on a tree of arrays by all three, by the
-same lines: all have to come out where NumPy's vector of all the entries does.
+Every rule is run on a vector by NumPy, on a matrix and a tree of arrays by NumPy and torch, and on a
+tree by JAX: all have to come out where NumPy's vector of all the entries does.
 """
 
 from functools import cache
@@ -149,44 +149,32 @@ class Twice:
 
 
 RULES: dict[str, Rule] = {
-    "accelegrad": AcceleGrad(4.0),
     "accelegrad, G": AcceleGrad(4.0, 0.5, onto_ball),
     "accelegrad, all projected": AcceleGrad(4.0, project=onto_ball, project_y=True),
-    "linear coupling": LinearCoupling(1.0),
     "linear coupling, ball": LinearCoupling(1.0, onto_ball, project_y=True),
-    "adagrad": AdaGrad(4.0),
     "adagrad, ball": AdaGrad(4.0, onto_ball),
     "subgradient": Subgradient(0.5),
-    "subgradient, constant, ball": Subgradient(0.5, "constant", onto_ball),
-    "diagonal": DiagonalAcceleGrad(2.0, 0.1),
-    "diagonal, box": DiagonalAcceleGrad(2.0, project=onto_box, project_y=True),
+    "diagonal, box": DiagonalAcceleGrad(2.0, 0.1, project=onto_box, project_y=True),
     "diagonal, auto": DistanceFreeDiagonalAcceleGrad(0.1),
-    "diagonal, auto, box": DistanceFreeDiagonalAcceleGrad(project=onto_box, project_y=True),
-    "diagonal, auto, probe": DistanceFreeDiagonalAcceleGrad(probe=True),
+    "diagonal, auto, box, probe": DistanceFreeDiagonalAcceleGrad(
+        probe=True, project=onto_box, project_y=True
+    ),
     "auto": DistanceFreeAcceleGrad(),
-    "auto, probe": DistanceFreeAcceleGrad(probe=True),
-    "auto, capped": DistanceFreeAcceleGrad(largest_radius=0.5),
-    "auto, z in ball": DistanceFreeAcceleGrad(project=onto_ball, project_y=False),
+    "auto, z in ball, probe, capped": DistanceFreeAcceleGrad(
+        probe=True, largest_radius=1.0, project=onto_ball, project_y=False
+    ),
     "auto, ball": DistanceFreeAcceleGrad(0.01, project=onto_ball),
-    "auto, prox": DistanceFreeAcceleGrad(0.01, prox=soft),
     "auto, box, prox": DistanceFreeAcceleGrad(0.01, project=onto_box, prox=soft),
-    "dog": DoG(0.01),
     "dog, ball, probe": DoG(probe=True, project=onto_ball),
-    "a-dog": ADoG(0.01),
     "a-dog, ball, probe": ADoG(probe=True, project=onto_ball),
-    "unixgrad": UniXGrad(4.0),
     "unixgrad, ball": UniXGrad(4.0, 1.0, onto_ball),
     "unixgrad, prox": UniXGrad(4.0, prox=soft),
-    "u-dog": UDoG(0.01),
     "u-dog, ball, probe": UDoG(probe=True, project=onto_ball),
-    "u-dog, prox": UDoG(0.01, prox=soft),
     "untuned, radius": UntunedAcceleGrad(first_radius=0.1),
     "untuned, one step, ball": UntunedAcceleGrad(False, 0.1, project=onto_ball),
     "untuned, box, prox": UntunedAcceleGrad(True, 0.1, project=onto_box, prox=soft),
-    "rescaled": Rescaled(AcceleGrad(2.0), Twice()),
     "rescaled, auto, probe": Rescaled(DistanceFreeAcceleGrad(probe=True), Twice()),
     "rescaled, unixgrad": Rescaled(UniXGrad(2.0), Twice()),
-    "rescaled, u-dog, probe": Rescaled(UDoG(probe=True), Twice()),
 }
 
 
@@ -221,10 +209,6 @@ def moved(rule, state, fun):
     if isinstance(inner_rule, TwoPhaseRule):
         ahead = rule.look_ahead(state, first)
         return rule.update(ahead, first, fun.gradient(rule.second_query(ahead)))
-    if isinstance(rule, DistanceFreeDiagonalAcceleGrad):
-        # At the start itself, the first query, values may differ by rounding.
-        downhill = fun.value(rule.query(state)) < (1 - 1e-12) * state.start_value
-        return rule.update(state, first, downhill)
     return rule.update(state, first)
 
 
@@ -289,17 +273,16 @@ def assert_same(found, expected, tolerance=1e-12):
     np.testing.assert_allclose(found[2][:30], expected[2][:30], rtol=1e-9)
 
 
-@pytest.mark.parametrize("shape", ["matrix", "tree"])
 @pytest.mark.parametrize("name", RULES)
-def test_every_library_does_the_same_steps(name, shape, x64):
+def test_every_library_does_the_same_steps(name, x64):
     rule, (expected, radius) = RULES[name], expected_walk(name)
     assert np.linalg.norm(expected[1][-1] - START) > 0.5  # it goes somewhere
     few, tolerance = [column[:FEW_STEPS] for column in expected], TOLERANCE.get(name, 1e-12)
-    assert_same(walk(rule, problem(shape, np.array), radius, FEW_STEPS), few, tolerance)
-    many = FEW_STEPS if shape == "tree" else STEPS
-    tensors = walk(rule, problem(shape, torch.tensor), radius, many)
-    assert_same(tensors, few if shape == "tree" else expected, tolerance)
-    assert_same(scan(rule, problem(shape, jnp.asarray), radius), expected, tolerance)
+    for shape in ("matrix", "tree"):
+        for array in (np.array, torch.tensor):
+            found = walk(rule, problem(shape, array), radius, FEW_STEPS)
+            assert_same(found, few, tolerance)
+    assert_same(scan(rule, problem("tree", jnp.asarray), radius), expected, tolerance)
 
 
 # -- long sums -----------------------------------------------------------------------------------
@@ -323,7 +306,7 @@ def test_long_sums_are_float64_though_the_arrays_are_float32(array):
     squares = np.square(gradients, dtype=np.float64).sum(axis=1)
     assert relative_error(state.squares, squares) < 1e-6
     assert state.weight_sum == 20_000
-    assert str(state.point.dtype).endswith("float32")
+    assert str(state.query_point.dtype).endswith("float32")
     assert str(rule.output(state).dtype).endswith("float32")
 
 
@@ -337,7 +320,7 @@ def test_long_sums_are_compensated_where_jax_has_float32_only():
     state = whole(rule.init(jnp.asarray(START, dtype=jnp.float32)), jnp.asarray(gradients))
     squares = np.square(gradients, dtype=np.float64).sum(axis=1)
     assert relative_error(state.squares.total, squares) < 1e-6
-    assert state.point.dtype == jnp.float32
+    assert state.query_point.dtype == jnp.float32
 
 
 def float32_steps(name):
@@ -360,11 +343,7 @@ def test_float32_steps_are_traced_too(name):
     assert jax.eval_shape(lambda x: rule.output(whole(x)), start).dtype == jnp.float32
 
 
-#: Of each rule one, without a set.
-ONE_EACH = list({type(rule): name for name, rule in reversed(RULES.items())}.values())
-
-
-@pytest.mark.parametrize("name", ONE_EACH)
+@pytest.mark.parametrize("name", ["adagrad, ball", "auto", "u-dog, ball, probe", "untuned, radius"])
 def test_float32_steps_are_close(name):
     rule, whole, start = float32_steps(name)
     expected = rule.init(problem("vector", np.array).start)

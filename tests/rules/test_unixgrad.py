@@ -209,7 +209,7 @@ def test_unixgrad_smooth_bounds(name, scale):
     for T in range(1, 501):
         state = rule.step(state, oracle_of(fun)).state
         gap = fun(rule.output(state))[0]
-        S = state.weighted_differences
+        S = state.weighted_differences + state.scale
         assert gap <= 3 * 2**0.5 * D * S**0.5 / (T * (T + 1))
         assert gap <= (D * G0 / 2**0.5 + 24.2 * L * D**2) / (T * (T + 1))
 
@@ -224,7 +224,7 @@ def test_unixgrad_non_smooth_bound(seed):
     for T in range(1, 501):
         state = rule.step(state, oracle_of(fun)).state
         gap = fun(rule.output(state))[0] - fun(x_star)[0]
-        S = state.weighted_differences
+        S = state.weighted_differences + state.scale
         assert gap <= 3 * 2**0.5 * D * S**0.5 / (T * (T + 1))
         assert S <= G**2 * (1 + 4 * T * (T + 1) * (2 * T + 1) / 6)
 

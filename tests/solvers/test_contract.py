@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import accelegrad as ag
 from accelegrad.dask import RowModel
+from accelegrad.models import streamed_model
 
 N, D = 240, 5
 ON_CLUSTER = pytest.mark.xdist_group("dask")
@@ -98,6 +99,12 @@ anywhere = pytest.mark.parametrize(
 
 
 @pytest.fixture(autouse=True)
+def small_parts(monkeypatch):
+    """Put no more than three chunks of 14 rows together."""
+    monkeypatch.setattr(streamed_model, "PART_ENTRIES", 3 * 15 * (D + streamed_model.VECTORS))
+
+
+@pytest.fixture(autouse=True)
 def cluster(request):
     """Start the cluster where a test needs it."""
     if request.node.get_closest_marker("xdist_group"):
@@ -129,8 +136,6 @@ def test_points_between_two_are_as_evaluated_there(kind, data):
         assert_allclose(between.value, case.value(w, case.shares), rtol=1e-12)
         gradient = case.gradient(w, case.shares)
         assert_allclose(between.gradient, gradient, rtol=1e-10, atol=1e-13)
-        slope = gradient @ (case.q - case.p)
-        assert_allclose(case.model.slope_between(p, q, t), slope, rtol=1e-10, atol=1e-13)
 
 
 @every
@@ -162,10 +167,6 @@ def test_samples_are_the_same_rows_for_any_split(kind, data):
     assert_array_equal(case.model.sampled(30, 5).numbers, other.model.sampled(30, 5).numbers)
     here, there = (m.sampled(30, 5, by=x) for m, x in ((case.model, at), (other.model, known)))
     assert_array_equal(here.numbers, there.numbers)
-    for found, expected in zip(here.local(at), there.local(known), strict=True):
-        if sp.issparse(found):
-            found, expected = found.toarray(), expected.toarray()
-        assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
     here, there = (m.sampled(30, 5).in_memory(0.2) for m in (case.model, other.model))
     assert here.in_memory is here
     assert_allclose(here.gradient(case.p), there.gradient(case.p), rtol=1e-12)
@@ -209,7 +210,6 @@ def test_an_evaluation_is_one_pass_and_points_between_none():
     assert np.isfinite(p.gradient).all()
     assert len(passes) == 2
     model.between(p, q, 0.5).value  # noqa: B018
-    model.slope_between(p, q, 0.5)
     rows = model.sampled(10, 0, by=p)
     assert len(passes) == 2
     model.gram(p, rows)

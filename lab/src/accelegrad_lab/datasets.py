@@ -13,8 +13,7 @@ import scipy.sparse as sp
 
 from accelegrad.errors import Vector, finite_vector, real_number, whole_number
 from accelegrad.files.formats import FORMATS, LIBSVM, open_table, plain_path
-from accelegrad.files.libsvm import COMPRESSIONS
-from accelegrad.files.tables import DataError, Reading, Targets, Wanted
+from accelegrad.files.tables import COMPRESSIONS, DataError, Reading, Targets, Wanted
 from accelegrad_lab.sparse_text import random_documents
 
 __all__ = ["DATA_FOLDER", "DataError", "Dataset", "as_binary", "find", "read", "sparse_text"]

@@ -15,7 +15,6 @@ Commands = argparse._SubParsersAction
 """Where each command adds its parser."""
 
 FAILED = 1  # what shells use for any error
-WRONG_USAGE = 2  # what argparse uses
 INTERRUPTED = 130  # what shells use for Ctrl-C
 
 FILES = {
@@ -24,9 +23,6 @@ FILES = {
     "model": "what `accelegrad fit` wrote",
 }
 """The files that commands read, in words."""
-
-SHOWN_VALUES = 10
-"""How many values a line shows of a longer list. Chosen."""
 
 HELP_WIDTH = 98
 """Characters in a line of help: two fewer than in a line of code."""
@@ -37,10 +33,7 @@ HELP_WIDTH = 98
 
 def _name_or_number(text: str) -> str | int:
     """Return a column's number, or else its name."""
-    try:
-        return int(text)
-    except ValueError:
-        return text
+    return int(text) if text.strip().lstrip("+-").isdecimal() else text
 
 
 def names(text: str) -> tuple[str, ...]:
@@ -84,34 +77,55 @@ def add_files(command: argparse.ArgumentParser, *files: str) -> None:
         command.add_argument(name, type=Path, metavar=name.upper(), help=FILES[name])
 
 
-def add_target(group: argparse._ActionsContainer, words: str) -> None:
-    """Add the option for the column with the targets."""
-    group.add_argument("--target", type=_name_or_number, metavar="COLUMN", help=words)
-
-
 def add_reading(group: argparse._ActionsContainer, *, learning: bool) -> None:
     """Add the options for tables with columns, some of them where a model is learnt."""
-    add_target(
-        group,
-        "the column to predict of a CSV or parquet file, by name or number from 0 (default: the "
-        "last when fitting, the model's when predicting); a first line with this name is a header",
-    )
-    words = "columns that are left out, by name or number from 0"
-    group.add_argument("--drop", type=columns, default=(), metavar="A,B", help=words)
-    words = "the mark between columns of a CSV file (default: a comma; in .tsv files a tab)"
-    group.add_argument("--sep", metavar="C", help=words)
-    group.add_argument("--decimal", default=".", metavar="C", help="the decimal point (.)")
-    group.add_argument("--thousands", metavar="C", help="the mark between thousands (none)")
-    group.add_argument("--encoding", default="utf-8", metavar="NAME", help="of text (utf-8)")
-    words = "what stands for a missing cell, beside nothing (default: ?, NA, NaN, null, ...)"
-    group.add_argument("--na", type=names, metavar="A,B", help=words)
-    words = "the first line of a CSV file is data (default: data if it has numbers only)"
-    group.add_argument("--no-header", action="store_true", help=words)
+    options: list[tuple[str, dict[str, Any], str]] = [
+        (
+            "--target",
+            {"type": _name_or_number, "metavar": "COLUMN"},
+            "the column to predict of a CSV or parquet file, by name or number from 0 (default: "
+            "the last when fitting, the model's when predicting); a first line with this name is a "
+            "header",
+        ),
+        (
+            "--drop",
+            {"type": columns, "default": (), "metavar": "A,B"},
+            "columns that are left out, by name or number from 0",
+        ),
+        (
+            "--sep",
+            {"metavar": "C"},
+            "the mark between columns of a CSV file (default: a comma; in .tsv files a tab)",
+        ),
+        ("--decimal", {"default": ".", "metavar": "C"}, "the decimal point (.)"),
+        ("--thousands", {"metavar": "C"}, "the mark between thousands (none)"),
+        ("--encoding", {"default": "utf-8", "metavar": "NAME"}, "of text (utf-8)"),
+        (
+            "--na",
+            {"type": names, "metavar": "A,B"},
+            "what stands for a missing cell, beside nothing (default: ?, NA, NaN, null, ...)",
+        ),
+        (
+            "--no-header",
+            {"action": "store_true"},
+            "the first line of a CSV file is data (default: data if it has numbers only)",
+        ),
+    ]
     if learning:
-        words = "what to do with missing cells: put in the column's mean, or drop the row (error)"
-        group.add_argument("--missing", choices=("mean", "drop"), help=words)
-        words = "columns whose values are categories, even if they look like numbers"
-        group.add_argument("--text", type=columns, default=(), metavar="A,B", help=words)
+        options += [
+            (
+                "--missing",
+                {"choices": ("mean", "drop")},
+                "what to do with missing cells: put in the column's mean, or drop the row (error)",
+            ),
+            (
+                "--text",
+                {"type": columns, "default": (), "metavar": "A,B"},
+                "columns whose values are categories, even if they look like numbers",
+            ),
+        ]
+    for name, keywords, words in options:
+        group.add_argument(name, help=words, **keywords)
 
 
 def reading(given: argparse.Namespace) -> Any:
@@ -173,22 +187,6 @@ def say_facts(facts: Sequence[tuple[str, str]]) -> None:
     width = max(len(name) for name, _ in facts) + 2
     for name, value in facts:
         say(f"{name:<{width}}{value}")
-
-
-def first_of(values: Sequence[Any]) -> str:
-    """Return the first values of a list, for a line."""
-    shown = ", ".join(str(value) for value in values[:SHOWN_VALUES])
-    return shown + (", ..." if len(values) > SHOWN_VALUES else "")
-
-
-def class_facts(estimator: Any) -> list[tuple[str, str]]:
-    """Return how many classes a model has, and the first of them."""
-    if not hasattr(estimator, "classes_"):
-        return []
-    from accelegrad.sklearn.summary import labels_in_words
-
-    labels = labels_in_words(estimator.classes_)
-    return [("classes", f"{len(labels)}: {first_of(labels)}")]
 
 
 def in_lines(listed: Iterable[str]) -> str:

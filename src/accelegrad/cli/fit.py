@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,17 +48,20 @@ def add_fit(commands: common.Commands[argparse.ArgumentParser]) -> None:
     _add_objective(command.add_argument_group("the objective"))
     group = command.add_argument_group("the data")
     common.add_reading(group, learning=True)
-    words = "the number of features of a LIBSVM file (default: its largest index)"
-    group.add_argument("--n-features", type=int, metavar="D", help=words)
+    for name, kind, metavar, words in (
+        ("--n-features", int, "D", "the number of features of a LIBSVM file (its largest index)"),
+        ("--chunk-rows", int, "N", "rows in a chunk of --stream (16 MB)"),
+        (
+            "--dask",
+            str,
+            "CLUSTER",
+            "fit on a Dask cluster, whose workers read the file: 'local', which starts a process "
+            "per core, or a scheduler's address, tcp://host:port",
+        ),
+    ):
+        group.add_argument(name, type=kind, metavar=metavar, help=words)
     words = "read the file chunk by chunk: for data larger than memory"
     group.add_argument("--stream", action="store_true", help=words)
-    words = "rows in a chunk of --stream (default: 16 MB)"
-    group.add_argument("--chunk-rows", type=int, metavar="N", help=words)
-    words = (
-        "fit on a Dask cluster, whose workers read the file: 'local', which starts a process per "
-        "core, or a scheduler's address, tcp://host:port"
-    )
-    group.add_argument("--dask", metavar="CLUSTER", help=words)
     group = command.add_argument_group("the run")
     common.add_number(group, "--tol", 1e-3, "certified gap to stop at, relative to the objective")
     common.add_number(group, "--max-iter", 10_000, "most iterations")
@@ -100,7 +102,6 @@ def _fit(given: argparse.Namespace) -> int:
 
     from accelegrad.files.formats import open_table
     from accelegrad.files.tables import Targets, Wanted
-    from accelegrad.sklearn.summary import model_in_words, quality_facts
 
     common.check_out(given.out, given.data)
     _check_stream_options(given)
@@ -112,26 +113,22 @@ def _fit(given: argparse.Namespace) -> int:
         reading=common.reading(given),
     )
     table = open_table(given.data, wanted)
-    started = time.perf_counter()
     try:
         rows = _fitted(estimator, table, given)
     except ValueError as error:
-        example = getattr(error.__cause__ or error, "example", None)
-        if example is None:
+        if "Unknown label type: continuous" not in str(error):
             raise
         raise ValueError(
-            f"{given.data}: the target holds numbers such as {example:g}, but --loss "
-            f"{given.loss} is for classes. For numbers, give --loss {', '.join(OF_NUMBERS)}."
+            f"{given.data}: the target holds numbers that are not whole, but --loss {given.loss} "
+            f"is for classes. For numbers, give --loss {', '.join(OF_NUMBERS)}."
         ) from None
-    seconds = time.perf_counter() - started
     failure = _saved(estimator, table, given)
+    summary = estimator.summary()
     common.say_facts(
         [
             ("data", f"{given.data}: {rows} x {estimator.n_features_in_}"),
-            ("model", model_in_words(estimator)),
-            *common.class_facts(estimator),
-            *quality_facts(estimator),
-            ("seconds", f"{seconds:.2f}"),
+            ("model", summary.title),
+            *summary.facts,
             ("written to", str(given.out.resolve())),
         ]
     )

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib.metadata import EntryPoints, entry_points
 
 from accelegrad import __version__
-from accelegrad.cli.common import FAILED, INTERRUPTED, WRONG_USAGE, warn
+from accelegrad.cli.common import FAILED, INTERRUPTED, warn
 from accelegrad.cli.fit import add_fit
 from accelegrad.cli.inspect import add_inspect
 from accelegrad.cli.predict import add_predict
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser(installed)
     if not arguments:
         parser.print_help(sys.stderr)
-        return WRONG_USAGE
+        return 2  # as argparse does for wrong usage
     if arguments[0] in set(LAB_COMMANDS) - installed.names:
         warn(
             f"accelegrad {arguments[0]}: this command is part of accelegrad-lab, which is not "

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
+import numpy.typing as npt
 
 from accelegrad.cli import common
 from accelegrad.files import whole_file
 
 if TYPE_CHECKING:
-    from accelegrad.files.tables import TableFile, Targets
+    from accelegrad.files.tables import TableFile
     from accelegrad.sklearn.model_file import SavedModel
 
 
@@ -58,7 +59,7 @@ def add_predict(commands: common.Commands[argparse.ArgumentParser]) -> None:
 def run_predict(given: argparse.Namespace) -> int:
     """Do what the options ask for."""
     from accelegrad.files.formats import open_table
-    from accelegrad.files.tables import Column, Wanted
+    from accelegrad.files.tables import Column, Targets, Wanted
     from accelegrad.sklearn.model_file import read_model
 
     if given.out is not None:
@@ -70,6 +71,7 @@ def run_predict(given: argparse.Namespace) -> int:
             f"--proba: the loss {estimator.loss} gives no probabilities; log_loss and "
             "modified_huber do."
         )
+    classifies = hasattr(estimator, "classes_")
     columns = saved.columns
     if columns is None and saved.feature_names is not None:
         columns = tuple(map(Column, saved.feature_names))
@@ -78,7 +80,10 @@ def run_predict(given: argparse.Namespace) -> int:
         columns,
         int(estimator.n_features_in_),
         optional=given.target is None,
-        targets=_scored_targets(estimator, given.score),
+        # A label in text is compared as it is written: "1" may be a class beside "xyz".
+        targets=(Targets.TEXT if classifies else Targets.NUMBERS)
+        if given.score
+        else Targets.UNUSED,
         by_position=given.by_position,
         reading=common.reading(given),
     )
@@ -103,18 +108,6 @@ def run_predict(given: argparse.Namespace) -> int:
     return 0
 
 
-def _scored_targets(estimator: Any, score: bool) -> Targets:
-    """Return what the targets must be to be scored; they are not read if they are not."""
-    from sklearn.base import is_classifier
-
-    from accelegrad.files.tables import Targets
-
-    if not score:
-        return Targets.UNUSED
-    # A label in text is compared as it is written: "1" may be a class beside "xyz".
-    return Targets.TEXT if is_classifier(estimator) else Targets.NUMBERS
-
-
 def _header(saved: SavedModel, proba: bool) -> list[str]:
     from accelegrad.sklearn.summary import labels_in_words
 
@@ -137,10 +130,8 @@ def _predictions(
             scores.add(X, y, table.path)
         if proba:
             yield estimator.predict_proba(X).tolist()
-        elif hasattr(estimator, "classes_"):
-            yield [[labels[value]] for value in estimator.predict(X).tolist()]
         else:
-            yield [[value] for value in estimator.predict(X).tolist()]
+            yield [[labels.get(value, value)] for value in estimator.predict(X).tolist()]
 
 
 def _write(file: TextIO, header: Sequence[str], blocks: Iterator[list[Any]]) -> None:
@@ -179,26 +170,50 @@ class _Scores:
         from sklearn.base import is_classifier
         from sklearn.metrics import mean_absolute_error, r2_score
 
+        from accelegrad.files.tables import few
+
         true, predicted = np.concatenate(self._true), np.concatenate(self._predicted)
-        rows = ("rows", str(true.size))
-        if is_classifier(self._estimator):
-            return [rows, *self._share_of_right_ones(true, predicted)]
-        return [
-            rows,
-            ("R^2", f"{r2_score(true, predicted):.6f}"),
-            ("mean absolute error", f"{mean_absolute_error(true, predicted):.8g}"),
-        ]
-
-    def _share_of_right_ones(self, true: Any, predicted: Any) -> list[tuple[str, str]]:
-        from accelegrad.sklearn.label_match import UNKNOWN, class_places
-        from accelegrad.sklearn.summary import labels_in_words
-
+        lines = [("rows", str(true.size))]
+        if not is_classifier(self._estimator):
+            error = mean_absolute_error(true, predicted)
+            return [
+                *lines,
+                ("R^2", f"{r2_score(true, predicted):.6f}"),
+                ("mean absolute error", f"{error:.8g}"),
+            ]
         classes = self._estimator.classes_
         places = class_places(true, classes)
         right = places == class_places(predicted, classes)
-        lines = [("accuracy", f"{right.mean():.6f}")]
-        unknown = true[places == UNKNOWN]
+        lines.append(("accuracy", f"{right.mean():.6f}"))
+        unknown = true[places < 0]
         if unknown.size:
-            labels = common.first_of(labels_in_words(np.unique(unknown)))
+            labels = few(np.unique(unknown).astype(str).tolist())
             lines.append(("labels not known to the model", f"{unknown.size} rows: {labels}"))
         return lines
+
+
+def class_places(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Return the place of each label among the classes, -1 for one that is not there.
+
+    A label is a class that is written the same way. Else it is the class that is the same number:
+    1, 1.0, "1" and "1.0" are one class, unless the model has several of these.
+    """
+    known = classes.tolist()
+    by_text = {str(label): place for place, label in enumerate(known)}
+    numbers = [_number(label) for label in known]
+    by_number = {n: -1 if numbers.count(n) > 1 else place for place, n in enumerate(numbers)}
+    by_number.pop(None, None)
+    values, inverse = np.unique(labels, return_inverse=True)
+    places = [
+        by_text.get(str(label), by_number.get(_number(label), -1)) for label in values.tolist()
+    ]
+    found: npt.NDArray[np.int64] = np.array(places, dtype=np.int64)[inverse]
+    return found
+
+
+def _number(label: Any) -> float | None:
+    try:
+        # float() takes 1_000, which no data format knows.
+        return None if isinstance(label, str) and "_" in label else float(label)
+    except ValueError:
+        return None

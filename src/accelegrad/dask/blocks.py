@@ -19,8 +19,8 @@ from accelegrad.dask.part import Part, sound_rows
 from accelegrad.errors import Vector, finite_vector
 from accelegrad.models.gram import Storage, pairs_per_row
 from accelegrad.models.losses import Loss
+from accelegrad.models.matrix import RowNumbers
 from accelegrad.models.model_input import check_labels, checked_weights, design_matrix
-from accelegrad.models.row_blocks import RowNumbers
 
 #: Blocks are put together until there are at most this many of them, or this many per thread of
 #: the cluster where that is more: each costs the scheduler a fraction of a millisecond in every
@@ -318,6 +318,8 @@ def _needs_futures(block: Delayed) -> bool:
 
 class ClusterData:
     """The blocks of a data set on a cluster, checked, and what is known of them."""
+
+    columns = None  # all of them: none is left out
 
     def __init__(
         self,

@@ -10,6 +10,7 @@ from sklearn.base import is_regressor
 
 from accelegrad.dask.estimators import AcceleGradClassifier, AcceleGradRegressor
 from accelegrad.dask.files import read_files
+from accelegrad.files.frames import FrameFile
 
 if TYPE_CHECKING:
     from accelegrad.files.tables import TableFile
@@ -35,6 +36,8 @@ def fit_files(estimator: Any, table: TableFile, cluster: str) -> int:
     cluster : str
         "local" or the address of a scheduler.
     """
+    if isinstance(table, FrameFile):
+        table.survey()  # for the categories
     numbers = is_regressor(estimator)
     kind: type[Any] = AcceleGradRegressor if numbers else AcceleGradClassifier
     fitted = kind(**estimator.get_params())

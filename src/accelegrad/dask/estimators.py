@@ -27,9 +27,8 @@ from accelegrad.dask.problems import (
     target_scale,
 )
 from accelegrad.errors import Vector
-from accelegrad.models.gram import Matrix
+from accelegrad.models.matrix import Matrix, RowNumbers
 from accelegrad.models.parted_model import split_by_part
-from accelegrad.models.row_blocks import RowNumbers
 from accelegrad.sklearn import classifier, cv, regressor
 from accelegrad.sklearn.base import LinearEstimator
 from accelegrad.sklearn.cv import CHOSEN, CrossValidated
@@ -442,7 +441,7 @@ class PathsOnCluster(OnCluster):
         data = self._read(X, y, sample_weight, client)
         rows = gathered_rows(data, numbers=is_regressor(self))
         with parallel_config("sequential"):  # other processes have no client
-            return CrossValidated.fit(self, *rows, groups=groups)
+            return CrossValidated.fit(self, rows.X, rows.y, rows.weights, groups=groups)
 
     def _checked_data(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> Data:  # noqa: ARG002
         """Return rows that were checked where they are."""

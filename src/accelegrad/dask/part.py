@@ -18,13 +18,9 @@ from typing import Any
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad.models.gram import Matrix
-from accelegrad.models.linear_model import LinearModel, ModelPoint
+from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import Loss
-from accelegrad.models.multinomial import ClassesPoint, MultinomialModel
-from accelegrad.models.row_parts import Where
-from accelegrad.proofs.multinomial_dual import Balance, DistributionSums, ShiftedRows
-from accelegrad.solvers.classes import ClassesLine
+from accelegrad.models.row_parts import Where, model_by
 
 #: Where arrays begin that NumPy makes: at multiples of this many bytes.
 ALIGNMENT = 16
@@ -57,11 +53,7 @@ class Part:
             if by not in self._models:
                 if len(self._models) > 2:  # of smoothed losses, the present one is enough
                     self._models = {self.rows.loss: self.rows}
-                self._models[by] = (
-                    MultinomialModel.of(self.rows, self.rows.y.astype(np.intp), by)
-                    if isinstance(by, int)
-                    else self.rows.with_loss(by)
-                )
+                self._models[by] = model_by(self.rows, by)
             return self._models[by]
 
     def at(self, where: Where, w: Vector) -> Any:
@@ -71,11 +63,7 @@ class Part:
             known, margins = self._points.get(place), self._margins(where)
         if known is None:
             with np.errstate(over="ignore", invalid="ignore"):
-                known = (
-                    model.at(w)
-                    if margins is None or isinstance(where.by, int)
-                    else ModelPoint.of_margins(model, w, margins)
-                )
+                known = model.at(w) if margins is None else model.with_margins(w, margins)
         with self._lock:
             self._points[place] = known
             self._points.move_to_end(place)
@@ -149,51 +137,7 @@ def sound_rows(X: Any, y: Vector, shares: Vector, loss: Loss, fit_intercept: boo
     return any_rows._of_data(X, y, shares, shares, 0.0)
 
 
-# -- tasks: sums ---------------------------------------------------------------------------------
-
-
-# -- tasks: the dual -----------------------------------------------------------------------------
-
-
-# -- tasks: several classes ----------------------------------------------------------------------
-
-
-def classes_sums(part: Part, at: ClassesPoint) -> tuple[float, Vector]:  # noqa: ARG001
-    """Return the mean loss and its gradient."""
-    return at.value, at.gradient.copy()
-
-
-def classes_means(part: Part, at: ClassesPoint) -> tuple[Vector, Matrix]:
-    """Return the rows' curvature for each class, and the sum of the rows by it."""
-    weights = at.distributions * (1.0 - at.distributions) * part.rows.shares[:, None]
-    return weights.sum(axis=0), part.rows.products.backward(weights)
-
-
-def classes_slope(part: Part, p: ClassesPoint, q: ClassesPoint, t: float) -> tuple[float, float]:
-    """Return the first and the second derivative of the mean loss at p + t (q - p) by t."""
-    change, shares = q.margins - p.margins, part.rows.shares
-    own = change[np.arange(len(change)), part.rows.y.astype(np.intp)]
-    return ClassesLine(p.margins, change, shares, -float(shares @ own), 0.0).derivatives(t)
-
-
-def classes_shifted(part: Part, at: ClassesPoint, shift: Vector) -> tuple[Vector, Matrix]:
-    """Return the mean distribution with margins shifted, and the mean of its products."""
-    shifted = ShiftedRows(part.rows.shares, at.margins, shift)
-    return shifted.mean, shifted.products
-
-
-def classes_distributions(part: Part, at: ClassesPoint, balance: Balance) -> DistributionSums:
-    """Return the sums of balanced distributions, which give a bound."""
-    return DistributionSums.of(part.model(at.margins.shape[1]), balance.of(at.margins))
-
-
-def classes_shares(part: Part, n_classes: int) -> Vector:
-    """Return the share of each class's rows."""
-    places = part.rows.y.astype(np.intp)
-    return np.bincount(places, part.rows.shares, n_classes).astype(np.float64)
-
-
-# -- tasks: curvature, and what is asked for of rows ---------------------------------------------
+# -- tasks -------------------------------------------------------------------------------------
 
 
 def entries_of_columns(part: Part, columns: Any) -> int:

@@ -3,45 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import entr
 
 from accelegrad.dask.blocks import Block, ClusterData, Counts, RowSettings, counted_weights
-from accelegrad.dask.classes import ClusterClasses, ClusterClassesDual, ClusterCurvedClasses
 from accelegrad.dask.row_model import RowModel
 from accelegrad.errors import Vector
 from accelegrad.models.losses import make_loss
+from accelegrad.models.multinomial import PartedClasses
 from accelegrad.sklearn import target_scale as scales
 from accelegrad.sklearn.objective import (
     Objective,
     Problem,
     null_value,
+    null_value_of_classes,
     parameter_set,
 )
-
-
-@dataclass(frozen=True)
-class ClusterProblem(Problem):
-    """A model of rows on a cluster, with l1 term and constraint."""
-
-    def _mean_loss(self, x: Vector) -> float:
-        """Return the mean loss: one round trip."""
-        return float(self.model.at(x).mean_loss)  # type: ignore[union-attr]
-
-    def classes_dual(self) -> ClusterClassesDual:
-        """Return the bounds of a multinomial problem."""
-        assert isinstance(self.model, ClusterClasses)
-        return ClusterClassesDual(self.model)
-
-    def curved_classes(self) -> Any:
-        """Return a multinomial problem with its second derivatives."""
-        assert isinstance(self.model, ClusterClasses)
-        return ClusterCurvedClasses(self.model)
 
 
 def problem_on(
@@ -49,14 +29,14 @@ def problem_on(
     data: ClusterData,
     recode: Callable[[Any], Any] | None = None,
     weigh: Callable[[Any], Vector] | None = None,
-) -> ClusterProblem:
+) -> Problem:
     """Return the problem of one set of coefficients."""
     settings = RowSettings(objective.pointwise, objective.fit_intercept, recode, weigh)
     model = RowModel.of_data(data, settings, objective.l2)
     chosen = parameter_set(
         objective.feasible_set, model.n_features, 1, int(objective.fit_intercept)
     )
-    return ClusterProblem(model, objective.l1, chosen, null_value(model))
+    return Problem(model, objective.l1, chosen, null_value(model))
 
 
 def classes_problem(
@@ -64,18 +44,15 @@ def classes_problem(
     data: ClusterData,
     classes: npt.NDArray[Any],
     weigh: Callable[[Any], Vector] | None,
-) -> ClusterProblem:
+) -> Problem:
     """Return the multinomial problem, with a row of coefficients for each class."""
     # The loss of the rows is not used; that of numbers takes the classes' places as they are.
     places = partial(_places, classes=classes)
     settings = RowSettings(make_loss("squared"), objective.fit_intercept, places, weigh)
-    model = ClusterClasses.of(RowModel.of_data(data, settings, objective.l2), None, classes.size)
+    model = PartedClasses.of(RowModel.of_data(data, settings, objective.l2), None, classes.size)
     free = model.n_parameters - model.n_weights
     chosen = parameter_set(objective.feasible_set, model.n_features, classes.size, free)
-    null = float(np.log(classes.size))
-    if objective.fit_intercept:
-        null = float(entr(model.class_shares).sum())
-    return ClusterProblem(model, objective.l1, chosen, null)
+    return Problem(model, objective.l1, chosen, null_value_of_classes(model))
 
 
 # -- targets ---------------------------------------------------------------------------------------

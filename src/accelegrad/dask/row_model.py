@@ -14,12 +14,9 @@ from accelegrad.dask.cluster import Cluster, connected
 from accelegrad.errors import Vector
 from accelegrad.models import row_parts as tasks
 from accelegrad.models.gram import Storage
-from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import make_loss
-from accelegrad.models.model_input import checked_intercept, checked_l2, row_shares
-from accelegrad.models.parted_model import PartedModel, joined, split_by_part
-from accelegrad.models.row_blocks import RowNumbers
-from accelegrad.models.sampled_rows import TakenRows
+from accelegrad.models.model_input import checked_intercept, checked_l2
+from accelegrad.models.parted_model import PartedModel
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -39,16 +36,6 @@ class ClusterMatrix:
     def nnz(self) -> int:
         """The number of stored entries."""
         return self.storage.entries
-
-    def taken(self, rows: RowNumbers) -> TakenRows:
-        """Return some rows, in the order of their numbers given: one round trip."""
-        pieces, order = split_by_part(rows, self.ends)
-        found = self.cluster.each("sample", tasks.taken, by_part=[pieces])
-        return joined(self, found, np.argsort(order, kind="stable"))
-
-    def __getitem__(self, rows: RowNumbers) -> Any:
-        """Return some rows, in the order of their numbers given, as a matrix in memory."""
-        return self.taken(np.asarray(rows)).X
 
     def largest_entries(self, columns: Any) -> Vector:
         """Return the largest absolute value of some columns."""
@@ -139,20 +126,9 @@ class RowModel(PartedModel):
         return model
 
     def _take_data(self, data: ClusterData, settings: RowSettings, l2: float) -> None:
-        self.loss, self.fit_intercept, self.l2 = settings.loss, settings.fit_intercept, l2
         self.cluster = self.parts = data.parts(settings)
-        self.n_samples, self.n_features, self.dtype = data.n_samples, data.n_features, data.dtype
-        self.n_parameters = self.n_features + self.fit_intercept
-        self.weighted = data.weighted or settings.weigh is not None or data.is_counted
-        self._take(ClusterMatrix(self.cluster, data))
-
-    def __repr__(self) -> str:
-        kind = "dense" if self.X.storage.dense else "CSR"
-        weighted = ", weighted" if self.weighted else ""
-        return (
-            f"RowModel({self.n_samples} x {self.n_features} {kind} {self.dtype}{weighted}, "
-            f"loss={self.loss!r}, l2={self.l2:g}, fit_intercept={self.fit_intercept})"
-        )
+        self._weighted = data.weighted or settings.weigh is not None or data.is_counted
+        self._set_up(ClusterMatrix(self.cluster, data), settings.loss, l2, settings.fit_intercept)
 
     # -- what is as long as the rows are many, brought here where it is asked for ---------------
 
@@ -175,11 +151,16 @@ class RowModel(PartedModel):
         return self._targets()[1]
 
     @property
+    def weighted(self) -> bool:
+        """Whether the rows' shares may differ."""
+        return self._weighted
+
+    @property
     def sample_weight(self) -> Vector | None:  # type: ignore[override]
         """The shares of all rows where they are not the same."""
         return self.shares if self.weighted else None
 
-    def new_name(self) -> str:
+    def new_name(self, n_classes: int = 1) -> str:  # noqa: ARG002
         """Return a name by which parts know a new point."""
         return uuid4().hex
 
@@ -211,10 +192,3 @@ class RowModel(PartedModel):
 
         storage: Storage = self.of_data_alone("storage", found)
         return storage
-
-    def of_rows(self, rows: RowNumbers, l2: float) -> LinearModel:
-        """Return a model of some rows, brought here in one round trip."""
-        found = self.X.taken(np.asarray(rows))
-        weights = found.shares if self.weighted and found.shares.any() else None
-        shares = row_shares(weights, rows.size)
-        return self._of_data(found.X, found.y, weights, shares, l2)

@@ -8,41 +8,22 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from accelegrad.errors import whole_number
-from accelegrad.files.csv_files import CsvFile
-from accelegrad.files.libsvm import (
-    COMPRESSION_DAMAGE,
-    COMPRESSIONS,
-    LARGEST_INDEX,
-    LibsvmFile,
-    opened_text,
-)
-from accelegrad.files.npz import NpzFile
-from accelegrad.files.parquet_files import ParquetFile
-from accelegrad.files.tables import DataError, Reading, TableFile, Wanted
+import numpy as np
 
-_FIRST_BYTES = 1 << 16  # in which the first line with data is looked for
+from accelegrad.errors import whole_number
+from accelegrad.files.frames import CsvFile, ParquetFile
+from accelegrad.files.libsvm import LibsvmFile
+from accelegrad.files.npz import NpzFile
+from accelegrad.files.tables import COMPRESSIONS, DataError, Reading, TableFile, Wanted, opened
 
 
 class TableFormat(NamedTuple):
-    """A format of data files.
+    """A format of data files."""
 
-    Attributes
-    ----------
-    name : str
-        What such a file is called, with an article.
-    endings : tuple of str
-        How names of such files end, without the ending of a compression.
-    reader : callable
-        What makes a table of a path and of what is wanted.
-    targets : str
-        Where the targets are, in a format that has no columns to choose; else empty.
-    """
-
-    name: str
-    endings: tuple[str, ...]
+    name: str  # what such a file is called, with an article
+    endings: tuple[str, ...]  # of names, without the ending of a compression
     reader: Callable[[Path, Wanted], TableFile]
-    targets: str = ""
+    targets: str = ""  # where they are, in a format that has no columns to choose
 
 
 LIBSVM = TableFormat(
@@ -71,8 +52,9 @@ def open_table(path: str | os.PathLike[str], wanted: Wanted | None = None) -> Ta
     path, wanted = Path(path), wanted or Wanted()
     if wanted.n_features is not None:
         width = whole_number("n_features", wanted.n_features, least=1)
-        if width > LARGEST_INDEX:
-            raise ValueError(f"n_features must be <= {LARGEST_INDEX}, but it is {width}.")
+        largest = np.iinfo(np.int32).max  # LIBSVM programs keep an index in a C int
+        if width > largest:
+            raise ValueError(f"n_features must be <= {largest}, but it is {width}.")
     known = format_of(path, wanted.reading)
     if known.targets and wanted.target is not None and not wanted.optional:
         raise DataError(
@@ -95,10 +77,10 @@ def format_of(path: Path, reading: Reading | None = None) -> TableFormat:
             return known
     if reading is not None and reading.sep is not None:
         return CSV
-    with opened_text(path) as file:
+    with opened(path) as file:
         try:
-            lines = file.read(_FIRST_BYTES).split(b"\n")
-        except COMPRESSION_DAMAGE as error:
+            lines = file.read(1 << 16).split(b"\n")
+        except Exception as error:  # each compression has its own
             words = "damaged, or not compressed as its name says"
             raise DataError(f"{path}: {words} ({error}).") from None
     contents = (line.partition(b"#")[0].strip() for line in lines)

@@ -1,4 +1,4 @@
-"""Tables with columns, as pandas reads them: numbers, text as categories, a target.
+"""Tables with columns, read by pandas or pyarrow: numbers, text as categories, a target.
 
 A text column makes one feature for each of its values (categories): 1 in the rows that have the
 value, else 0. The categories are learnt from the file, or come from a model. A value that the model
@@ -19,7 +19,9 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from accelegrad.errors import nearest
+from accelegrad.extras import require
 from accelegrad.files.tables import (
+    BLOCK_BYTES,
     Block,
     Column,
     DataError,
@@ -27,7 +29,7 @@ from accelegrad.files.tables import (
     Targets,
     Wanted,
     few,
-    rows_of_bytes,
+    opened,
 )
 
 # Features are a sparse matrix where there are more than this many for each column: then at most a
@@ -36,6 +38,8 @@ _SPARSE_FROM = 4
 # Text with a value of its own in more than every second row is a name or a date, not a category,
 # if there are at least so many rows. Chosen.
 _ROWS_TO_JUDGE = 20
+_MISSING = ("", "?", "NA", "N/A", "n/a", "nan", "NaN", "null", "NULL", "None")
+"""Cells of a first line that do not make it a header: marks of a missing number."""
 
 
 class FrameFile(TableFile):
@@ -58,22 +62,22 @@ class FrameFile(TableFile):
         for name, count in Counter(self.header).items():
             if count > 1:
                 raise DataError(f"{path}: {count} columns have the same name, {name!r}.")
-        self._as_text = {self._named(given) for given in wanted.reading.text}
+        self._categories = {self._named(given) for given in wanted.reading.text}
         self._features, target = self._chosen()
         if target is not None:
             self.target = target if self.has_names else self.header.index(target)
         self._target = None if wanted.targets is Targets.UNUSED else target
+        self._as_text = set(self._categories)
         if self._target is not None and wanted.targets is Targets.TEXT:
             self._as_text.add(self._target)
         self._known: tuple[Column, ...] | None = None
-        # Whether it is not known yet which columns are text.
-        self._unsure = wanted.columns is None or (
-            self._target is not None and wanted.targets is Targets.AS_WRITTEN
-        )
         if wanted.columns is not None:
             pairs = zip(wanted.columns, self._features, strict=True)
-            self._known = tuple(column._replace(name=name) for column, name in pairs)
-            self._as_text |= {column.name for column in self._known if column.categories}
+            self._know(tuple(column._replace(name=name) for column, name in pairs))
+            self._as_text |= {column.name for column in wanted.columns if column.categories}
+        # Whether it is not known yet which columns are text.
+        unsure_target = self._target is not None and wanted.targets is Targets.AS_WRITTEN
+        self._unsure = wanted.columns is None or unsure_target
 
     @abstractmethod
     def _read_header(self) -> tuple[list[str], bool]:
@@ -106,8 +110,6 @@ class FrameFile(TableFile):
     def _chosen(self) -> tuple[list[str], str | None]:
         """Return the names of the feature columns, in order, and of the target's."""
         wanted = self.wanted
-        dropped = {self._named(given) for given in wanted.reading.drop}
-        rest = [name for name in self.header if name not in dropped]
         target, names = wanted.target, [column.name for column in wanted.columns or ()]
         if wanted.optional and isinstance(target, str) and target not in self.header:
             target = None  # the file has no targets
@@ -125,6 +127,8 @@ class FrameFile(TableFile):
                     "feature of the model."
                 )
             return names, chosen
+        dropped = {self._named(given) for given in wanted.reading.drop}
+        rest = [name for name in self.header if name not in dropped]
         count = len(names) or wanted.n_features
         if wanted.optional and len(rest) == count:
             chosen = None
@@ -151,28 +155,14 @@ class FrameFile(TableFile):
 
     # -- what they hold --------------------------------------------------------------------------
 
-    @property
-    def n_features(self) -> int:  # type: ignore[override]
-        """The number of features; the file may be read for it."""
-        return sum(len(column.features) for column in self._learnt())
-
-    @property
-    def names(self) -> tuple[str, ...] | None:  # type: ignore[override]
-        """The names of the features, None where columns have none; the file may be read for it."""
-        if not self.has_names and self.columns is None:
-            return None
-        return tuple(name for column in self._learnt() for name in column.features)
-
-    @property
-    def columns(self) -> tuple[Column, ...] | None:  # type: ignore[override]
-        """What a model has to know of the columns; None where the features are the columns."""
-        known = self._learnt()
-        return None if all(column == Column(column.name) for column in known) else known
-
-    def _learnt(self) -> tuple[Column, ...]:
-        if self._known is None:
-            self.survey()
-        return self._known or ()
+    def _know(self, known: tuple[Column, ...]) -> None:
+        """Take the columns as they were learnt, or as a model knows them."""
+        self._known = known
+        names = tuple(name for column in known for name in column.features)
+        plain = all(column.categories is None and column.mean is None for column in known)
+        self.columns = None if plain else known
+        self.names = names if self.has_names or not plain else None
+        self.n_features = len(names)
 
     def survey(self, rows: int | None = None) -> None:
         """Read the file once to learn which columns are text, their categories and their means."""
@@ -181,40 +171,106 @@ class FrameFile(TableFile):
 
     def _learn(self, frames: Iterable[Any]) -> None:
         """Learn the columns from all frames, or else which of them are to be read as text."""
-        used = [] if self._target is None else [self._target]
-        used += self._features if self._known is None else []
-        seen, rows = {name: _Seen(self, name) for name in used}, 0
+        features = [] if self._known else self._features
+        used = features if self._target is None else [*features, self._target]
+        counts, totals, rows = np.zeros(len(used)), np.zeros(len(used)), 0
+        texts: dict[str, dict[str, int]] = {}  # values of text columns, each with its first row
+        unclear = False
         for frame in frames:
-            frame = self._kept(frame[used])
+            frame = self._kept(self._part(frame, used))
             rows += len(frame)
-            numbers = frame.select_dtypes("number")
-            array = numbers.to_numpy(np.float64)
-            counts, totals = (~np.isnan(array)).sum(axis=0), np.nansum(array, axis=0)
-            for name, total, count in zip(numbers, totals, counts, strict=True):
-                seen[name].add_numbers(total, count)
-            for name in frame.columns.difference(numbers.columns, sort=False):
-                seen[name].add_others(frame[name].dropna())
+            numeric = self._are_numbers(frame)
+            array = frame.loc[:, numeric].to_numpy(np.float64)
+            counts[numeric] += (~np.isnan(array)).sum(axis=0)
+            totals[numeric] += np.nansum(array, axis=0)
+            for name in frame.columns[~numeric]:
+                values = frame[name].dropna()
+                if len(values):
+                    unclear |= not self._note(values, texts.setdefault(name, {}))
         if not rows:
             raise self.no_rows()
-        self._as_text |= {name for name in used if seen[name].kinds - {"number"}}
-        self._unsure = any(seen[name].kinds not in _CLEAR for name in used)
+        self._as_text |= set(texts)
+        mixed = any(count and name in texts for name, count in zip(used, counts, strict=True))
+        self._unsure = mixed or unclear
         if self._known is None and not self._unsure:
-            self._known = tuple(seen[name].column(rows) for name in self._features)
+            means = totals / np.maximum(counts, 1.0)
+            self._know(
+                tuple(
+                    self._column(name, bool(count), mean, texts.get(name), rows)
+                    for name, count, mean in zip(features, counts, means.tolist(), strict=False)
+                )
+            )
+
+    def _note(self, values: Any, first_rows: dict[str, int]) -> bool:
+        """Note the values of a column that holds no numbers, and return whether it is text."""
+        kind = self.pandas.api.types.infer_dtype(values)
+        if kind not in ("string", "integer", "boolean"):
+            raise DataError(
+                f"{self.path}: the column {values.name!r} must hold numbers or text, but it holds "
+                f"{values.dtype} ({kind}). It is left out with --drop {values.name!r}."
+            )
+        if kind == "string" and values.name != self._target:
+            first = values.drop_duplicates()
+            for value, row in zip(first, first.index, strict=True):
+                first_rows.setdefault(str(value), int(row))
+        return bool(kind == "string")  # truth values and huge numbers are read again as text
+
+    def _column(
+        self, name: str, has_numbers: bool, mean: float, texts: dict[str, int] | None, rows: int
+    ) -> Column:
+        """Return a column that was read, or refuse what looks like a mistake."""
+        filled = self.wanted.reading.missing == "mean"
+        if has_numbers:
+            return Column(name, None, mean if filled else None)
+        if texts is None:
+            raise DataError(
+                f"{self.path}: the column {name!r} has no values. It is left out with --drop "
+                f"{name!r}."
+            )
+        if name not in self._categories:
+            self._check_text(name, texts, rows)
+        return Column(name, tuple(sorted(texts)), 0.0 if filled else None)
+
+    def _check_text(self, name: str, texts: dict[str, int], rows: int) -> None:
+        """Refuse text that is numbers by mistake, or no category."""
+        values = self.pandas.Series(list(texts), dtype=object)
+        like_numbers = self.parsed(values.str.replace(",", ".", regex=False)).notna().sum()
+        if 2 * like_numbers >= len(values):
+            word = values[int(self.parsed(values).notna().argmin())]
+            raise self.cell_error(
+                texts[word],
+                name,
+                f"is {word[:40]!r}, but most of its values are numbers",
+                "Correct it, say how numbers are written (--decimal, --thousands) or which cells "
+                f"are missing (--na), take its values as categories (--text {name!r}), or leave it "
+                f"out (--drop {name!r}).",
+            )
+        if self.wanted.numbers_only:
+            word = values[0]
+            raise self.cell_error(texts[word], name, f"is {word[:40]!r}, but it must be a number")
+        if rows >= _ROWS_TO_JUDGE and 2 * len(values) > rows:
+            raise DataError(
+                f"{self.path}: the column {name!r} has {len(values)} different texts in {rows} "
+                f"rows, such as {few(values.tolist()[:2])}. Leave it out (--drop {name!r}), or "
+                f"take its values as categories nevertheless (--text {name!r})."
+            )
 
     def _block_rows(self) -> int:
-        return rows_of_bytes(8 * len(self.header))
+        return max(1, BLOCK_BYTES // (8 * len(self.header)))
 
     # -- rows ------------------------------------------------------------------------------------
 
     def blocks(self, rows: int | None) -> Iterator[Block]:
         """Yield blocks in the order of the file."""
         self.survey(rows)
-        encoded = map(self._encoded, self._frames(rows or self._block_rows()))
-        first = next((block for block in encoded if block.X.shape[0]), None)
-        if first is None:
+        found = False
+        for frame in self._frames(rows or self._block_rows()):
+            block = self._encoded(frame)
+            if block.X.shape[0]:
+                found = True
+                yield block
+        if not found:
             raise self.no_rows()
-        yield first
-        yield from (block for block in encoded if block.X.shape[0])
 
     def whole(self) -> Block:
         """Return all rows."""
@@ -228,41 +284,49 @@ class FrameFile(TableFile):
             raise self.no_rows()
         return block
 
+    def _part(self, frame: Any, names: list[str]) -> Any:
+        return frame if names == list(frame.columns) else frame[names]
+
     def _kept(self, frame: Any) -> Any:
         return frame.dropna() if self.wanted.reading.missing == "drop" else frame
 
+    def _are_numbers(self, frame: Any) -> npt.NDArray[np.bool_]:
+        return np.array([self._is_number(kind) for kind in frame.dtypes], dtype=bool)
+
+    def _is_number(self, dtype: Any) -> bool:
+        types = self.pandas.api.types
+        return types.is_numeric_dtype(dtype) and not types.is_bool_dtype(dtype)
+
     def _encoded(self, frame: Any) -> Block:
         """Return features and targets of a frame, sparse where categories are many."""
-        columns = self._learnt()
+        columns = self._known or ()
         names = [column.name for column in columns]
-        frame = self._kept(frame[names if self._target is None else [*names, self._target]])
+        frame = self._kept(
+            self._part(frame, names if self._target is None else [*names, self._target])
+        )
         y = None if self._target is None else self._labels(frame[self._target])
-        if self.columns is None and all(map(self._holds_numbers, frame[names].dtypes)):
-            X = np.ascontiguousarray(frame[names].to_numpy(np.float64))
+        rows = self._part(frame, names)
+        if self.columns is None and self._are_numbers(rows).all():
+            X = np.ascontiguousarray(rows.to_numpy(np.float64))
             if np.isfinite(X).all():
                 return Block(X, y)
-        parts = (self._part(frame[column.name], column) for column in columns)
-        width = sum(len(column.features) for column in columns)
-        if width > _SPARSE_FROM * len(columns):
-            return Block(sp.hstack(list(parts), format="csr"), y)
-        X, start = np.empty((len(frame), width)), 0
-        for part in parts:
-            end = start + part.shape[1]
-            X[:, start:end] = part if isinstance(part, np.ndarray) else part.toarray()
-            start = end
-        return Block(X, y)
+        parts = [self._features_of(frame[column.name], column) for column in columns]
+        if self.n_features is not None and self.n_features > _SPARSE_FROM * len(columns):
+            return Block(sp.hstack(parts, format="csr"), y)
+        dense = [part if isinstance(part, np.ndarray) else part.toarray() for part in parts]
+        return Block(np.hstack(dense), y)
 
-    def _part(self, values: Any, column: Column) -> Any:
+    def _features_of(self, values: Any, column: Column) -> Any:
         """Return the features that a column makes: numbers, or a sparse matrix of 0 and 1."""
-        self._check_present(values, column.mean is not None)
+        if column.mean is None:
+            self._check_present(values)
         present = values.notna().to_numpy()
         if column.categories is None:
             numbers = np.full(present.size, column.mean, dtype=np.float64)
             numbers[present] = self._numbers(values[present])
             return numbers[:, None]
-        codes = self.pandas.Index(column.categories, dtype=object).get_indexer(
-            values.astype(object)
-        )
+        categories = self.pandas.Index(column.categories, dtype=object)
+        codes = categories.get_indexer(values.astype(object))
         unknown = values[present & (codes < 0)].unique()
         if len(unknown):
             warnings.warn(
@@ -274,11 +338,11 @@ class FrameFile(TableFile):
         found = codes >= 0
         ends = np.concatenate([[0], np.cumsum(found)])
         parts = np.ones(ends[-1]), codes[found], ends
-        return sp.csr_matrix(parts, shape=(codes.size, len(column.categories)))
+        return sp.csr_matrix(parts, shape=(codes.size, len(categories)))
 
-    def _check_present(self, values: Any, allowed: bool = False) -> None:
+    def _check_present(self, values: Any) -> None:
         missing = values.isna().to_numpy()
-        if allowed or not missing.any():
+        if not missing.any():
             return
         name = values.name
         hint = "Give --missing drop to leave such rows out."
@@ -291,13 +355,13 @@ class FrameFile(TableFile):
     def _labels(self, values: Any) -> npt.NDArray[Any]:
         """Return the targets, none of which may be missing: numbers, or else text."""
         self._check_present(values)
-        if self._holds_numbers(values.dtype) or self.wanted.targets is Targets.NUMBERS:
+        if self._is_number(values.dtype) or self.wanted.targets is Targets.NUMBERS:
             return self._numbers(values)
         return np.array([str(value) for value in values], dtype=np.str_)
 
     def _numbers(self, values: Any) -> npt.NDArray[np.float64]:
         """Return a column as finite numbers, or name the first cell that is none."""
-        numbers = values if self._holds_numbers(values.dtype) else self.parsed(values.astype(str))
+        numbers = values if self._is_number(values.dtype) else self.parsed(values.astype(str))
         array: npt.NDArray[np.float64] = numbers.to_numpy(np.float64)
         if not np.isfinite(array).all():
             place = int(np.isfinite(array).argmin())
@@ -306,10 +370,6 @@ class FrameFile(TableFile):
                 values.index[place], values.name, f"is {cell!r}, but it must be a finite number"
             )
         return array
-
-    def _holds_numbers(self, dtype: Any) -> bool:
-        types = self.pandas.api.types
-        return types.is_numeric_dtype(dtype) and not types.is_bool_dtype(dtype)
 
     def parsed(self, text: Any) -> Any:
         """Return a series of text as numbers, NaN where they are none."""
@@ -327,77 +387,159 @@ class FrameFile(TableFile):
         )
 
 
-# What a column may hold; else it is read again, as text in all frames.
-_CLEAR = (set[str](), {"number"}, {"text"})
+class CsvFile(FrameFile):
+    """Text with a comma, a tab or another mark between columns."""
 
+    def __init__(self, path: Path, wanted: Wanted, separator: str = ",") -> None:
+        require(f"{path}: reading CSV files", "files", "pandas")
+        self._separator = wanted.reading.sep or separator
+        super().__init__(path, wanted)
 
-class _Seen:
-    """What was seen of a column, frame by frame."""
+    def _read_header(self) -> tuple[list[str], bool]:
+        """Return the names of all columns, and whether the first line has them.
 
-    def __init__(self, table: FrameFile, name: str) -> None:
-        self._table, self._name = table, name
-        self.kinds: set[str] = set()
-        self._first_rows: dict[str, int] = {}  # of each value of a text column
-        self._total, self._count = 0.0, 0
-
-    def add_numbers(self, total: float, count: int) -> None:
-        """Take note of some rows that hold numbers: of their sum, and how many are not missing."""
-        if count:
-            self.kinds.add("number")
-            self._total, self._count = self._total + float(total), self._count + int(count)
-
-    def add_others(self, values: Any) -> None:
-        """Take note of the values of some rows, without missing ones."""
-        if not len(values):
-            return
-        kind = self._table.pandas.api.types.infer_dtype(values)
-        if kind not in ("string", "integer", "boolean"):
+        The first line is a header if none of its cells is a number, or if it has the name of the
+        target or of all known columns. A line of numbers and other cells may be either: then the
+        user has to say it.
+        """
+        cells = next(self._read(header=None, nrows=1, dtype=str, na_filter=False))
+        first = [str(cell).strip() for cell in cells.iloc[0]]
+        first[0] = first[0].lstrip("# ")  # numpy.savetxt marks the header as a comment
+        if len(first) < 2:
+            marks = (mark for mark in ";\t,| " if mark != self._separator and mark in first[0])
+            mark = next(marks, None)
+            hint = f" The columns seem to be separated by {mark!r}: give --sep {mark!r}."
             raise DataError(
-                f"{self._table.path}: the column {self._name!r} must hold numbers or text, but it "
-                f"holds {values.dtype} ({kind}). It is left out with --drop {self._name!r}."
+                f"{self.path}: found one column, {first[0][:40]!r}, but at least one feature and "
+                f"the target are needed, separated by {self._separator!r}.{hint if mark else ''}"
             )
-        # Truth values, and whole numbers beyond 64 bits, are read again as text.
-        self.kinds.add("text" if kind == "string" else "unclear")
-        if kind == "string" and self._name != self._table._target:
-            first = values.drop_duplicates()
-            for value, row in zip(first, first.index, strict=True):
-                self._first_rows.setdefault(str(value), int(row))
+        wanted, header = self.wanted, self.wanted.reading.header
+        known = {column.name for column in wanted.columns or ()}
+        if header is None and (wanted.target in first or (known and known <= set(first))):
+            header = True
+        if header is None:
+            numbers = self.parsed(self.pandas.Series(first, dtype=object)).notna()
+            marked = self.pandas.Series(first).isin([*(wanted.reading.na or ()), *_MISSING])
+            header = not (numbers | marked).all()
+            if header and numbers.any():
+                word = first[int((numbers | marked).to_numpy().argmin())]
+                raise DataError(
+                    f"{self.path}, line 1: this may be a header or data: the cell {word[:40]!r} is "
+                    "no number, but others are. If it is data, give --no-header; if it is a "
+                    "header, give the name of the target column (--target)."
+                )
+        if not header:
+            return [f"column {place}" for place in range(len(first))], False
+        dropped = {place % len(first) for place in wanted.reading.drop if isinstance(place, int)}
+        for place, name in enumerate(first):
+            if not name and place not in dropped and not known:
+                raise DataError(
+                    f"{self.path}: column {place} has no name, like the index that pandas writes. "
+                    f"Leave it out (--drop {place}), or give it a name if it is data."
+                )
+        return first, True
 
-    def column(self, rows: int) -> Column:
-        """Return the column, or refuse what looks like a mistake."""
-        path, name, wanted = self._table.path, self._name, self._table.wanted
-        filled = wanted.reading.missing == "mean"
-        if not self.kinds:
-            raise DataError(
-                f"{path}: the column {name!r} has no values. It is left out with --drop {name!r}."
-            )
-        if "number" in self.kinds:
-            return Column(name, None, self._total / self._count if filled else None)
-        if name not in map(self._table._named, wanted.reading.text):
-            self._check_text(rows)
-        return Column(name, tuple(sorted(self._first_rows)), 0.0 if filled else None)
+    def _frames(self, rows: int | None) -> Iterator[Any]:
+        frames = self._read(
+            header=0 if self.has_names else None,
+            names=self.header,
+            dtype=dict.fromkeys(self._as_text, str),
+            chunksize=rows,
+        )
+        for frame in frames:
+            for name in frame.select_dtypes(["object", "string"]):
+                if self.pandas.api.types.infer_dtype(frame[name]) == "string":
+                    frame[name] = frame[name].str.strip()
+            yield frame
 
-    def _check_text(self, rows: int) -> None:
-        """Refuse text that is numbers by mistake, or no category."""
-        table, name, count = self._table, self._name, len(self._first_rows)
-        texts = table.pandas.Series(list(self._first_rows), dtype=object)
-        if 2 * table.parsed(texts.str.replace(",", ".", regex=False)).notna().sum() >= count:
-            word = texts[int(table.parsed(texts).notna().argmin())]
-            raise table.cell_error(
-                self._first_rows[word],
-                name,
-                f"is {word[:40]!r}, but most of its values are numbers",
-                "Correct it, say how numbers are written (--decimal, --thousands) or which cells "
-                f"are missing (--na), take its values as categories (--text {name!r}), or leave it "
-                f"out (--drop {name!r}).",
-            )
-        if table.wanted.numbers_only:
-            raise table.cell_error(
-                self._first_rows[texts[0]], name, f"is {texts[0][:40]!r}, but it must be a number"
-            )
-        if rows >= _ROWS_TO_JUDGE and 2 * count > rows:
+    def _read(self, chunksize: int | None = None, **options: Any) -> Iterator[Any]:
+        """Yield what pandas reads; its errors become a DataError."""
+        reading, errors = self.wanted.reading, self.pandas.errors
+        na = ["?"] if reading.na is None else ["", *reading.na]
+        try:
+            with warnings.catch_warnings():
+                # What pandas drops silently, or nearly so: cells behind the last column.
+                warnings.simplefilter("error", errors.ParserWarning)
+                frames = self.pandas.read_csv(
+                    self.path,
+                    sep=self._separator,
+                    decimal=reading.decimal,
+                    thousands=reading.thousands,
+                    encoding=reading.encoding,
+                    keep_default_na=reading.na is None,
+                    na_values=na,
+                    index_col=False,
+                    skipinitialspace=True,
+                    low_memory=False,
+                    chunksize=chunksize,
+                    **options,
+                )
+                yield from [frames] if chunksize is None else frames
+        except errors.EmptyDataError:
+            raise self.no_rows() from None
+        except UnicodeError as error:
             raise DataError(
-                f"{table.path}: the column {name!r} has {count} different texts in {rows} rows, "
-                f"such as {few(texts.tolist()[:2])}. Leave it out (--drop {name!r}), or take its "
-                f"values as categories nevertheless (--text {name!r})."
-            )
+                f"{self.path}: not text in {reading.encoding} ({error}). Give its encoding, such "
+                "as --encoding latin-1."
+            ) from None
+        except errors.ParserWarning as error:
+            raise DataError(
+                f"{self.path}: rows have more cells than the first line ({error})."
+            ) from None
+        except Exception as error:  # of the parser, of the compression, of an unknown encoding
+            raise self.damaged("CSV", error) from None
+
+
+class ParquetFile(FrameFile):
+    """Columns of numbers and text; the index of a data frame, which pandas keeps, is no data."""
+
+    def __init__(self, path: Path, wanted: Wanted) -> None:
+        opened(path).close()
+        require(f"{path}: reading Parquet files", "files")
+        super().__init__(path, wanted)
+
+    def _read_header(self) -> tuple[list[str], bool]:
+        import pyarrow.parquet as parquet
+
+        try:
+            self._file = parquet.ParquetFile(self.path, page_checksum_verification=True)
+            schema = self._file.schema_arrow
+            index = (schema.pandas_metadata or {}).get("index_columns", ())
+            return [str(name) for name in schema.names if name not in index], True
+        except Exception as error:  # whatever a damaged file makes of the content
+            raise self.damaged("parquet", error) from None
+
+    def _frames(self, rows: int | None) -> Iterator[Any]:
+        done = 0
+        try:
+            total = self._file.metadata.num_rows
+            if rows is None or not total:
+                yield self._frame(self._file.read(columns=self.header), 0)
+                return
+            for batch in self._file.iter_batches(min(rows, total), columns=self.header):
+                yield self._frame(batch, done)
+                done += len(batch)
+        except Exception as error:
+            raise self.damaged("parquet", error) from None
+
+    def _frame(self, batch: Any, first_row: int) -> Any:
+        """Return rows as a data frame of numbers and text, numbered on."""
+        columns = {name: self._plain(batch.column(name), name) for name in self.header}
+        index = self.pandas.RangeIndex(first_row, first_row + len(batch))
+        return self.pandas.DataFrame(
+            {name: column.to_pandas().to_numpy() for name, column in columns.items()}, index=index
+        )
+
+    def _plain(self, column: Any, name: str) -> Any:
+        """Return a column without encodings: text, or numbers."""
+        import pyarrow as arrow
+
+        types, kind = arrow.types, column.type
+        if types.is_dictionary(kind):
+            kind = kind.value_type
+            column = column.cast(kind)
+        if name in self._as_text or types.is_binary(kind) or types.is_large_binary(kind):
+            return column.cast(arrow.string())
+        if types.is_boolean(kind):
+            return column.cast(arrow.uint8())
+        return column.cast(arrow.float64()) if types.is_decimal(kind) else column

@@ -5,37 +5,23 @@ scikit-learn parses them, block by block.
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import io
-import lzma
-import zlib
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from accelegrad.files.tables import (
     BLOCK_BYTES,
-    MOST_COLUMNS,
     Block,
     DataError,
     TableFile,
     Wanted,
-    unreadable,
+    opened,
+    refuse_many_columns,
 )
-
-LARGEST_INDEX = 2**31 - 1
-"""LIBSVM programs keep an index in a C int."""
-
-COMPRESSIONS: dict[str, Any] = {".bz2": bz2.open, ".gz": gzip.open, ".xz": lzma.open}
-"""How names of compressed files end, and what opens them."""
-
-COMPRESSION_DAMAGE = (EOFError, OSError, lzma.LZMAError, zlib.error)
-"""What reading a file that may be compressed can raise."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -46,10 +32,11 @@ class LibsvmFile(TableFile):
     Without a known number of features a block has as many as its largest index, perhaps none.
     """
 
+    first_feature = 1
+
     def __init__(self, path: Path, wanted: Wanted) -> None:
         super().__init__(path, wanted)
         self.n_features = wanted.n_features
-        self.first_feature = 1
 
     def survey(self, rows: int | None = None) -> None:
         """Find the number of features, where it is not given."""
@@ -84,13 +71,13 @@ class LibsvmFile(TableFile):
 
     def _texts(self, rows: int | None) -> Iterator[bytes]:
         """Yield the text in pieces of whole lines."""
-        with opened_text(self.path) as file:
+        with opened(self.path) as file:
             try:
                 if rows is None:
                     yield from iter(lambda: file.read(BLOCK_BYTES) + file.readline(), b"")
                 else:
                     yield from iter(lambda: b"".join(islice(file, rows)), b"")
-            except COMPRESSION_DAMAGE as error:
+            except Exception as error:  # of a damaged compressed file
                 raise self.damaged("readable", error) from None
 
     def _block(self, text: bytes, first_line: int) -> Block:
@@ -129,19 +116,7 @@ class LibsvmFile(TableFile):
         width, largest = self.n_features, int(X.indices.max(initial=-1)) + 1
         if width is not None and largest > width:
             raise ValueError(f"the index is {largest}, but {width} features are expected")
-        if width is None and largest > MOST_COLUMNS:
-            raise ValueError(
-                f"the index is {largest}, but more than {MOST_COLUMNS} columns are almost surely a "
-                "mistake; they are allowed where n_features is given"
-            )
+        if width is None:
+            refuse_many_columns(largest)
         parts = (X.data, X.indices, X.indptr)
         return Block(sp.csr_matrix(parts, shape=(y.size, width or largest)), y)
-
-
-def opened_text(path: Path) -> IO[bytes]:
-    """Open a file of text that may be compressed, or say why that cannot be done."""
-    try:
-        file: IO[bytes] = COMPRESSIONS.get(path.suffix.lower(), open)(path, "rb")
-    except OSError as error:
-        raise unreadable(path, error) from None
-    return file

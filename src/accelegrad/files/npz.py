@@ -10,25 +10,17 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from accelegrad.files.archive import DAMAGE, check_sizes
+from accelegrad.files.archive import LARGEST_RATIO, load_arrays
 from accelegrad.files.tables import (
-    MOST_COLUMNS,
     Block,
     DataError,
     TableFile,
     Targets,
     Wanted,
     few,
-    rows_of_bytes,
-    rows_of_entries,
-    unreadable,
+    refuse_many_columns,
+    rows_per_block,
 )
-
-# Rows without entries take no place in some sparse formats, but so many of them are a mistake; 1032
-# rows of a single byte each may be deflated to one byte.
-_MOST_ROWS_PER_BYTE = 1032
-
-Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 class NpzFile(TableFile):
@@ -40,30 +32,22 @@ class NpzFile(TableFile):
     def __init__(self, path: Path, wanted: Wanted) -> None:
         super().__init__(path, wanted)
         try:
-            with path.open("rb") as file:
-                check_sizes(file, compressed=True)
-                with np.load(file, allow_pickle=False) as arrays:
-                    self._take(arrays)
-        except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
-            raise unreadable(path, error) from None
-        except DAMAGE as error:
+            self._take(load_arrays(path, compressed=True))
+        except Exception as error:  # whatever a damaged file makes of the content
             raise self.damaged("npz", error) from None
 
     def blocks(self, rows: int | None) -> Iterator[Block]:
         """Yield blocks in the order of the file."""
-        X, n = self._X, self._X.shape[0]
-        if rows is None:
-            is_sparse = sp.issparse(X)
-            rows = rows_of_entries(X.nnz, n) if is_sparse else rows_of_bytes(X.nbytes // n)
-        for start in range(0, n, rows):
+        rows = rows or rows_per_block(self._X)
+        for start in range(0, self._X.shape[0], rows):
             part = slice(start, start + rows)
-            yield Block(X[part], None if self._y is None else self._y[part])
+            yield Block(self._X[part], None if self._y is None else self._y[part])
 
     def whole(self) -> Block:
         """Return all rows."""
         return Block(self._X, self._y)
 
-    def _take(self, arrays: Arrays) -> None:
+    def _take(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Take the arrays, and check that they fit each other and what is wanted."""
         X = self._features(arrays)
         if len(X.shape) != 2:
@@ -72,17 +56,14 @@ class NpzFile(TableFile):
         known = self.wanted.n_features
         if known is not None and d != known:
             raise self._error(f"found {d} columns, but {known} features are expected")
-        if known is None and d > MOST_COLUMNS:
-            raise self._error(
-                f"the matrix claims {d} columns, but more than {MOST_COLUMNS} are almost surely a "
-                "mistake; they are allowed where n_features is given"
-            )
+        if known is None:
+            refuse_many_columns(d)
         if n == 0:
             raise self.no_rows()
-        if n > _MOST_ROWS_PER_BYTE * self.path.stat().st_size:
+        if n > LARGEST_RATIO * self.path.stat().st_size:  # in some sparse formats rows take no room
             raise self._error(f"the matrix claims {n} rows, but the file is too short for them")
         if not isinstance(X, np.ndarray):
-            X = sp.csr_matrix(X.tocsr())  # with memory for each row, though the file may have none
+            X = sp.csr_matrix(X.tocsr())
             X.sum_duplicates()
         self._X, self.n_features = self._checked("X", X, "fiub"), d
         self._y: npt.NDArray[Any] | None = None
@@ -98,7 +79,7 @@ class NpzFile(TableFile):
             self.names = tuple(map(str, arrays["feature_names"].ravel()))
             self._check_names(self.names, d)
 
-    def _features(self, arrays: Arrays) -> Any:
+    def _features(self, arrays: Mapping[str, npt.NDArray[Any]]) -> Any:
         if "X" in arrays:
             return arrays["X"]
         if "format" not in arrays:
@@ -121,10 +102,8 @@ class NpzFile(TableFile):
         if entries.dtype.kind == "f" and not np.isfinite(entries).all():
             place = int(np.isfinite(entries).argmin())
             row = values.tocoo().row[place] if is_sparse else place // values[0].size
-            raise self._error(
-                f"{name} is {entries.ravel()[place]} in row {row + 1}, but all numbers must be "
-                "finite"
-            )
+            number = entries.ravel()[place]
+            raise self._error(f"{name} is {number} in row {row + 1}, but it must be finite")
         return values.astype(values.dtype.newbyteorder("="), copy=False)
 
     def _check_names(self, names: tuple[str, ...], d: int) -> None:

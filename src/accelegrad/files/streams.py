@@ -14,25 +14,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from accelegrad.files.archive import DAMAGE
 from accelegrad.files.formats import open_table
-from accelegrad.files.tables import TableFile, Wanted, rows_of_bytes, rows_of_entries
+from accelegrad.files.tables import TableFile, Wanted, rows_per_block
 
 
 def is_stream(given: Any) -> bool:
-    """Tell a source of chunks from a table of rows.
+    """Tell a source of chunks from a table of rows, in what `fit` got without targets.
 
-    Parameters
-    ----------
-    given : object
-        What `fit` got without targets.
-
-    Returns
-    -------
-    bool
-        True for a path, a function, an iterator or another iterable that is no array; for a tuple
-        that begins with a table or a path, and for a list of tuples that begin with a table. Rows
-        that are lists or tuples of numbers are no stream.
+    A source is a path, a function, an iterator or another iterable that is no array; a tuple that
+    begins with a table or a path; or a list of tuples that begin with a table. Rows that are lists
+    or tuples of numbers are no source.
     """
     if isinstance(given, (str, os.PathLike)) or callable(given):
         return True
@@ -80,15 +71,7 @@ def open_source(source: Any, wanted: Wanted) -> Callable[[], Any] | Iterable[Any
 
 
 class FileChunks:
-    """The blocks of a file.
-
-    Parameters
-    ----------
-    table : TableFile
-        The file; it is read once ahead where its features are not known.
-    rows : int, optional
-        Rows in a chunk; by default as many as about 16 MB hold.
-    """
+    """The blocks of a file, of so many rows or about 16 MB; read once ahead if that is needed."""
 
     def __init__(self, table: TableFile, rows: int | None = None) -> None:
         self._table, self._rows = table, rows
@@ -99,13 +82,7 @@ class FileChunks:
 
 
 class ArrayChunks:
-    """Slices of arrays that are in memory or mapped to it.
-
-    Parameters
-    ----------
-    arrays : tuple
-        ``(X, y)`` or ``(X, y, sample_weight)``.
-    """
+    """Slices of arrays ``(X, y)`` or ``(X, y, sample_weight)``, in memory or in .npy files."""
 
     def __init__(self, arrays: tuple[Any, ...]) -> None:
         if len(arrays) not in (2, 3):
@@ -120,12 +97,7 @@ class ArrayChunks:
         self._rows = lengths[0]
         if not self._rows:
             raise ValueError("the arrays of a stream have no rows.")
-        X = self._arrays[0]
-        self._step = (
-            rows_of_bytes(X.nbytes // self._rows)
-            if hasattr(X, "nbytes")
-            else rows_of_entries(X.nnz, self._rows)
-        )
+        self._step = rows_per_block(self._arrays[0])
 
     def __iter__(self) -> Iterator[Any]:
         for start in range(0, self._rows, self._step):
@@ -146,9 +118,9 @@ class NpyFile:
     def _map(self) -> Any:
         try:
             return np.load(self._path, mmap_mode="r", allow_pickle=False)
-        except DAMAGE as error:
-            if isinstance(error, OSError):
-                raise
+        except OSError:
+            raise
+        except Exception as error:  # whatever a damaged header leads to
             raise ValueError(f"{self._path}: no .npy file that can be mapped ({error}).") from None
 
     def __getitem__(self, part: slice) -> npt.NDArray[Any]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy.typing as npt
 
@@ -16,10 +19,8 @@ MOST_COLUMNS = 100_000_000
 BLOCK_BYTES = 1 << 24
 """About the size of a block where nothing says how many rows it has: 16 MB, as documented."""
 
-SPARSE_ENTRY_BYTES = 12
-"""What an entry of a CSR matrix takes: a float64 and the int32 number of its column."""
-
-_SHOWN_NAMES = 5  # of columns, in a message
+COMPRESSIONS: dict[str, Any] = {".bz2": bz2.open, ".gz": gzip.open, ".xz": lzma.open}
+"""How names of compressed files end, and what opens them."""
 
 
 class DataError(ValueError):
@@ -122,34 +123,49 @@ class TableFile(ABC):
         """Return all rows."""
 
     def damaged(self, kind: str, error: BaseException) -> DataError:
-        """Return the error for content that is not of the kind of file that the name tells."""
+        """Return the error for a file that cannot be read as the kind that its name tells."""
         if isinstance(error, DataError):
             return error
+        if isinstance(error, (FileNotFoundError, IsADirectoryError, PermissionError)):
+            return unreadable(self.path, error)
         if isinstance(error, MemoryError):
-            return DataError(
-                f"{self.path}: what the file declares does not fit in memory ({error})."
-            )
-        return DataError(f"{self.path}: no {kind} file, or a damaged one ({error}).")
+            words = "what the file declares does not fit in memory"
+            return DataError(f"{self.path}: {words} ({error}).")
+        return DataError(f"{self.path}: no {kind} file, or a damaged one ({str(error)[:200]}).")
 
     def no_rows(self) -> DataError:
         """Return the error for a table without rows."""
         return DataError(f"{self.path}: no rows, but at least one is needed.")
 
 
-def rows_of_bytes(row_bytes: int) -> int:
-    """Return how many rows make a block, given the size of a row."""
-    return max(1, BLOCK_BYTES // max(1, row_bytes))
+def rows_per_block(X: Any) -> int:
+    """Return how many rows of a matrix make a block."""
+    entries = getattr(X, "nnz", None)  # of CSR rows: a float64 and an int32 each
+    size = X.nbytes if entries is None else 12 * entries
+    return max(1, BLOCK_BYTES // max(1, int(size) // int(X.shape[0])))
 
 
-def rows_of_entries(entries: int, n: int) -> int:
-    """Return how many rows make a block of a sparse matrix with n rows and this many entries."""
-    return rows_of_bytes(SPARSE_ENTRY_BYTES * max(1, entries // max(1, n)))
+def refuse_many_columns(count: int) -> None:
+    """Raise a ValueError for a number of columns that is almost surely a mistake."""
+    if count > MOST_COLUMNS:
+        raise ValueError(
+            f"the index is {count}, but more than {MOST_COLUMNS} columns are almost surely a "
+            "mistake; they are allowed where n_features is given"
+        )
 
 
 def few(names: Sequence[str]) -> str:
-    """Return some names for a message."""
-    quoted = ", ".join(repr(name) for name in names[:_SHOWN_NAMES])
-    return quoted + (", ..." if len(names) > _SHOWN_NAMES else "")
+    """Return the first five names for a message."""
+    return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
+
+
+def opened(path: Path) -> IO[bytes]:
+    """Open a file that may be compressed, or say why that cannot be done."""
+    try:
+        file: IO[bytes] = COMPRESSIONS.get(path.suffix.lower(), open)(path, "rb")
+    except OSError as error:
+        raise unreadable(path, error) from None
+    return file
 
 
 def unreadable(path: Path, error: OSError) -> DataError:

@@ -34,7 +34,6 @@ from accelegrad.geometry.vectors import (
     users_dimension,
 )
 from accelegrad.norms import norm
-from accelegrad.roots import root_between
 
 __all__ = [
     "Affine",
@@ -54,6 +53,9 @@ __all__ = [
 NEGLIGIBLE = 1e-12
 # Relative residual above which the equations of an affine set contradict each other.
 _INCONSISTENT = 1e-9
+#: Steps of the search for the best bound in a ball; how far its point may be from the boundary, as
+#: a share of the radius; by what factor steps grow where the point hardly moves. Chosen.
+MOST_STEPS, ON_BOUNDARY, MOST_GROWTH = 30, 1e-6, 1e3
 # Larger sets count as unbounded: squares of such numbers overflow.
 LARGEST = 1e150
 _EPSILON = float(np.finfo(np.float64).eps)
@@ -175,38 +177,36 @@ class FeasibleSet(OnVectors):
     def _dual_bound(
         self, g: Vector, center: Vector, radius: float, size: float, room: float
     ) -> float:
-        """Maximise q: ||u - c|| falls as theta grows, and at the best theta it is the radius.
+        """Maximise q over the step t = 1 / theta.
 
-        `size` is ||g||, `room` is the radius less the distance of the centre from the set.
+        The distance of u from the centre rises with t, and at the best t it is the radius. There q
+        is flat, so that a share e of the radius by which the distance is off costs about e^2 of the
+        gap. `size` is ||g||, `room` is the radius less the distance of the centre from the set:
+        projections are non-expansive, so up to t = room / ||g|| the distance is at most the radius.
         """
-        best = -math.inf
-        error = self._projection_error(g.size)
-
-        def log_distance(log_theta: float) -> float:
-            nonlocal best
-            distance, bound = self._lagrangian(g, center, radius, math.exp(log_theta))
+        best, inside, outside = -math.inf, (0.0, radius - room), (math.inf, math.inf)
+        # To stop at t costs at most r^2 / (2 t). Where that meets the allowance for errors there is
+        # nothing to gain from longer steps.
+        share = max(math.sqrt(2.0 * self._projection_error(g.size)), 1e-30)
+        step, longest = room / size, radius / size / share
+        for _ in range(MOST_STEPS):
+            distance, bound = self._lagrangian(g, center, radius, 1.0 / step)
             if distance <= 2.0 * radius:
                 # Farther out the terms of q are large and cancel, and the bound is a poor one.
                 best = max(best, bound)
-            return math.log(max(distance, 1e-300) / radius)
-
-        # Projections are non-expansive: ||u - c|| <= ||P(c) - c|| + ||g|| / theta, which is at
-        # most the radius from theta = ||g|| / room on.
-        low = high = min(max(math.log(size) - math.log(room), -700.0), 700.0)
-        # Stopping at theta costs at most theta r^2 / 2; where that meets the allowance for errors
-        # there is nothing to gain from going on.
-        smallest = math.log(max(math.sqrt(2.0 * error), 1e-30)) + math.log(size) - math.log(radius)
-        smallest = max(smallest, -700.0)
-        if log_distance(high) >= 0.0:
-            return best
-        step = math.log(10.0)
-        while low > smallest:
-            high, low = low, max(low - step, smallest)
-            if log_distance(low) >= 0.0:
-                # At the best theta the slope is zero: an error of 1e-6 costs about its square.
-                root_between(log_distance, low, high, xtol=1e-6, maxiter=100, disp=False)
-                return best
-            step *= 2.0
+            if abs(distance - radius) <= ON_BOUNDARY * radius or step == longest:
+                break
+            rise = distance - inside[1]
+            if distance < radius:
+                faster = (radius - distance) * (step - inside[0]) / rise if rise > 0.0 else math.inf
+                inside = step, distance
+                following = min(step + faster, MOST_GROWTH * step, longest)
+            else:
+                following = inside[0] + (radius - inside[1]) * (step - inside[0]) / rise
+                outside = step, distance
+            if not inside[0] < following < outside[0]:
+                following = math.sqrt(inside[0]) * math.sqrt(outside[0])
+            step = following
         return best
 
     def _lagrangian(

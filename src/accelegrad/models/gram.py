@@ -1,7 +1,7 @@
 """Gram matrices of some rows of a dense or CSR matrix, the fastest way, and what they cost.
 
 By BLAS, from copies of blocks of rows; or, for short sparse rows, by each pair of entries: with a
-kernel, or without one by SciPy's product of sparse matrices, with each other or with dense ones.
+kernel, or without one by SciPy's product of sparse matrices.
 """
 
 from __future__ import annotations
@@ -10,21 +10,18 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from accelegrad import kernels
 from accelegrad.errors import Vector
 from accelegrad.kernels import blocks
-from accelegrad.models.row_blocks import RowNumbers, runs
-
-Matrix = npt.NDArray[np.float64]
+from accelegrad.models.matrix import Matrix, RowNumbers, runs
 
 # Seconds on the machine where they were measured, of which only the ratios matter. By BLAS: to copy
 # and scale an entry of a row in dense and in sparse storage, and a product. By the kernel: a pair.
 DENSE_COPY, SPARSE_COPY, BLAS_PRODUCT, PAIR = 3e-9, 1e-8, 3e-11, 1.1e-9
-# By SciPy: a pair, which it takes twice; a product with an entry of a dense row; such an entry.
-SCIPY_PAIR, SCIPY_PRODUCT, DENSE_ROW = 1e-8, 2.7e-10, 1e-9
+# By SciPy: a pair, which it takes twice.
+SCIPY_PAIR = 1e-8
 # Entries of a block of rows that is copied for BLAS, which the processor's cache holds; and the
 # fewest rows of it: with fewer, adding its Gram matrix to the others takes longer than computing it
 # (4000 x 1500, a Gram matrix of half the rows: 500 ms with 21 rows, 140 with 256, 130 with 384).
@@ -43,15 +40,17 @@ class Storage(NamedTuple):
 
     def gram_seconds_per_row(self, n_parameters: int) -> float:
         """Return what a row costs in a Gram matrix by the faster way."""
-        return min(self._by_blas(n_parameters), PAIR * self.pairs_per_row)
+        return min(_blas_seconds(n_parameters, self.dense), PAIR * self.pairs_per_row)
 
     def is_faster_by_pairs(self, n_parameters: int) -> bool:
         """Return whether the kernel of pairs is the faster way."""
-        return PAIR * self.pairs_per_row < self._by_blas(n_parameters)
+        return PAIR * self.pairs_per_row < _blas_seconds(n_parameters, self.dense)
 
-    def _by_blas(self, n_parameters: int) -> float:
-        copy = DENSE_COPY if self.dense else SPARSE_COPY
-        return n_parameters * (copy + BLAS_PRODUCT * n_parameters)
+
+def _blas_seconds(n_parameters: int, dense: bool) -> float:
+    """Return what a row costs by BLAS."""
+    copy = DENSE_COPY if dense else SPARSE_COPY
+    return n_parameters * (copy + BLAS_PRODUCT * n_parameters)
 
 
 def pairs_per_row(X: Any) -> float:
@@ -87,25 +86,14 @@ def gram_matrix(
     matrix = np.zeros((d + intercept, d + intercept), order="F")
     if pairs_of is not None:
         matrix[:d, :d] = _by_pairs(pairs_of, d, rows, weights)
+    elif not isinstance(X, np.ndarray) and SCIPY_PAIR * pairs_per_row(X) < _blas_seconds(d, False):
+        matrix[:d, :d] = _by_scipy(X, rows, weights)
     else:
-        matrix[:d, :d] = _fastest_way(X)(X, rows, weights)
+        matrix[:d, :d] = _by_blocks(X, rows, weights)
     if intercept:
         matrix[d, :d] = matrix[:d, d] = _combination(X, rows, weights)
         matrix[d, d] = weights.sum()
     return matrix
-
-
-def _fastest_way(X: Any) -> Callable[[Any, RowNumbers | None, Vector], Matrix]:
-    """Return which way takes least by the seconds above, for each row."""
-    if isinstance(X, np.ndarray):
-        return _by_blocks
-    n, d = (int(size) for size in X.shape)
-    copy = d * SPARSE_COPY
-    by_blas, by_pairs = copy + BLAS_PRODUCT * d * d, SCIPY_PAIR * pairs_per_row(X)
-    by_rows = d * (DENSE_ROW + SCIPY_PRODUCT * X.nnz / max(n, 1))
-    if by_rows < min(by_pairs, by_blas):
-        return _by_sparse_and_dense
-    return _by_scipy if by_pairs < by_blas else _by_blocks
 
 
 def _by_scipy(X: Any, rows: RowNumbers | None, weights: Vector) -> Matrix:
@@ -114,18 +102,6 @@ def _by_scipy(X: Any, rows: RowNumbers | None, weights: Vector) -> Matrix:
     scaled.data *= np.repeat(np.sqrt(weights), np.diff(scaled.indptr))
     product: Matrix = (scaled.T @ scaled).toarray()
     return product
-
-
-def _by_sparse_and_dense(X: Any, rows: RowNumbers | None, weights: Vector) -> Matrix:
-    """Multiply blocks of sparse rows by themselves as dense ones, which are scaled."""
-    d = int(X.shape[1])
-    chosen = X if rows is None else X[rows]
-    total, size = np.zeros((d, d)), max(1, 8 * _BLOCK_ENTRIES // max(d, 1))
-    for part in runs(weights.size, size):
-        block = chosen[part] if size < weights.size else chosen
-        block = block.astype(np.float64, copy=False)
-        total += block.T @ (block.toarray() * weights[part, None])
-    return total
 
 
 class ColumnProducts:
@@ -183,8 +159,13 @@ def _combination(X: Any, rows: RowNumbers | None, weights: Vector) -> Vector:
     if rows is not None and rows.size >= X.shape[0] // _MANY_ROWS:
         weights = np.bincount(rows, weights, X.shape[0]).astype(np.float64, copy=False)
         rows = None
-    total: Vector = weights @ (X if rows is None else X[rows])
-    return total
+    chosen = X if rows is None else X[rows]
+    if isinstance(chosen, np.ndarray) and chosen.dtype != np.float64:  # a product would copy all
+        total = np.zeros(X.shape[1])
+        for part in runs(weights.size, 8 * _BLOCK_ENTRIES // max(X.shape[1], 1)):
+            total += weights[part] @ chosen[part]
+        return total
+    return np.asarray(weights @ chosen)
 
 
 def _by_pairs(parts: tuple[Any, ...], d: int, rows: RowNumbers | None, weights: Vector) -> Matrix:

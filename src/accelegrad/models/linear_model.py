@@ -21,8 +21,16 @@ import scipy.sparse as sp
 
 from accelegrad import kernels
 from accelegrad.errors import Vector, real_array
-from accelegrad.models.gram import Matrix, Storage, gram_matrix, pairs_per_row
+from accelegrad.models.gram import Storage, gram_matrix, pairs_per_row
 from accelegrad.models.losses import Loss, make_loss
+from accelegrad.models.matrix import (
+    Matrix,
+    Products,
+    RowBlock,
+    RowNumbers,
+    column_squares,
+    row_squares,
+)
 from accelegrad.models.model_input import (
     check_labels,
     checked_intercept,
@@ -32,12 +40,14 @@ from accelegrad.models.model_input import (
     row_shares,
     targets,
 )
-from accelegrad.models.products import products_with
 from accelegrad.models.rounding import DataRounding, PointRounding
-from accelegrad.models.row_blocks import RowBlock, RowNumbers, row_block
-from accelegrad.models.row_curvature import curved_rows, drawn_by_weight, second_derivatives
-from accelegrad.models.sampled_rows import ModelRows, TakenRows
-from accelegrad.models.squares import column_squares, row_chunks, row_squares
+from accelegrad.models.row_sum import (
+    ModelRows,
+    TakenRows,
+    curved_rows,
+    drawn_by_weight,
+    second_derivatives,
+)
 
 if TYPE_CHECKING:
     from accelegrad.kernels import gradient as one_pass_gradient
@@ -136,7 +146,7 @@ class ModelPoint:
         return float(curved_rows(self.model.loss, self.derivatives, self.model.y).mean())
 
     def curvatures(self, caution: float = 0.0) -> Vector:
-        """Return p_i l''(m_i): see `accelegrad.models.row_curvature.second_derivatives`."""
+        """Return p_i l''(m_i): see `accelegrad.models.row_sum.second_derivatives`."""
         model = self.model
         curvatures = second_derivatives(
             model.loss, self.margins, self.derivatives, model.y, caution
@@ -231,22 +241,31 @@ class LinearModel:
         epsilon: float = 0.1,
         delta: float = 1.35,
     ) -> None:
-        self.loss: Loss = make_loss(loss, quantile=quantile, epsilon=epsilon, delta=delta)
-        self.l2, self.fit_intercept = checked_l2(l2), checked_intercept(fit_intercept)
-        self._take(design_matrix(X))
-        self.n_samples, self.n_features = (int(size) for size in self.X.shape)
-        self.n_parameters = self.n_features + self.fit_intercept
-        self.dtype = self.X.dtype
+        chosen = make_loss(loss, quantile=quantile, epsilon=epsilon, delta=delta)
+        l2, fit_intercept = checked_l2(l2), checked_intercept(fit_intercept)
+        self._set_up(design_matrix(X), chosen, l2, fit_intercept)
         self.y = targets(y, self.n_samples, self.loss)
         self.sample_weight = checked_weights(sample_weight, self.n_samples)
         self.shares = row_shares(self.sample_weight, self.n_samples)
 
+    def _set_up(self, X: Any, loss: Loss, l2: float, fit_intercept: bool) -> None:
+        """Take what is known to be sound; targets and weights come after it."""
+        self.loss, self.l2, self.fit_intercept = loss, l2, fit_intercept
+        self.n_samples, self.n_features = (int(size) for size in X.shape)
+        self.n_parameters, self.dtype = self.n_features + fit_intercept, X.dtype
+        self._take(X)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether sample weights were given."""
+        return self.sample_weight is not None
+
     def __repr__(self) -> str:
-        kind = "CSR" if self._is_sparse else "dense"
-        weighted = "" if self.sample_weight is None else ", weighted"
+        kind = "dense" if self.storage.dense else "CSR"
+        weighted = ", weighted" if self.weighted else ""
         return (
-            f"LinearModel({self.n_samples} x {self.n_features} {kind} {self.dtype}{weighted}, "
-            f"loss={self.loss!r}, l2={self.l2:g}, fit_intercept={self.fit_intercept})"
+            f"{type(self).__name__}({self.n_samples} x {self.n_features} {kind} {self.dtype}"
+            f"{weighted}, loss={self.loss!r}, l2={self.l2:g}, fit_intercept={self.fit_intercept})"
         )
 
     def with_loss(self, loss: Loss) -> LinearModel:
@@ -304,12 +323,12 @@ class LinearModel:
 
         It is called where the rows are: a function of a module, which other processes find.
         """
-        return (function(X, self.shares[rows]) for rows, X in row_chunks(self.X))
+        return [function(self.X, self.shares)]
 
     def without_kernels(self) -> LinearModel:
         """Return the same model, whose values and gradients come from plain code."""
         other = copy(self)
-        other._readable, other._pairs_per_row, other._proved = None, None, {}
+        other._readable, other._proved = None, {}
         return other
 
     def of_columns(self, columns: Any, l2: float) -> LinearModel:
@@ -329,8 +348,6 @@ class LinearModel:
         else:
             X = self.X[:, columns]
             other = self._of_data(X, self.y, self.sample_weight, self.shares, l2)
-            other.n_features = int(columns.size)
-            other.n_parameters = other.n_features + self.fit_intercept
         # Where the whole is not worth compiling kernels, some columns are not.
         return other if self._has_kernel else other.without_kernels()
 
@@ -339,10 +356,7 @@ class LinearModel:
     ) -> LinearModel:
         """Return a model in memory of other rows, which are known to be sound, by the same loss."""
         other = object.__new__(LinearModel)
-        other.loss, other.l2, other.fit_intercept = self.loss, l2, self.fit_intercept
-        other._take(X)
-        other.n_samples, other.n_features = int(X.shape[0]), self.n_features
-        other.n_parameters, other.dtype = self.n_parameters, X.dtype
+        other._set_up(X, self.loss, l2, self.fit_intercept)
         other.y, other.sample_weight, other.shares = y, weights, shares
         return other
 
@@ -350,10 +364,8 @@ class LinearModel:
         """Take data that are known to be sound, and forget what is known of others."""
         self.X = X
         self._is_sparse = bool(sp.issparse(X))
-        self.products = products_with(X)
+        self.products = Products(X)
         self._readable = kernels.readable(X)
-        self._pairs_per_row: float | None = None
-        self._column_squares: Vector | None = None
         self._of_data_alone: dict[str, Any] = {}  # shared by copies with another loss or l2 term
         self._proved: dict[str, Any] = {}  # what `dual` keeps
         self._kernel_data: one_pass_gradient.Data | None = None
@@ -385,14 +397,17 @@ class LinearModel:
             return Storage(self.X.size, True, math.inf)
         if not kernels.wanted_for_rows(self._readable):
             return Storage(self.X.nnz, False, math.inf)
-        if self._pairs_per_row is None:  # asked for at every matrix, and rows are many
-            self._pairs_per_row = pairs_per_row(self.X)
-        return Storage(self.X.nnz, False, self._pairs_per_row)
+        pairs = self.of_data_alone("pairs", lambda: pairs_per_row(self.X))
+        return Storage(self.X.nnz, False, pairs)
 
     def at(self, w: npt.ArrayLike) -> ModelPoint:
         """Return what is known at w, with the margins computed and the rest on demand."""
         # A copy: the gradient may be asked for after the caller has changed the array.
         return ModelPoint(self, self._parameters(w).copy())
+
+    def with_margins(self, w: Vector, margins: Vector) -> ModelPoint:
+        """Return what is known at w, whose margins are known: no product with X yet."""
+        return ModelPoint.of_margins(self, w, margins)
 
     def between(self, p: Any, q: Any, t: float) -> ModelPoint:
         """Return what is known at p + t (q - p), for two points of this model: no product with X.
@@ -401,14 +416,6 @@ class LinearModel:
         """
         margins = p.margins + t * (q.margins - p.margins)
         return ModelPoint.of_margins(self, p.w + t * (q.w - p.w), margins)
-
-    def slope_between(self, p: Any, q: Any, t: float) -> float:
-        """Return the derivative of P(p + t (q - p)) by t: no product with X."""
-        d = self.n_features
-        change, move = q.margins - p.margins, q.w[:d] - p.w[:d]
-        slopes = self.slopes(p.margins + t * change)
-        penalty = self.l2 * float((p.w[:d] + t * move) @ move)
-        return float(self.shares @ (slopes * change)) + penalty
 
     def sampled(self, count: int, seed: Any, by: Any = None, *, caution: float = 0.0) -> ModelRows:
         """Return rows that stand for all: see `accelegrad.models.row_sum.RowSum.sampled`."""
@@ -451,12 +458,15 @@ class LinearModel:
 
     def column_squares(self) -> Vector:
         """Return sum_i p_i x_ij^2 for the columns of X, found at the first call."""
-        if self._column_squares is None:
-            if "gram" in self._of_data_alone:
-                self._column_squares = self._of_data_alone["gram"].diagonal()[: self.n_features]
-            else:
-                self._column_squares = column_squares(self.X, self.shares)
-        return self._column_squares
+        known = self._of_data_alone.get("gram")
+        if known is not None:
+            diagonal: Vector = known.diagonal()[: self.n_features]
+            return diagonal
+        squares: Vector = self.of_data_alone("squares", self._column_squares)
+        return squares
+
+    def _column_squares(self) -> Vector:
+        return column_squares(self.X, self.shares)
 
     def batch_gradient(self, w: npt.ArrayLike, seed: Any, size: int) -> Vector:
         """Return the gradient estimated from uniform rows: see `RowSum.batch_gradient`."""
@@ -467,13 +477,11 @@ class LinearModel:
 
     def value(self, w: npt.ArrayLike) -> float:
         """Return the objective P(w)."""
-        w = self._parameters(w)
-        return self._value_and_gradient(w)[0] if self._has_kernel else ModelPoint(self, w).value
+        return self.at(w).value
 
     def gradient(self, w: npt.ArrayLike) -> Vector:
         """Return a (sub)gradient of P at w, of length `n_parameters`."""
-        w = self._parameters(w)
-        return self._value_and_gradient(w)[1] if self._has_kernel else ModelPoint(self, w).gradient
+        return self.at(w).gradient
 
     def value_and_gradient(self, w: npt.ArrayLike) -> tuple[float, Vector]:
         """Return P(w) and a (sub)gradient there.
@@ -481,13 +489,11 @@ class LinearModel:
         That takes one product with X and one with X^T, or one pass over X: see
         `accelegrad.kernels`.
         """
-        return self._value_and_gradient(self._parameters(w))
-
-    def _value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
-        if self._has_kernel:
+        if self._has_kernel:  # without a vector of all rows
+            w = self._parameters(w)
             found = self._one_pass(w)
             return found.loss + self._penalty(w), self._with_penalty(found.gradient, w)
-        at = ModelPoint(self, w)
+        at = self.at(w)
         return at.value, at.gradient
 
     @property
@@ -549,14 +555,12 @@ class LinearModel:
     @property
     def rounding(self) -> DataRounding:
         """Bounds on the rounding of products with the data, found at the first call."""
-        shared = self._of_data_alone
-        if "rounding" not in shared:
-            known = self.column_squares() if "gram" in shared else None
-            shared["rounding"] = DataRounding(
-                self.X, self.shares, intercept=self.fit_intercept, squares=known
-            )
-        rounding: DataRounding = shared["rounding"]
+        rounding: DataRounding = self.of_data_alone("rounding", self._rounding)
         return rounding
+
+    def _rounding(self) -> DataRounding:
+        squares = self.column_squares() if "gram" in self._of_data_alone else None
+        return DataRounding(self.X, self.shares, intercept=self.fit_intercept, squares=squares)
 
     @property
     def has_dual_bound(self) -> bool:
@@ -704,4 +708,4 @@ class LinearModel:
 
     def block(self, rows: RowNumbers) -> RowBlock:
         """Return some rows, for products with them; few of a sparse matrix are not copied."""
-        return row_block(self.X, rows)
+        return RowBlock(self.X, rows)

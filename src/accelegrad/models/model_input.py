@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from accelegrad.errors import Vector, finite_vector, real_array, real_number
 from accelegrad.models.losses import Array, Loss
-from accelegrad.models.row_blocks import runs
+from accelegrad.models.matrix import runs
 
 # Entries looked at in one go when searching for non-finite numbers: bounds the memory taken.
 _CHECKED_ENTRIES = 1 << 20

@@ -12,28 +12,56 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from typing import Any, NamedTuple, Self
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from accelegrad.errors import Vector, whole_number
 from accelegrad.models.linear_model import LinearModel
-from accelegrad.models.products import Products
+from accelegrad.models.parted_model import PartedModel
+from accelegrad.models.row_parts import Where
 from accelegrad.models.scaling import ColumnScaling
-from accelegrad.models.streamed_model import model_of
+from accelegrad.models.streamed_model import StreamedMatrix, StreamedModel
 
 Matrix = npt.NDArray[np.float64]
 
 
-class ClassesPoint(NamedTuple):
-    """What a multinomial model knows at a point."""
+class ClassesPoint:
+    """What a multinomial model knows at a point: the margins, and the rest when it is asked for."""
 
-    point: Vector
-    margins: Matrix
-    distributions: Matrix  # of the rows over the classes
-    value: float
-    gradient: Vector
+    def __init__(self, model: MultinomialModel, point: Vector, margins: Matrix) -> None:
+        self.model, self.point, self.margins = model, point, margins
+
+    @cached_property
+    def _softmax(self) -> tuple[Matrix, Vector]:
+        return softmax(self.margins)
+
+    @property
+    def distributions(self) -> Matrix:
+        """Those of the rows over the classes."""
+        return self._softmax[0]
+
+    @cached_property
+    def mean_loss(self) -> float:
+        """The objective without the l2 term."""
+        model = self.model
+        own = self.margins[np.arange(model.n_samples), model.classes]
+        return float(model.rows.shares @ (self._softmax[1] - own))
+
+    @property
+    def value(self) -> float:
+        """The objective."""
+        return self.mean_loss + self.model.penalty(self.point)
+
+    @cached_property
+    def gradient(self) -> Vector:
+        """The gradient: a product with the transpose of X."""
+        model, shares, index = self.model, self.model.rows.shares, np.arange(self.model.n_samples)
+        slopes = self.distributions * shares[:, None]
+        slopes[index, model.classes] = (self.distributions[index, model.classes] - 1.0) * shares
+        return model.combined(slopes, model.split(self.point)[0])
 
 
 class MultinomialModel:
@@ -73,15 +101,9 @@ class MultinomialModel:
             raise ValueError(f"classes must hold whole numbers from 0 to {self.n_classes - 1}.")
         # The checks of data and weights, the shares of the rows and the columns' scaling are those
         # of a linear model; its targets, all of them +1, are not used.
-        self.rows = model_of(X)(
-            X,
-            np.ones(index.shape),
-            "logistic",
-            l2=l2,
-            fit_intercept=fit_intercept,
-            sample_weight=sample_weight,
-        )
-        self._take(self.rows, index)
+        options: dict[str, Any] = {"l2": l2, "fit_intercept": fit_intercept}
+        rows = LinearModel(X, np.ones(index.shape), sample_weight=sample_weight, **options)
+        self._take(rows, index)
 
     @classmethod
     def of(cls, rows: LinearModel, classes: Any, n_classes: int) -> Self:
@@ -97,7 +119,7 @@ class MultinomialModel:
         self.n_weights = self.n_classes * self.n_features
         self.n_parameters = self.n_weights + self.n_classes * rows.fit_intercept
 
-    def with_l2(self, l2: float) -> MultinomialModel:
+    def with_l2(self, l2: float) -> Self:
         """Return a model of the same data, which are neither copied nor checked, by another l2."""
         other = copy(self)
         other.rows = self.rows.with_l2(l2)
@@ -106,75 +128,136 @@ class MultinomialModel:
 
     def of_rows(self, rows: Any, l2: float) -> MultinomialModel:
         """Return a model of some rows, which are copied to memory but not checked again."""
-        other = copy(self)
-        other.rows, other.l2 = self.rows.of_rows(rows, l2), l2
-        other.classes, other.n_samples = self.classes[rows], rows.size
-        return other
+        return MultinomialModel.of(self.rows.of_rows(rows, l2), self.classes[rows], self.n_classes)
+
+    @cached_property
+    def class_shares(self) -> Vector:
+        """The share of each class's rows."""
+        shares = np.bincount(self.classes, self.rows.shares, self.n_classes)
+        return shares.astype(np.float64)
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
         """Return P and its gradient."""
-        at = self._part(x, None)
+        at = self.at(x)
         return at.value, at.gradient
 
-    def at(self, x: Vector) -> ClassesPoint:
+    def at(self, x: Vector) -> Any:
         """Return what is known at a point, of which a copy is kept."""
-        return self._part(x.copy(), None)
+        W, b = self.split(x)
+        return self.with_margins(x.copy(), self.rows.products.forward(W.T) + b)
+
+    def with_margins(self, x: Vector, margins: Matrix) -> ClassesPoint:
+        """Return what is known at a point whose margins are known."""
+        return ClassesPoint(self, x, margins)
+
+    def total(self, name: str, task: Callable[..., Any], at: Any, *more: Any) -> Any:  # noqa: ARG002
+        """Return what a task says of the rows and a point, added up where they are in parts."""
+        return task(None, at, *more)
 
     def batch_value_and_gradient(self, x: Vector, rows: Any) -> tuple[float, Vector]:
         """Return estimates of P and its gradient from some rows, unbiased for uniform rows."""
-        at = self._part(x, np.asarray(rows))
-        return at.value, at.gradient
+        rows = np.asarray(rows)
+        X, y, shares, _ = self.rows.taken(rows)
+        shares = shares * (self.n_samples / y.size)
+        some = self.rows._of_data(X, y, shares, shares, self.l2)
+        return MultinomialModel.of(
+            some, self._classes_of(rows, y), self.n_classes
+        ).value_and_gradient(x)
 
-    def _part(self, x: Vector, rows: Any) -> ClassesPoint:
-        """Return what is known, from all rows (None) or estimated from some."""
-        W, b = self.split(x)
-        classes = self.classes if rows is None else self.classes[rows]
-        shares = self.shares_of(rows)
-        products = self.rows.products if rows is None else Products(self.rows.X[rows])
-        parts: list[tuple[Matrix, Matrix]] = []
-        loss, sums = 0.0, np.zeros(self.n_classes)
+    def _classes_of(self, rows: Any, y: Vector) -> Any:  # noqa: ARG002
+        return self.classes[rows]
 
-        def slopes_of(where: slice, found: Matrix) -> Matrix:
-            nonlocal loss, sums
-            margins, p, own = found + b, shares[where], classes[where]
-            distributions, totals = softmax(margins)
-            index = np.arange(own.size)
-            loss += float(p @ (totals - margins[index, own]))
-            slopes = distributions * p[:, None]
-            slopes[index, own] = (distributions[index, own] - 1.0) * p
-            sums += slopes.sum(axis=0)
-            parts.append((margins, distributions))
-            return slopes
-
-        weights = products.through(W.T, slopes_of).T + self.l2 * W
-        value = loss + 0.5 * self.l2 * float(np.vdot(W, W))
-        free = sums if self.rows.fit_intercept else np.zeros(0)
-        known = parts[0] if len(parts) == 1 else map(np.concatenate, zip(*parts, strict=True))
-        margins, distributions = known
-        gradient = np.concatenate([weights.ravel(), free])
-        return ClassesPoint(x, margins, distributions, value, gradient)
+    def penalty(self, x: Vector) -> float:
+        """Return the l2 term."""
+        weights = x[: self.n_weights]
+        return 0.5 * self.l2 * float(weights @ weights)
 
     def split(self, x: Vector) -> tuple[Matrix, Vector]:
         """Return W, of shape (n_classes, n_features), and b, zeros where there is none."""
         W = x[: self.n_weights].reshape(self.n_classes, self.n_features)
         return W, x[self.n_weights :] if self.rows.fit_intercept else np.zeros(self.n_classes)
 
-    def shares_of(self, rows: Any) -> Vector:
-        """Return what each of these rows counts, such that a sum over them estimates the whole."""
-        shares = self.rows.shares
-        return shares if rows is None else shares[rows] * (self.n_samples / rows.size)
-
-    def margins(self, products: Products | None, x: Vector) -> Matrix:
-        """Return the margins of some rows, or of all (None)."""
-        W, b = self.split(x)
-        return (products or self.rows.products).forward(W.T) + b
-
-    def combined(self, products: Products | None, slopes: Matrix, W: Matrix) -> Vector:
+    def combined(self, slopes: Matrix, W: Matrix) -> Vector:
         """Return the gradient that these slopes, times the rows' shares, make."""
-        weights = (products or self.rows.products).backward(slopes).T + self.l2 * W
-        if not self.rows.fit_intercept:
-            return weights.ravel()
-        return np.concatenate([weights.ravel(), slopes.sum(axis=0)])
+        weights = self.rows.products.backward(slopes).T + self.l2 * W
+        free = slopes.sum(axis=0) if self.rows.fit_intercept else np.zeros(0)
+        return np.concatenate([weights.ravel(), free])
+
+
+class PartedPoint:
+    """What a `PartedClasses` knows at a point; margins and distributions stay with the rows."""
+
+    def __init__(self, model: PartedClasses, point: Vector) -> None:
+        self.model, self.point = model, point
+        self.where = Where(model.rows.new_name(model.n_classes), model.n_classes)
+        found = model.rows.parts.total("value-and-gradient", _loss_and_gradient, *self.ref)
+        self.mean_loss, self.gradient = found
+        self.gradient[: model.n_weights] += model.l2 * point[: model.n_weights]
+        self.value = self.mean_loss + model.penalty(point)
+
+    @property
+    def ref(self) -> tuple[Where, Vector]:
+        """The point as tasks are told of it."""
+        return self.where, self.point
+
+
+class PartedClasses(MultinomialModel):
+    """A `MultinomialModel` of rows in parts, in a stream or on a cluster.
+
+    The targets of its rows are the numbers of the classes; the rows' own loss is not used.
+    """
+
+    rows: PartedModel
+    _at: PartedPoint | None = None
+
+    def with_l2(self, l2: float) -> Self:
+        """Return a model of the same rows with another weight of the l2 term."""
+        other = super().with_l2(l2)
+        other._at = None
+        return other
+
+    @cached_property
+    def class_shares(self) -> Vector:
+        """The share of each class's rows."""
+        shares: Vector = self.rows.parts.total("classes", _class_shares, self.n_classes)
+        return shares
+
+    def at(self, x: Vector) -> PartedPoint:
+        """Return what is known at a point: one pass, and none where it was the last one."""
+        if self._at is None or not np.array_equal(self._at.point, x):
+            self._at = PartedPoint(self, x.copy())
+        return self._at
+
+    def total(self, name: str, task: Callable[..., Any], at: Any, *more: Any) -> Any:
+        """Return what a task says of the rows and a point, added up."""
+        refs = [part for one in (at, *more) for part in getattr(one, "ref", (one,))]
+        return self.rows.parts.total(name, task, *refs)
+
+    def of_rows(self, rows: Any, l2: float) -> MultinomialModel:
+        """Return a model of some rows, which are brought here."""
+        some = self.rows.of_rows(rows, l2)
+        return MultinomialModel.of(some, self._classes_of(rows, some.y), self.n_classes)
+
+    def _classes_of(self, rows: Any, y: Vector) -> Any:  # noqa: ARG002
+        return y.astype(np.intp)
+
+
+def classes_model(X: Any, classes: Any, n_classes: int, **options: Any) -> MultinomialModel:
+    """Return the multinomial model of rows in memory or in a stream."""
+    if not isinstance(X, StreamedMatrix):
+        return MultinomialModel(X, np.asarray(classes).astype(np.intp), n_classes, **options)
+    # A loss of numbers takes the classes' numbers as they are.
+    return PartedClasses.of(StreamedModel.of(X, classes, "squared", **options), None, n_classes)
+
+
+def _loss_and_gradient(part: Any, at: ClassesPoint) -> tuple[float, Vector]:  # noqa: ARG001
+    # A copy: workers may be threads of the client, which adds the l2 term in place.
+    return at.mean_loss, at.gradient.copy()
+
+
+def _class_shares(part: Any, n_classes: int) -> Vector:
+    shares: Vector = part.model(n_classes).class_shares
+    return shares
 
 
 def softmax(margins: Matrix) -> tuple[Matrix, Vector]:

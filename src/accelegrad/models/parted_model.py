@@ -14,16 +14,16 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from accelegrad import kernels
 from accelegrad.errors import Vector
 from accelegrad.models import row_parts as tasks
-from accelegrad.models.gram import Matrix
+from accelegrad.models.gram import Storage
 from accelegrad.models.linear_model import LinearModel, ModelPoint
+from accelegrad.models.matrix import Matrix, RowNumbers
+from accelegrad.models.model_input import row_shares
 from accelegrad.models.rounding import DataRounding
-from accelegrad.models.row_blocks import RowNumbers
-from accelegrad.models.row_curvature import MOST_SAMPLED
 from accelegrad.models.row_parts import Mixture, PointSums, Where
-from accelegrad.models.rows_elsewhere import RowsElsewhere
-from accelegrad.models.sampled_rows import LocalRows, ModelRows, TakenRows
+from accelegrad.models.row_sum import MOST_SAMPLED, ModelRows, TakenRows
 
 #: From how many rows, about, quantiles of the targets are estimated. Chosen.
 SOME_TARGETS = 64_000
@@ -213,19 +213,6 @@ class PartedRows(ModelRows):
         )
         return self._weight * matrix
 
-    def local(self, at: Any) -> LocalRows | None:
-        """Return the rows that have weight with what a point knows of them; None if none has."""
-        model, arguments = self._rows_of, (*self._by, *at.ref)
-        found = model.parts.each("sample", tasks.drawn_rows, *arguments, by_part=[self._places])
-        numbers, weights, rows = zip(*found, strict=True)
-        chosen = np.concatenate(numbers)
-        if not chosen.size:
-            return None
-        X, y, shares, known = joined(model.X, rows)
-        assert known is not None
-        X, weight = X.astype(np.float64, copy=False), self._weight * np.concatenate(weights)
-        return LocalRows(chosen, X, model.fit_intercept, shares, y, *known, weight)
-
 
 def _places_in_parts(sums: Vector, random: Vector) -> list[Vector]:
     """Return one place from each of equal pieces of a running sum, for each part those in it.
@@ -240,18 +227,40 @@ def _places_in_parts(sums: Vector, random: Vector) -> list[Vector]:
     return [places[owners == i] - starts[i] for i in range(sums.size)]
 
 
-class PartedModel(RowsElsewhere):
+class PartedModel(LinearModel):
     """A `LinearModel` in parts: see `accelegrad.models.row_sum`. An evaluation is one round trip.
 
     `parts` gives what a task says of each part, or the total.
     """
 
+    X: Any  # not a matrix: it knows its shape, type and storage
     parts: Any
     columns: Any = None  # those of which the curvature is asked for, if not all
 
     def _take(self, X: Any) -> None:
-        super()._take(X)
+        """Take rows in parts, and forget what is known of others."""
+        self.X, self._readable = X, None
+        self._of_data_alone: dict[str, Any] = {}
         self._of_targets: dict[str, Any] = {}  # shared by copies with another loss or l2 term
+        self._proved: dict[str, Any] = {}
+
+    @property
+    def in_memory(self) -> None:
+        """None: the rows are elsewhere."""
+        return None
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether `of_columns` can be asked: no, unless a model says so."""
+        return False
+
+    @property
+    def storage(self) -> Storage:
+        """How the parts are stored."""
+        storage: Storage = self.X.storage
+        known = kernels.Readable(storage.entries, self.n_features, sparse=True)
+        by_pairs = not storage.dense and kernels.wanted_for_rows(known)
+        return storage if by_pairs else storage._replace(pairs_per_row=math.inf)
 
     @property
     def n_parts(self) -> int:
@@ -270,9 +279,16 @@ class PartedModel(RowsElsewhere):
         sizes, above, below = zip(*self._known_targets("sizes", tasks.target_sizes), strict=True)
         return math.hypot(*sizes), math.fsum(above), math.fsum(below)
 
-    def new_name(self) -> Any:
+    def new_name(self, n_classes: int = 1) -> Any:
         """Return a name by which parts know a new point."""
         raise NotImplementedError
+
+    def of_rows(self, rows: RowNumbers, l2: float) -> LinearModel:
+        """Return a model of some rows, which are brought here in one round trip."""
+        found = self.taken(np.asarray(rows))
+        weights = found.shares if self.weighted and found.shares.any() else None
+        shares = row_shares(weights, rows.size)
+        return self._of_data(found.X, found.y, weights, shares, l2)
 
     def at(self, w: npt.ArrayLike) -> PartedPoint:
         """Return what is known at w: one round trip."""
@@ -282,13 +298,6 @@ class PartedModel(RowsElsewhere):
         """Return what is known at p + t (q - p): no pass over the rows before its gradient."""
         where = Where(self.new_name(), self.loss, (p.where.name, q.where.name, t))
         return PartedPoint(self, p.w + t * (q.w - p.w), where)
-
-    def slope_between(self, p: Any, q: Any, t: float) -> float:
-        """Return the derivative of P(p + t (q - p)) by t: no pass over the rows."""
-        d = self.n_features
-        move = q.w[:d] - p.w[:d]
-        slope = float(self.parts.total("line-search", tasks.slope_between, *p.ref, *q.ref, t))
-        return slope + self.l2 * float((p.w[:d] + t * move) @ move)
 
     def sampled(self, count: int, seed: Any, by: Any = None, *, caution: float = 0.0) -> ModelRows:
         """Return rows that stand for all, the same for any split."""
@@ -324,14 +333,8 @@ class PartedModel(RowsElsewhere):
         )
         return gram
 
-    def column_squares(self) -> Vector:
-        """Return sum_i p_i x_ij^2 for the columns, found at the first call."""
-        if "gram" in self._of_data_alone:
-            diagonal: Vector = self._of_data_alone["gram"].diagonal()[: self.n_features]
-            return diagonal
-        squares: Vector = self.of_data_alone(
-            "squares", lambda: self.parts.total("columns", tasks.squares)
-        )
+    def _column_squares(self) -> Vector:
+        squares: Vector = self.parts.total("columns", tasks.squares)
         return squares
 
     def best_constant(self) -> float:
@@ -370,10 +373,6 @@ class PartedModel(RowsElsewhere):
         scale = self.n_samples / chosen.size
         return scale * value + self._penalty(w), self._with_penalty(scale * gradient, w)
 
-    def _value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
-        at = PartedPoint(self, w.copy())
-        return at.value, at.gradient
-
     def taken(self, rows: RowNumbers, at: Any = None) -> TakenRows:
         """Return some rows, and what a point knows of them: one round trip."""
         pieces, order = split_by_part(rows, self.X.ends)
@@ -386,13 +385,6 @@ class PartedModel(RowsElsewhere):
         found: list[Any] = self.parts.each("columns", tasks.on_rows, function)
         return found
 
-    @property
-    def rounding(self) -> DataRounding:
-        """Bounds on the rounding of products with the data, found at the first call."""
-        rounding: DataRounding = self.of_data_alone(
-            "rounding",
-            lambda: DataRounding(
-                self.X, np.zeros(0), intercept=self.fit_intercept, squares=self.column_squares()
-            ),
-        )
-        return rounding
+    def _rounding(self) -> DataRounding:
+        squares = self.column_squares()
+        return DataRounding(self.X, np.zeros(0), intercept=self.fit_intercept, squares=squares)

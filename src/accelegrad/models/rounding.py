@@ -17,7 +17,7 @@ import numpy as np
 
 from accelegrad.errors import Vector
 from accelegrad.models.losses import Loss
-from accelegrad.models.squares import column_squares
+from accelegrad.models.matrix import column_squares
 from accelegrad.norms import norm
 from accelegrad.rounding import SMALLEST, growth
 

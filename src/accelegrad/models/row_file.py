@@ -1,4 +1,4 @@
-"""A number for each row in a temporary file, which ends with the object that stands for it."""
+"""Numbers for each row in a temporary file, which ends with the object that stands for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from accelegrad.errors import Vector
-from accelegrad.models.row_blocks import RowNumbers, runs
+from accelegrad.models.matrix import RowNumbers, runs
 
 #: How many numbers are in memory at a time where all are looked at: 256 KB. Chosen.
 READ_AT_ONCE = 1 << 15
@@ -43,36 +43,43 @@ def _with_numbers(numbers: Vector) -> RowFile:
 
 
 class RowFile:
-    """A vector of float64 in a file, to which more can be appended.
+    """A vector of float64 in a file, or a matrix of some columns, to which rows can be appended.
 
     It is read where slices or rows are asked for; `numpy.asarray` reads all of it.
     """
 
-    ndim, dtype = 1, np.dtype(np.float64)
+    dtype = np.dtype(np.float64)
 
-    def __init__(self) -> None:
-        self.size = 0
+    def __init__(self, columns: int = 1) -> None:
+        self.size = 0  # in rows
+        self._row = () if columns == 1 else (columns,)
+        self._row_bytes = 8 * columns
         self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         self._lock = threading.Lock()
         weakref.finalize(self, self._file.close)
 
     @property
-    def shape(self) -> tuple[int]:
-        """The shape of the vector."""
-        return (self.size,)
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the vector or matrix."""
+        return (self.size, *self._row)
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
 
     def __len__(self) -> int:
         return self.size
 
     def append(self, values: npt.ArrayLike) -> None:
-        """Write numbers to the end."""
+        """Write rows to the end."""
         array = np.ascontiguousarray(values, np.float64)
         with self._lock:
-            self._file.seek(8 * self.size)
+            self._file.seek(self._row_bytes * self.size)
             left = array.data.cast("B")
             while left:
                 left = left[self._file.write(left) :]
-        self.size += array.size
+        self.size += len(array)
 
     def blocks(self) -> Iterator[Vector]:
         """Yield all numbers, some at a time."""
@@ -88,9 +95,9 @@ class RowFile:
         return self._gathered(np.asarray(rows))
 
     def _read(self, start: int, stop: int) -> Vector:
-        found = np.empty(stop - start)
+        found = np.empty((stop - start, *self._row))
         with self._lock:
-            self._file.seek(8 * start)
+            self._file.seek(self._row_bytes * start)
             left = found.data.cast("B")
             while left:
                 count = self._file.readinto(left)

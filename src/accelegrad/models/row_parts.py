@@ -14,13 +14,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad.models.gram import Matrix
 from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.models.losses import Loss
+from accelegrad.models.matrix import Matrix, RowNumbers
 from accelegrad.models.rounding import largest_entries
-from accelegrad.models.row_blocks import RowNumbers
-from accelegrad.models.row_curvature import curved_rows
-from accelegrad.models.sampled_rows import TakenRows, once
+from accelegrad.models.row_sum import TakenRows, curved_rows
 from accelegrad.norms import norm
 
 
@@ -52,6 +50,15 @@ class Where(NamedTuple):
     name: Any
     by: Loss | int  # the loss, or the number of classes
     between: tuple[Any, Any, float] | None = None
+
+
+def model_by(rows: LinearModel, by: Loss | int) -> Any:
+    """Return rows by a loss, or as a multinomial model: then targets are the classes' numbers."""
+    if isinstance(by, Loss):
+        return rows.with_loss(by)
+    from accelegrad.models.multinomial import MultinomialModel
+
+    return MultinomialModel.of(rows, rows.y.astype(np.intp), by)
 
 
 def add(one: Any, other: Any) -> Any:
@@ -95,11 +102,6 @@ def sums_at(part: Part, at: ModelPoint, gradient: bool) -> PointSums:  # noqa: A
             # the l2 term in place.
             at.gradient.copy() if gradient else np.zeros(0),
         )
-
-
-def slope_between(part: Part, p: ModelPoint, q: ModelPoint, t: float) -> float:  # noqa: ARG001
-    """Return the derivative of the mean loss at p + t (q - p) by t."""
-    return p.model.slope_between(p, q, t)
 
 
 def batch_sums(part: Part, w: Vector, loss: Loss, rows: RowNumbers) -> tuple[float, Vector]:
@@ -220,24 +222,6 @@ def gram_sum(part: Part, columns: Any) -> Matrix:
 def gram_of_rows(part: Part, at: ModelPoint, rows: RowNumbers) -> Matrix:
     """Return sum_k p_k l''_k a_k a_k' over some rows."""
     return part.rows._gram(rows, at.curvatures()[rows])
-
-
-class DrawnRows(NamedTuple):
-    """Rows that were drawn, by their numbers among all, with their weights, each row once."""
-
-    numbers: RowNumbers
-    weights: Vector
-    rows: TakenRows
-
-
-def drawn_rows(
-    part: Part, by: ModelPoint, caution: float, at: ModelPoint, places: Vector | None
-) -> DrawnRows:
-    """Return the rows that were drawn by their curvature, and what a point knows of them."""
-    numbers, weights = drawn_numbers(part, by, caution, places)
-    if numbers.size:
-        numbers, weights = once(numbers, weights)
-    return DrawnRows(numbers, weights, part.rows.taken(numbers - part.first, at))
 
 
 def drawn_numbers(

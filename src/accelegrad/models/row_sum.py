@@ -14,14 +14,16 @@ A new kind of sum implements these three protocols and passes tests/solvers/test
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import numpy as np
 import numpy.typing as npt
 
 from accelegrad.errors import Vector
-from accelegrad.models.gram import Matrix, Storage
+from accelegrad.models.gram import Storage
 from accelegrad.models.losses import Loss
-from accelegrad.models.sampled_rows import LocalRows
+from accelegrad.models.matrix import Matrix, RowNumbers
 
 if TYPE_CHECKING:
     from accelegrad.models.linear_model import LinearModel
@@ -71,7 +73,7 @@ class RowPoint(Protocol):
 
 
 class SampledRows(Protocol):
-    """A handle on rows that stand for all; `local` and `in_memory` bring them here."""
+    """A handle on rows that stand for all; `in_memory` brings them here."""
 
     @property
     def count(self) -> int:
@@ -87,9 +89,6 @@ class SampledRows(Protocol):
 
     def in_memory(self, l2: float) -> LinearModel:
         """Return a model of these rows alone, in memory, with this l2 term."""
-
-    def local(self, at: Any) -> LocalRows | None:
-        """Return the rows in memory with what a `RowPoint` knows of them; None if none weighs."""
 
 
 class RowSum(Protocol):
@@ -143,9 +142,6 @@ class RowSum(Protocol):
         There is no pass over the rows before its gradient is asked for.
         """
 
-    def slope_between(self, p: Any, q: Any, t: float) -> float:
-        """Return the derivative of P(p + t (q - p)) by t: no pass over the rows."""
-
     def sampled(
         self, count: int, seed: Any, by: Any = None, *, caution: float = 0.0
     ) -> SampledRows:
@@ -162,7 +158,7 @@ class RowSum(Protocol):
             curvature p_i l'' at that point, one from each of `count` parts of equal curvature; if
             no more than `count` rows are curved, all of these.
         caution : float
-            From 0 to 1: see `accelegrad.models.row_curvature.second_derivatives`.
+            From 0 to 1: see `accelegrad.models.row_sum.second_derivatives`.
         """
 
     def gram(self, point: Any, rows: Any) -> Matrix:
@@ -177,3 +173,113 @@ class RowSum(Protocol):
 
     def batch_gradient(self, w: npt.ArrayLike, seed: Any, size: int) -> Vector:
         """Return the gradient of P estimated from `size` uniform rows, with replacement."""
+
+
+# -- rows that stand for all ---------------------------------------------------------------------
+
+
+class TakenRows(NamedTuple):
+    """Some rows of a model, in the order that they were asked for."""
+
+    X: Any
+    y: Vector
+    shares: Vector
+    known: tuple[Vector, Vector] | None  # margins and slopes at a point, where one was given
+
+
+class ModelRows:
+    """Rows of a linear model, by their numbers: the `SampledRows` of the contract.
+
+    Parameters
+    ----------
+    model : LinearModel
+        The model.
+    numbers : array of int, optional
+        The rows; all by default.
+    weights : Vector, optional
+        With which each stands for the curvature of all, where rows are drawn by their curvature.
+    n_curved : int, optional
+        How many of all rows have curvature, where that was looked at.
+    """
+
+    def __init__(
+        self,
+        model: LinearModel,
+        numbers: RowNumbers | None,
+        weights: Vector | None = None,
+        n_curved: int | None = None,
+    ) -> None:
+        self._model, self.numbers, self.weights = model, numbers, weights
+        self.n_curved = model.n_samples if n_curved is None else n_curved
+
+    @property
+    def count(self) -> int:
+        """How many rows there are, each as often as it was drawn."""
+        return self._model.n_samples if self.numbers is None else self.numbers.size
+
+    def in_memory(self, l2: float) -> LinearModel:
+        """Return a model of these rows alone, in memory, with this l2 term."""
+        assert self.numbers is not None
+        return self._model.of_rows(self.numbers, l2)
+
+
+# -- second derivatives ----------------------------------------------------------------------
+
+#: The largest share of the rows that is sampled: to draw and copy more takes as long as using all
+#: of them (measured).
+MOST_SAMPLED = 0.3
+
+
+def curved_rows(loss: Loss, slopes: Vector, y: Vector) -> npt.NDArray[np.bool_]:
+    """Return which rows' losses, linear beyond corners and parabolas between, are curved here."""
+    if loss.classification:  # one end of the domain is 0
+        sizes = np.abs(slopes)
+        return np.asarray((sizes > 0.0) & (sizes < loss.lipschitz))
+    low, high = loss.domain(y)
+    curved = (slopes > low) & (slopes < high)
+    if loss.shape.epsilon > 0.0:  # the zone without cost
+        curved &= slopes != 0.0
+    return np.asarray(curved)
+
+
+def second_derivatives(
+    loss: Loss, margins: Vector, slopes: Vector, y: Vector, caution: float = 0.0
+) -> Vector:
+    """Return l'' at the rows' margins, for all losses but the logistic one a constant or 0.
+
+    With caution they are not 0 beyond a corner, but this share of the curvature of a parabola with
+    its lowest point where the loss is lowest and the same slope here: with all of it no step is too
+    long.
+    """
+    if loss.name == "logistic":
+        size = np.abs(slopes)
+        return size * (1.0 - size)
+    curved = curved_rows(loss, slopes, y)
+    derivatives = np.where(curved, loss.curvature, 0.0)
+    if caution == 0.0:
+        return derivatives
+    distance = y * margins - 1.0 if loss.classification else margins - y
+    with np.errstate(divide="ignore", invalid="ignore"):
+        secant = np.abs(slopes / distance)
+    beyond = ~curved & (slopes != 0.0) & (secant < loss.curvature)
+    return np.where(beyond, caution * secant, derivatives)
+
+
+def drawn_by_weight(
+    weights: Vector, size: int, generator: Callable[[], np.random.Generator]
+) -> tuple[RowNumbers | None, Vector]:
+    """Return rows and weights that stand for all; None and all weights where no sample is smaller.
+
+    Rows are drawn by their weights, and then weigh the same, so that none is wasted on a row
+    without weight. The generator is made where it is needed.
+    """
+    weighty = np.flatnonzero(weights)
+    if weighty.size <= min(size, MOST_SAMPLED * weights.size):
+        return weighty, weights[weighty]
+    if size >= weighty.size:
+        return None, weights
+    ends = np.cumsum(weights)
+    # One from each of `size` parts of equal weight: in order, and with less noise.
+    places = (np.arange(size) + generator().random(size)) * (ends[-1] / size)
+    chosen = np.searchsorted(ends, places, side="right")
+    return np.minimum(chosen, weights.size - 1), np.full(size, ends[-1] / size)

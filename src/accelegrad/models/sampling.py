@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from accelegrad.errors import whole_number
-from accelegrad.models.row_blocks import RowNumbers
+from accelegrad.models.matrix import RowNumbers
 
 
 class BatchSampler:

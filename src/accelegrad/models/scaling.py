@@ -23,7 +23,7 @@ from accelegrad.geometry.sets import Box, FeasibleSet, NonNegative, WholeSpace
 from accelegrad.geometry.vectors import read_only
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import Loss
-from accelegrad.models.row_blocks import runs
+from accelegrad.models.matrix import runs
 
 # Entries looked at in one go: bounds the memory taken.
 BLOCK_ENTRIES = 1 << 18

@@ -21,8 +21,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from accelegrad.errors import Vector, finite_vector
-from accelegrad.models.gram import Matrix, Storage, pairs_per_row
-from accelegrad.models.linear_model import LinearModel, ModelPoint
+from accelegrad.models.gram import Storage, pairs_per_row
+from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import Loss, make_loss
 from accelegrad.models.model_input import (
     check_labels,
@@ -30,24 +30,27 @@ from accelegrad.models.model_input import (
     checked_l2,
     checked_weights,
     design_matrix,
-    row_shares,
     targets,
 )
 from accelegrad.models.parted_model import PartedModel
-from accelegrad.models.row_blocks import RowNumbers
 from accelegrad.models.row_file import RowFile, mapped, of_blocks
-from accelegrad.models.row_parts import Where, add
+from accelegrad.models.row_parts import Where, add, model_by
+
+#: Small chunks are looked at together, up to this many numbers (4 MB): what a task costs besides
+#: the rows, 65 microseconds, is then below a tenth (measured). A row counts as its entries and the
+#: vectors that a task has besides X.
+PART_ENTRIES, VECTORS = 1 << 19, 12
 
 
 class StreamedMatrix:
-    """The rows of a source of chunks as a matrix: products with it are passes over the chunks.
+    """The rows of a source of chunks as a matrix, in parts: a large chunk, or several small ones.
 
     Parameters
     ----------
     read : callable
         Returns a new iterator over the chunks, each a dense or CSR matrix, the same at every call.
     ends : array of int
-        Where each chunk's rows end.
+        Where each part's rows end.
     n_features : int
         The number of columns.
     storage : Storage
@@ -76,57 +79,24 @@ class StreamedMatrix:
         return self.storage.entries
 
     def chunks(self) -> Iterator[tuple[slice, Any]]:
-        """Yield each chunk with its rows: one pass over the source."""
-        start = count = 0
+        """Yield each part with its rows: one pass over the source."""
+        start = end = count = number = 0
+        waiting: list[Any] = []
         for X in self._read():
-            end = start + X.shape[0]
-            if count == self.ends.size or end != self.ends[count]:
+            end += X.shape[0]
+            if count == self.ends.size or end > self.ends[count]:
                 break
-            yield slice(start, end), X
-            start, count = end, count + 1
-        if start != self.shape[0]:
+            number += 1
+            waiting.append(X)
+            del X  # so that no chunk is kept while others are looked at
+            if end == self.ends[count]:
+                yield slice(start, end), _stacked(waiting)
+                start, count = end, count + 1
+        if not start == end == self.shape[0]:
             raise ValueError(
-                f"source must give the same chunks in every pass, but chunk {count + 1} is not as "
+                f"source must give the same chunks in every pass, but chunk {number + 1} is not as "
                 "it was in the first pass."
             )
-
-    def __getitem__(self, rows: RowNumbers) -> Any:
-        """Return some rows, in the order of their numbers given, as a matrix in memory."""
-        parts = _split_by_chunks(rows, self.chunks())
-        if self.storage.dense:
-            dense = np.empty((len(rows), self.shape[1]), self.dtype)
-            for X, numbers, where in parts:
-                dense[where] = X[numbers]
-            return dense
-        found, places = [sp.csr_matrix((0, self.shape[1]), dtype=self.dtype)], [np.zeros(0, int)]
-        for X, numbers, where in parts:
-            found.append(sp.csr_matrix(X[numbers], dtype=self.dtype))
-            places.append(where)
-        sparse, order = sp.vstack(found, format="csr"), np.concatenate(places)
-        found.clear()  # which are copied
-        return sparse if (np.diff(order) > 0).all() else sparse[np.argsort(order)]
-
-    def forward(self, w: Matrix) -> Matrix:
-        """Return X w in float64: one pass."""
-        product = np.empty((self.shape[0], *w.shape[1:]))
-        for rows, X in self.chunks():
-            product[rows] = X.astype(np.float64, copy=False) @ w
-        return product
-
-    def backward(self, theta: Matrix) -> Matrix:
-        """Return X' theta in float64: one pass."""
-        product = np.zeros((self.shape[1], *theta.shape[1:]))
-        for rows, X in self.chunks():
-            product += X.T.astype(np.float64, copy=False) @ theta[rows]
-        return product
-
-    def through(self, w: Matrix, between: Callable[[slice, Matrix], Matrix]) -> Matrix:
-        """Return X' theta for theta = between(rows, X w), chunk by chunk: one pass."""
-        product = np.zeros((self.shape[1], *w.shape[1:]))
-        for rows, X in self.chunks():
-            double = X.astype(np.float64, copy=False)
-            product += double.T @ between(rows, double @ w)
-        return product
 
     def fingerprint(self) -> str:
         """Return a text that differs for different contents: one pass."""
@@ -183,26 +153,26 @@ class _ChunkRows(LinearModel):
 
 
 class _Chunk:
-    """A part of the rows: a chunk, with what is known of it in files."""
+    """A part of the rows, with what is known of it in files."""
 
     def __init__(self, rows: _ChunkRows, first: int) -> None:
         self.rows, self.first = rows, first
         self._where = slice(first, first + rows.n_samples)
 
-    def model(self, by: Any) -> LinearModel:
-        """Return the rows by a loss."""
-        return self.rows if by == self.rows.loss else self.rows.with_loss(by)
+    def model(self, by: Any) -> Any:
+        """Return the rows by a loss, or as a model of so many classes."""
+        return self.rows if by == self.rows.loss else model_by(self.rows, by)
 
     def of_columns(self, columns: None) -> LinearModel:
         """Return all columns."""
         assert columns is None
         return self.rows
 
-    def at(self, where: Where, w: Vector) -> ModelPoint:
+    def at(self, where: Where, w: Vector) -> Any:
         """Return what is known at a point, and write its margins to the file that it has."""
         model, margins, kept = self.model(where.by), self._margins(where), where.name
         with np.errstate(over="ignore", invalid="ignore"):
-            known = model.at(w) if margins is None else ModelPoint.of_margins(model, w, margins)
+            known = model.at(w) if margins is None else model.with_margins(w, margins)
         if kept.size == self.first:
             kept.append(known.margins)
         return known
@@ -317,13 +287,10 @@ class StreamedModel(PartedModel):
         *,
         l2: float = 0.0,
         fit_intercept: bool = False,
-        quantile: float = 0.5,
-        epsilon: float = 0.1,
-        delta: float = 1.35,
+        **parameters: float,
     ) -> None:
         X, y, weights = read_rows(source)
-        parameters = {"quantile": quantile, "epsilon": epsilon, "delta": delta}
-        self._set(X, y, loss, l2, fit_intercept, weights, parameters)
+        self._take_rows(X, y, weights, loss, l2, fit_intercept, parameters)
 
     @classmethod
     def of(
@@ -339,35 +306,31 @@ class StreamedModel(PartedModel):
     ) -> StreamedModel:
         """Return the model of rows that have been read through, with targets and weights."""
         model = object.__new__(cls)
-        model._set(X, y, loss, l2, fit_intercept, sample_weight, parameters)
+        model._take_rows(X, y, sample_weight, loss, l2, fit_intercept, parameters)
         return model
 
-    def _set(
+    def _take_rows(
         self,
         X: StreamedMatrix,
         y: npt.ArrayLike,
+        weights: npt.ArrayLike | None,
         loss: str,
         l2: float,
         fit_intercept: bool,
-        sample_weight: npt.ArrayLike | None,
         parameters: Mapping[str, float],
     ) -> None:
-        self.loss = make_loss(loss, **parameters)
-        self.l2, self.fit_intercept = checked_l2(l2), checked_intercept(fit_intercept)
-        self.n_samples, self.n_features = X.shape
-        self.n_parameters = self.n_features + self.fit_intercept
-        self.dtype = X.dtype
+        chosen = make_loss(loss, **parameters)
+        self._set_up(X, chosen, checked_l2(l2), checked_intercept(fit_intercept))
         self.y = _in_file(y, self.n_samples, self.loss)
-        self.sample_weight, self.shares = _weights_in_files(sample_weight, self.n_samples)
-        self._take(X)
+        self.sample_weight, self.shares = _weights_in_files(weights, self.n_samples)
         self._split()
 
     def _split(self) -> None:
         self.parts = Chunks(self.X, self.y, self.shares, self.loss, self.fit_intercept)
 
-    def new_name(self) -> RowFile:
-        """Return a file for the margins of a new point."""
-        return RowFile()
+    def new_name(self, n_classes: int = 1) -> RowFile:
+        """Return a file for the margins of a new point, one or several per row."""
+        return RowFile(n_classes)
 
     def with_targets(self, y: npt.ArrayLike) -> StreamedModel:
         """Return a model of the same X by other targets."""
@@ -376,20 +339,6 @@ class StreamedModel(PartedModel):
         other._proved, other._of_targets = {}, {}
         other._split()
         return other
-
-    def __repr__(self) -> str:
-        kind = "dense" if self.X.storage.dense else "CSR"
-        weighted = "" if self.sample_weight is None else ", weighted"
-        return (
-            f"StreamedModel({self.n_samples} x {self.n_features} {kind} {self.dtype}{weighted}, "
-            f"loss={self.loss!r}, l2={self.l2:g}, fit_intercept={self.fit_intercept})"
-        )
-
-    def of_rows(self, rows: RowNumbers, l2: float) -> LinearModel:
-        """Return a model of some rows in memory, which are read in one pass."""
-        weights = None if self.sample_weight is None else self.sample_weight[rows]
-        shares = row_shares(weights, rows.size)
-        return self._of_data(self.X[rows], self.y[rows], weights, shares, l2)
 
 
 def _in_file(given: Any, n_samples: int, loss: Loss) -> RowFile:
@@ -424,16 +373,14 @@ def model_of(X: Any) -> Callable[..., LinearModel]:
     return StreamedModel.of if isinstance(X, StreamedMatrix) else LinearModel
 
 
-def _split_by_chunks(
-    rows: RowNumbers, chunks: Iterable[tuple[slice, Any]]
-) -> Iterator[tuple[Any, RowNumbers, RowNumbers]]:
-    """Yield the chunks that hold some of the rows: chunk, numbers in it, and places in `rows`."""
-    order = np.argsort(rows, kind="stable")
-    ordered = np.asarray(rows)[order]
-    for where, chunk in chunks:
-        first, last = np.searchsorted(ordered, (where.start, where.stop))
-        if last > first:
-            yield chunk, ordered[first:last] - where.start, order[first:last]
+def _stacked(chunks: list[Any]) -> Any:
+    """Return the rows of some chunks as one matrix, and forget them."""
+    if len(chunks) == 1:
+        return chunks.pop()
+    sparse = any(map(sp.issparse, chunks))
+    X = sp.vstack(chunks, format="csr") if sparse else np.concatenate(chunks)
+    chunks.clear()
+    return X
 
 
 class Checked(NamedTuple):
@@ -484,6 +431,7 @@ class _FirstPass:
         self.weights: RowFile | None = None
         self._ends: list[int] = []
         self._n_features = self._entries = 0
+        self._room = 0  # for entries and rows in the part that ends last
         self._dense, self._pairs = True, 0.0
         self._types: set[Any] = set()
 
@@ -513,13 +461,18 @@ class _FirstPass:
         if self.weights is not None:
             self.weights.append(np.ones(y.size) if weights is None else weights)
         self._n_features = int(X.shape[1])
-        self._ends.append(y.size + (self._ends[-1] if self._ends else 0))
         self._take_storage(X)
 
     def _take_storage(self, X: Any) -> None:
         self._types.add(X.dtype)
         dense = isinstance(X, np.ndarray)
-        self._entries += int(X.size if dense else X.nnz)
+        entries = int(X.size if dense else X.nnz)
+        size = entries + VECTORS * X.shape[0]
+        if size > self._room:
+            self._ends.append(0)
+            self._room = PART_ENTRIES
+        self._ends[-1], self._room = self.targets.size, self._room - size
+        self._entries += entries
         self._dense &= dense
         if not dense:
             self._pairs += pairs_per_row(X) * X.shape[0]

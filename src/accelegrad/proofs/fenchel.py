@@ -9,7 +9,7 @@ sum_i p_i l(<x_i, w> + b) + l1 ||w||_1 + l2 / 2 ||w||^2, for (w, b) in a set K, 
 The first sum is called the level. An intercept without limits demands s = 0: slopes are balanced by
 scaling down those above or those below 0, and what rounding leaves of s is multiplied with the
 largest intercept that a minimiser can have. For 0 <= c <= 1 the slopes c theta are allowed too,
-with at least c times the level, since l* is convex and l*(0) = 0; the best c is used.
+with at least c times the level, since l* is convex and l*(0) = 0: an l1 term may demand a c < 1.
 
 `SlopeSums` and `DataSums` hold sums with a bound on how far rounding has taken each; parts of the
 rows can be summed anywhere and be added. `Terms` turns sums into the bound.
@@ -21,7 +21,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
@@ -35,10 +34,10 @@ from accelegrad.geometry.sets import (
     Product,
     WholeSpace,
 )
-from accelegrad.models.linear_model import LinearModel
+from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.models.losses import Loss
+from accelegrad.models.rounding import slopes_norm
 from accelegrad.norms import norm
-from accelegrad.roots import root_between
 from accelegrad.rounding import FEW, SMALLEST, UNIT, growth, pairwise_growth
 
 #: l* of a loss with logarithms is off by up to this many units of rounding times |theta|, near the
@@ -48,9 +47,6 @@ STEEPEST_LOGARITHM = 40.0
 SIZE_ROUNDED_UP = 1.01
 #: The factor that keeps the largest multiple of slopes on the safe side of its limit.
 MULTIPLE_ROUNDED_DOWN = 1.0 - 1e-12
-#: How exactly the best multiple is searched for, so that next to nothing of the bound is lost; and
-#: how many are tried, at most: Newton's method takes about 4, the rest is for halving.
-FACTOR_TOLERANCE, MOST_FACTORS = 1e-9, 50
 
 
 def level(loss: Loss, shares: Vector, theta: Vector, y: Vector) -> tuple[float, float]:
@@ -142,36 +138,41 @@ class SlopeSums:
         return cls(*heights(model, theta, levels), combination, off)
 
     @classmethod
-    def zero(cls, size: int) -> SlopeSums:
-        """Return the sums over no rows."""
-        return cls(0.0, 0.0, 0.0, 0.0, np.zeros(size), np.zeros(size))
+    def at(cls, model: LinearModel, known: ModelPoint) -> SlopeSums:
+        """Return the sums of the slopes at a point from its loss and gradient: no pass over rows.
 
-    def plus(self, other: SlopeSums, factor: float = 1.0) -> SlopeSums:
-        """Return the sum of this and a nonnegative multiple of another one."""
-        added, mean_added = factor * other.level, factor * other.mean
-        height, mean = self.level + added, self.mean + mean_added
-        moved = factor * other.combination
-        combination = self.combination + moved
-        # UNIT is twice what one operation can be off by: enough for the rounding of the errors too.
-        error = self.level_error + factor * other.level_error
-        mean_error = self.mean_error + factor * other.mean_error
-        off = self.combination_error + factor * other.combination_error
-        return SlopeSums(
-            height,
-            error + 2.0 * (UNIT * (abs(height) + abs(added)) + SMALLEST),
-            mean,
-            mean_error + 2.0 * (UNIT * (abs(mean) + abs(mean_added)) + SMALLEST),
-            combination,
-            off + (2.0 * UNIT * (np.abs(combination) + np.abs(moved)) + 2.0 * SMALLEST),
-        )
+        The level at theta = l'(margins) is loss - <h, (w, b)>, with h the gradient of the loss.
+        """
+        d, w, loss = model.n_features, known.w, known.mean_loss
+        slopes = slopes_norm(model.loss, loss)
+        pull = known.model.l2 * w[:d]
+        combination = known.gradient[:d] - pull
+        off = model.rounding.combination(slopes) + growth(0) * (np.abs(combination) + np.abs(pull))
+        height = loss - float(combination @ w[:d])
+        error = known.model.rounding_at(w, known.value).level
+        mean = mean_error = 0.0
+        if model.fit_intercept:
+            mean, mean_error = float(known.gradient[d]), growth(model.n_samples) * slopes
+            height -= mean * float(w[d])
+            error += (mean_error + growth(0) * abs(mean)) * abs(float(w[d]))
+        error += growth(w.size) * (2.0 * known.value + abs(height))
+        return cls(height, error, mean, mean_error, combination, off)
 
     def __add__(self, other: SlopeSums) -> SlopeSums:
         """Return the sum over the rows of both."""
-        return self.plus(other)
-
-    def times(self, factor: float) -> SlopeSums:
-        """Return a nonnegative multiple."""
-        return SlopeSums.zero(self.combination.size).plus(self, factor)
+        level, mean = self.level + other.level, self.mean + other.mean
+        combination = self.combination + other.combination
+        # UNIT is twice what one operation can be off by: enough for the rounding of the errors too.
+        return SlopeSums(
+            level,
+            self.level_error + other.level_error + 2.0 * (UNIT * abs(level) + SMALLEST),
+            mean,
+            self.mean_error + other.mean_error + 2.0 * (UNIT * abs(mean) + SMALLEST),
+            combination,
+            self.combination_error
+            + other.combination_error
+            + 2.0 * (UNIT * np.abs(combination) + SMALLEST),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +363,7 @@ class Terms:
     def hold_each_weight(self, loss: Loss) -> bool:
         """Return whether each weight has its own term or limits, which bound it.
 
-        Of least squares signs may do: `accelegrad.proofs.cone` says for which data.
+        Of least squares signs may do: `accelegrad.proofs.null_space` says for which data.
         """
         if self.has_only_signs:
             return loss.name == "squared"
@@ -394,12 +395,9 @@ class Terms:
     def lower_bound(
         self,
         sums: SlopeSums,
-        reach: Callable[[], Extent] | None = None,
-        *,
-        weight: float = 1.0,
-        scaled: bool = True,
+        reach: Callable[[], Reach] | None = None,
     ) -> float:
-        """Return a proven lower bound of the objective from balanced slopes.
+        """Return a proven lower bound of the objective from balanced slopes, at least 0.
 
         It is lowered by all that rounding can have added, and so holds whatever the slopes are.
 
@@ -410,38 +408,31 @@ class Terms:
         reach : callable
             Returns how large a minimiser can be; called where that matters, with an intercept or a
             set that is no box.
-        weight : float
-            The weight of all rows.
-        scaled : bool
-            Use the best multiple of the slopes; then the bound is at least 0. Without it the slopes
-            themselves, which only an l2 term and no limits allow.
         """
         height = sums.level - sums.level_error
         if self.fit_intercept:
             assert reach is not None
             height += self._least_with_intercept(sums, reach)
-        height /= weight
-        if scaled and self.holds_origin and not height > 0.0:
+        if height == -math.inf or (self.holds_origin and not height > 0.0):
             return 0.0
+        v, off = sums.combination, sums.combination_error
         if self.free and not self.has_l1 and self.l2 > 0.0:
-            sizes = np.abs(sums.combination) + sums.combination_error
-            length = norm(sizes) * (1.0 + growth(sizes.size)) / weight
-            if scaled:
-                return scaled_bound(height, length, self.l2)
-            return height - 0.5 * length * (length / self.l2) * (1.0 + growth(0))
-        assert scaled
-        v = sums.combination / weight
-        # Products with the multiple, and the division by the weight, are rounded too.
-        off = sums.combination_error / weight + growth(0) * np.abs(v) + SMALLEST
+            sizes = np.abs(v) + off
+            return scaled_bound(height, norm(sizes) * (1.0 + growth(sizes.size)), self.l2)
+        # Products with the multiple are rounded too.
+        off = off + growth(0) * np.abs(v) + SMALLEST
         with np.errstate(over="ignore", invalid="ignore"):
+            c = self._largest_multiple(v, off)
             if self.separable:
-                return self._best_multiple(height, v, off, self._separable_least)
-            assert reach is not None
-            size = reach().weights
-            least = self._least_in_set(size)
-            return self._best_multiple(height - norm(off) * size, v, off, least)
+                least = self._separable_least(c * v, c * off)
+            else:
+                assert reach is not None
+                least = self._least_in_set(c * v, c * off, reach().weights)
+        bound = c * height + least
+        bound -= growth(0) * (abs(bound) + abs(height))
+        return max(bound, 0.0) if math.isfinite(bound) else 0.0
 
-    def _least_with_intercept(self, sums: SlopeSums, reach: Callable[[], Extent]) -> float:
+    def _least_with_intercept(self, sums: SlopeSums, reach: Callable[[], Reach]) -> float:
         """Return a lower bound of the mean slope times the intercept of a minimiser."""
         lowest, highest = sums.mean - sums.mean_error, sums.mean + sums.mean_error
         if lowest == highest == 0.0:
@@ -452,82 +443,6 @@ class Terms:
             low, high = max(low, -size), min(high, size)
         least = min(slope * end for slope in (lowest, highest) for end in (low, high))
         return least - growth(0) * abs(least) if math.isfinite(least) else -math.inf
-
-    def _best_multiple(
-        self, height: float, v: Vector, off: Vector, least: Callable[[Vector, Vector], float]
-    ) -> float:
-        """Return roughly the largest of c height + least(c v, c off) over 0 <= c <= 1."""
-        if not (height > 0.0 or (height > -math.inf and not self.holds_origin)):
-            return 0.0
-        steepest = np.copysign(np.abs(v) + off, v)
-        c = self._best_factor(height, steepest, self._largest_multiple(v, off))
-        bound = c * height + least(c * v, c * off)
-        bound -= growth(0) * (abs(bound) + abs(height))
-        return max(bound, 0.0) if math.isfinite(bound) else 0.0
-
-    def _best_factor(self, height: float, v: Vector, largest: float) -> float:
-        """Return where c height + min over w of <c v, w> + ..., which is concave, is largest.
-
-        Its slope in c, height + <v, w> with the minimising w, never rises: it is 0 there. Any
-        factor gives a bound that holds, so neither w nor the factor has to be exact.
-        """
-        is_line = self.l2 == 0.0 and (not self.has_l1 or self.free)
-        if is_line or largest == 0.0:
-            return largest
-        if self.separable:
-            return self._best_factor_in_box(height, v, largest)
-        return self._best_factor_in_set(height, v, largest)
-
-    def _best_factor_in_box(self, height: float, v: Vector, largest: float) -> float:
-        """Find it by Newton's method, and by halving the interval that Newton's step leaves."""
-        low, high, c = 0.0, largest, largest
-        for _ in range(MOST_FACTORS):
-            rise, fall = self._rise_in_box(c, v)
-            slope = height + rise
-            if slope >= 0.0:
-                low = c
-            else:  # also where it overflows
-                high = c
-            if low == largest:
-                return largest
-            following = c + slope / fall if 0.0 < fall < math.inf else math.nan
-            if not low <= following <= high:
-                following = 0.5 * (low + high)
-            if abs(following - c) <= FACTOR_TOLERANCE * following:
-                return following
-            c = following
-        return c
-
-    def _rise_in_box(self, c: float, v: Vector) -> tuple[float, float]:
-        """Return <v, w> for the w where <c v, w> + ... is least, and how fast it falls with c."""
-        beyond = np.maximum(np.abs(c * v) - self.l1, 0.0)
-        moves = beyond > 0.0
-        if self.l2 > 0.0:
-            w = np.copysign(beyond / self.l2, -v)
-        else:  # to an end, as an open one is never steep enough for
-            w = np.where(moves, np.copysign(np.inf, -v), 0.0)
-        if not self.free:
-            moves &= (self.lower < w) & (w < self.upper)
-            w = np.minimum(np.maximum(w, self.lower), self.upper)
-        moved = v[moves]
-        fall = float(moved @ moved) / self.l2 if self.l2 > 0.0 else 0.0
-        return float(v @ w), fall
-
-    def _best_factor_in_set(self, height: float, v: Vector, largest: float) -> float:
-        """Find it where nothing but a projection is known of the set."""
-        chosen, rest = self.feasible_set, np.zeros(int(self.fit_intercept))
-        assert chosen is not None
-
-        def slope(c: float) -> float:
-            w = chosen.project(np.append(v * (-c / self.l2), rest))[: self.n_features]
-            found = height + float(v @ w)
-            return found if math.isfinite(found) else -LARGEST  # it overflows: c is too large
-
-        if slope(largest) >= 0.0:
-            return largest
-        if slope(0.0) <= 0.0:
-            return 0.0
-        return root_between(slope, 0.0, largest, xtol=FACTOR_TOLERANCE)
 
     def _largest_multiple(self, v: Vector, off: Vector) -> float:
         """Return up to which c, at most 1, the minimum over all weights is finite for c v."""
@@ -574,42 +489,27 @@ class Terms:
         total = float(values[lowest, columns].sum()) - growth(v.size) * float(sizes.sum())
         return total if math.isfinite(total) else -math.inf
 
-    def _least_in_set(self, largest: float) -> Callable[[Vector, Vector], float]:
-        """Return what bounds the minimum of <v, w> + l2 / 2 ||w||^2 over a set that is no box.
+    def _least_in_set(self, v: Vector, off: Vector, largest: float) -> float:
+        """Return a lower bound of the minimum of <v, w> + l2 / 2 ||w||^2 over a set that is no box.
 
-        `largest` bounds the norm of a minimiser's weights.
+        Each entry of v may be off by `off`. `largest` bounds the norm of a minimiser's weights.
         """
         chosen, l2, d = self.feasible_set, self.l2, self.n_features
         assert chosen is not None
         rest = np.zeros(int(self.fit_intercept))
-
-        def least(v: Vector, off: Vector) -> float:  # noqa: ARG001
-            if l2 == 0.0:
-                found = chosen.linear_minimum(np.append(v, rest))
-                return found - growth(d) * norm(v) * largest
-            w = chosen.project(np.append(-v / l2, rest))[:d]
-            value = float(v @ w) + 0.5 * l2 * float(w @ w)
-            size = (norm(v) + l2 * largest) * largest
-            if not self.is_bounded:
-                return value - growth(d) * size
-            # However accurate the projection is: the tangent at w is below the function.
-            slope = v + l2 * w
-            tangent = chosen.linear_minimum(np.append(slope, rest)) - float(slope @ w)
-            return value + min(tangent, 0.0) - 3.0 * growth(d) * size
-
-        return least
-
-
-class Extent(Protocol):
-    """Bounds on a minimiser: on the norm of its weights and on its intercept."""
-
-    @property
-    def weights(self) -> float:
-        """Of the weights' norm."""
-
-    @property
-    def intercept(self) -> float:
-        """Of the intercept's size."""
+        unknown = norm(off) * largest
+        if l2 == 0.0:
+            least = chosen.linear_minimum(np.append(v, rest))
+            return least - growth(d) * norm(v) * largest - unknown
+        w = chosen.project(np.append(-v / l2, rest))[:d]
+        value = float(v @ w) + 0.5 * l2 * float(w @ w)
+        size = (norm(v) + l2 * largest) * largest
+        if not self.is_bounded:
+            return value - growth(d) * size - unknown
+        # However accurate the projection is: the tangent at w is below the function.
+        slope = v + l2 * w
+        tangent = chosen.linear_minimum(np.append(slope, rest)) - float(slope @ w)
+        return value + min(tangent, 0.0) - 3.0 * growth(d) * size - unknown
 
 
 class Reach:

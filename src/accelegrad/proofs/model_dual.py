@@ -1,8 +1,8 @@
 """Which slopes to take for the Fenchel bound of a linear model in memory.
 
 `accelegrad.proofs.fenchel` turns any slopes into a bound; here they are chosen so that it is
-tight: the slopes at a point, at the best intercept for its weights, or of a smoothed loss. Without
-an l2 term, a penalty or a set, slopes have to be in a null space: `accelegrad.proofs.null_space`.
+tight: the slopes at a point, at the best intercept for its weights, or of a smoothed loss. Where
+nothing but losses and signs bounds the weights, see `accelegrad.proofs.null_space`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ import numpy.typing as npt
 from accelegrad.errors import Vector, finite_vector
 from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.models.rounding import slopes_norm
-from accelegrad.models.row_blocks import RowNumbers
 from accelegrad.norms import norm
-from accelegrad.proofs.cone import AIMED_BEYOND, ConeBounds
 from accelegrad.proofs.fenchel import (
     MULTIPLE_ROUNDED_DOWN,
     DataSums,
@@ -28,7 +26,7 @@ from accelegrad.proofs.fenchel import (
     Terms,
     level,
 )
-from accelegrad.proofs.null_space import DualBounds, NullSpace, obstacle
+from accelegrad.proofs.null_space import DualBounds, NullSpace, needed_signs, obstacle
 from accelegrad.roots import root_between
 from accelegrad.rounding import ROUNDED_UP, growth, pairwise_growth
 
@@ -101,13 +99,13 @@ class ModelDual:
     def has_only_signs(self) -> bool:
         """Whether it is least squares with a sign for each weight, for which there are bounds."""
         known = self.terms.has_only_signs and self.model.loss.name == "squared"
-        return known and self._obstacle() is None and self._cone.gets_tight
+        return known and self._obstacle() is None and self._in_null_space.gets_tight
 
     def _obstacle(self) -> str | None:
         """Return why there is no affordable bound in a null space, or None where there is one."""
         if self.model.in_memory is None:
             return "it takes all rows in memory"
-        return obstacle(self.model.X, self.model.n_parameters)
+        return obstacle(self.model.X, self.model.n_parameters, self.model.rounding.columns)
 
     # -- bounds ----------------------------------------------------------------------------------
 
@@ -122,18 +120,16 @@ class ModelDual:
         """Return the bound by the slopes at a point of a model of the same data.
 
         They may be those of a smoothed loss: these are in the domain of this loss's conjugate too,
-        and prove much more than the slopes of this loss, which jump.
+        and prove much more than the slopes of this loss, which jump. An intercept that is not the
+        best one for the weights costs little: the slopes are those at the best one.
         """
         if self.needs_null_space:
             return self.without_terms("dual_value_by").at(known.derivatives)
-        if self.has_only_signs:
-            return self._cone.at(known.derivatives)
-        if self._is_balanced(known.derivatives):
-            return self._as_they_are(known)
-        bound = 0.0
-        for theta in self._slopes_with_intercept(known):
-            bound = max(bound, self.bound(theta, least=bound))
-        return bound
+        if self.has_only_signs or self._is_balanced(known.derivatives):
+            return self.by_balanced(known)
+        if not self.terms.intercept_is_free:
+            return self.bound(self.balanced(known.derivatives))
+        return self.bound(self.balanced(self._at_best_intercept(known)))
 
     def by_balanced(self, known: ModelPoint) -> float:
         """Return the bound by the slopes at a point, one side of them scaled down where need be.
@@ -141,24 +137,15 @@ class ModelDual:
         It costs a product with the data, and none where they are balanced.
         """
         if self.has_only_signs:
-            return self._cone.at(known.derivatives)
-        if self._is_balanced(known.derivatives):
-            return self._as_they_are(known)
-        return self.bound(self.balanced(known.derivatives))
-
-    def _as_they_are(self, known: ModelPoint) -> float:
-        """Return the bound by the slopes at a point, whose combination the gradient has."""
+            return self._in_null_space.at(known.derivatives)
+        if not self._is_balanced(known.derivatives):
+            return self.bound(self.balanced(known.derivatives))
+        if known.model.loss is self.model.loss:
+            return self.terms.lower_bound(SlopeSums.at(self.model, known), self.reach)
         l2, d = known.model.l2, self.model.n_features
         w = known.w[:d]
         combination = known.gradient[:d] - l2 * w
         return self.bound(known.derivatives, combination, slack=growth(0) * l2 * np.abs(w))
-
-    @property
-    def _cone(self) -> ConeBounds:
-        cone: ConeBounds = self._once(
-            "cone", lambda: ConeBounds(self.model, self.terms, self._feasible_value())
-        )
-        return cone
 
     def _is_balanced(self, theta: Vector) -> bool:
         """Return whether no intercept, or next to nothing of it, is left in the slopes."""
@@ -174,7 +161,7 @@ class ModelDual:
         return self.bound(self.balanced(theta), least=least)
 
     def value_at(self, derivatives: npt.ArrayLike) -> float:
-        """Return the Fenchel dual at slopes themselves: see `LinearModel.dual_value_at`."""
+        """Return the bound by slopes that a user gives: see `LinearModel.dual_value_at`."""
         theta = finite_vector("derivatives", derivatives)
         if theta.size != self.model.n_samples:
             raise ValueError(
@@ -183,8 +170,10 @@ class ModelDual:
             )
         if self.needs_null_space:
             return self.without_terms("dual_value_at").at(theta)
-        sums = SlopeSums.of(self.model, self.balanced(theta))
-        return self.terms.lower_bound(sums, self.reach, scaled=False)
+        return self.terms.lower_bound(self._sums_of(self.balanced(theta)), self.reach)
+
+    def _sums_of(self, theta: Vector) -> SlopeSums:
+        return SlopeSums.of(self.model, theta)
 
     def bound(
         self,
@@ -213,25 +202,6 @@ class ModelDual:
         sums = SlopeSums.of(model, theta, levels=levels, combination=combination, slack=slack)
         return self.terms.lower_bound(sums, self.reach)
 
-    def bound_with_changes(
-        self,
-        known: ModelPoint,
-        rows: RowNumbers,
-        slopes: Vector,
-        combination: Vector,
-        slack: Vector,
-    ) -> float:
-        """Return the bound by the slopes at a point with those of some rows changed.
-
-        `combination` is that of the slopes as they are then, found from the gradient at the point;
-        it can be off by `slack` and by what the gradient can be.
-        """
-        theta = known.derivatives.copy()
-        before = norm(np.sqrt(self.model.shares) * theta)
-        theta[rows] = slopes
-        slack = slack + self.model.rounding.combination(before)
-        return self.bound(theta, combination, slack=slack)
-
     def without_terms(self, wish: str) -> DualBounds:
         """Return what gives bounds where nothing but the losses bounds the weights, or refuse.
 
@@ -243,14 +213,19 @@ class ModelDual:
                 f"{wish} needs l2 > 0, but l2 is 0: without it there is no affordable bound here, "
                 f"as {reason}."
             )
-        bounds: DualBounds = self._once("null space", self._bounds_in_null_space)
-        return bounds
+        return self._in_null_space
 
-    def _bounds_in_null_space(self) -> DualBounds:
-        model = self.model
-        given = model.X, model.shares, model.fit_intercept
-        space = model.of_data_alone("null space", lambda: NullSpace(*given))
-        return DualBounds(space, model.loss, model.y)
+    @property
+    def _in_null_space(self) -> DualBounds:
+        def bounds() -> DualBounds:
+            model, terms = self.model, self.terms
+            given = model.X, model.shares, model.fit_intercept
+            space = model.of_data_alone("null space", lambda: NullSpace(*given))
+            signs = needed_signs(space, terms.lower, terms.upper) if terms.has_only_signs else None
+            return DualBounds(space, model.loss, model.y, signs)
+
+        found: DualBounds = self._once("null space", bounds)
+        return found
 
     # -- slopes ----------------------------------------------------------------------------------
 
@@ -265,17 +240,6 @@ class ModelDual:
         if up < 1.0:
             return np.where(theta > 0.0, theta * up, theta)
         return theta if down == 1.0 else np.where(theta < 0.0, theta * down, theta)
-
-    def _slopes_with_intercept(self, known: ModelPoint) -> list[Vector]:
-        """Return balanced slopes: at the best intercept for these weights, and at the given one.
-
-        So an intercept that is not the best one costs little. Scaled down, slopes stay in the
-        conjugate's domain, which is convex and holds 0.
-        """
-        slopes = [known.derivatives]
-        if self.terms.intercept_is_free:
-            slopes.insert(0, self._at_best_intercept(known))
-        return [self.balanced(theta) for theta in slopes]
 
     def _at_best_intercept(self, known: ModelPoint) -> Vector:
         return _slopes_at_best_intercept(known.model, known.margins)
@@ -331,12 +295,11 @@ class ModelDual:
                 shares = np.where(self._is_held, 0.0, off / self.terms.l1)
             least += (float(shares.max()) + 1.0 - MULTIPLE_ROUNDED_DOWN) * value
         if self.has_only_signs:
-            off = model.rounding.combination(slopes_norm(model.loss, value))
-            least += AIMED_BEYOND * float(off @ np.abs(w[: model.n_features]))
+            steep = slopes_norm(model.loss, value)
+            return least + self._in_null_space.resolution(steep, w)
         if model.fit_intercept:
             mean = pairwise_growth(model.n_samples) * slopes_norm(model.loss, value)
-            extent = self._cone if self.has_only_signs else self.reach()
-            least += mean * extent.intercept
+            least += mean * self.reach().intercept
         return least
 
     @property

@@ -17,13 +17,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import xlogy
 
 from accelegrad.errors import Vector
-from accelegrad.models.multinomial import Matrix, MultinomialModel, softmax
+from accelegrad.models.multinomial import ClassesPoint, Matrix, MultinomialModel, softmax
 from accelegrad.proofs.fenchel import STEEPEST_LOGARITHM, SlopeSums, Terms
 from accelegrad.rounding import growth, pairwise_growth
 
@@ -46,12 +46,12 @@ class DistributionSums:
     @classmethod
     def of(cls, model: MultinomialModel, s: Matrix) -> DistributionSums:
         """Return the sums over all rows of a model."""
-        shares, rows = model.shares_of(None), np.arange(model.n_samples)
+        shares, rows = model.rows.shares, np.arange(model.n_samples)
         entropy = float(np.sum(shares * -xlogy(s, s).sum(axis=1)))
         s = s.copy()
         s[rows, model.classes] -= 1.0
         slopes = s * shares[:, None]
-        residual = model.combined(None, slopes, np.zeros((model.n_classes, model.n_features)))
+        residual = model.combined(slopes, np.zeros((model.n_classes, model.n_features)))
         sums = np.array([np.sum(column) for column in slopes.T.copy()])
         return cls(entropy, sums, np.abs(slopes).sum(axis=0), residual[: model.n_weights])
 
@@ -97,35 +97,21 @@ class Balance(NamedTuple):
         return s if self.excess == 0.0 else (1.0 - self.excess) * s + self.excess * self.common
 
 
-class Shifted(Protocol):
+class Shifted(NamedTuple):
     """The distributions of all rows with a shift of the margins for each class."""
 
-    @property
-    def mean(self) -> Vector:
-        """Their mean, by the rows' shares."""
-
-    @property
-    def products(self) -> Matrix:
-        """The mean of the products s_ik s_il."""
+    mean: Vector  # by the rows' shares
+    products: Matrix  # the mean of s_ik s_il
 
 
-class ShiftedRows:
-    """The distributions of rows in memory."""
+def _shifted(part: Any, at: ClassesPoint, shift: Vector) -> Shifted:  # noqa: ARG001
+    shares, (s, _) = at.model.rows.shares, softmax(at.margins + shift)
+    return Shifted(shares @ s, s.T @ (shares[:, None] * s))
 
-    def __init__(self, shares: Vector, margins: Matrix, shift: Vector) -> None:
-        self._shares = shares
-        self._s, _ = softmax(margins + shift)
 
-    @property
-    def mean(self) -> Vector:
-        """Their mean, by the rows' shares."""
-        mean: Vector = self._shares @ self._s
-        return mean
-
-    @property
-    def products(self) -> Matrix:
-        """The mean of the products s_ik s_il."""
-        return np.asarray(self._s.T @ (self._shares[:, None] * self._s))
+def _sums(part: Any, at: ClassesPoint, chosen: Balance | None) -> DistributionSums:  # noqa: ARG001
+    s = at.distributions if chosen is None else chosen.of(at.margins)
+    return DistributionSums.of(at.model, s)
 
 
 class MultinomialDual:
@@ -154,19 +140,12 @@ class MultinomialDual:
 
         It is lowered by what rounding can have added.
         """
-        model, margins = self.model, self.model.margins(None, x)
+        model, at = self.model, self.model.at(x)
+        chosen = None
         if model.rows.fit_intercept:
-            shares = model.shares_of(None)
-            s = balance(partial(ShiftedRows, shares, margins), self.class_shares()).of(margins)
-        else:
-            s, _ = softmax(margins)
-        return self.bound(DistributionSums.of(model, s))
-
-    def class_shares(self) -> Vector:
-        """Return the share of each class's rows."""
-        model = self.model
-        shares = np.bincount(model.classes, model.shares_of(None), model.n_classes)
-        return np.asarray(shares, dtype=np.float64)
+            shifted = partial(model.total, "balance", _shifted, at)
+            chosen = balance(shifted, model.class_shares)
+        return self.bound(model.total("dual", _sums, at, chosen))
 
     def bound(self, sums: DistributionSums) -> float:
         """Return the lower bound by sums over all rows."""
@@ -190,7 +169,7 @@ class MultinomialDual:
         margins = model.rows.rounding.size * farthest
         if not model.rows.fit_intercept:
             return growth(model.n_classes) * margins
-        wanted = self.class_shares()
+        wanted = model.class_shares
         least = float(wanted[wanted > 0.0].min())
         spread = 1.01 * (math.log(model.n_classes) / least + 2.0 * margins / math.sqrt(least))
         if (sums[wanted == 0.0] > 0.0).any():

@@ -17,6 +17,9 @@ balanced only nearly; here they are made so without leaving the domain of the co
 
 Losses with kinks have, near a minimiser, only about as many rows with room as there are parameters,
 those whose margins are next to a kink. `DualBounds.polished` therefore fixes all other slopes.
+
+Of least squares weights may have a sign each. With w_j >= 0 the j-th sum need only be at least 0:
+`NullSpace.project` moves it there, beyond all rounding, where it is below.
 """
 
 from __future__ import annotations
@@ -28,18 +31,15 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse as sp
 
-from accelegrad.errors import Vector
-from accelegrad.linalg import with_unit_diagonal
-from accelegrad.models.gram import Matrix
+from accelegrad.errors import NonFiniteError, Vector
+from accelegrad.linalg import cholesky_factor, with_unit_diagonal
+from accelegrad.models.gram import gram_matrix
 from accelegrad.models.losses import Loss
-from accelegrad.models.products import Products
-from accelegrad.models.row_blocks import RowNumbers, runs
+from accelegrad.models.matrix import Matrix, Products, RowNumbers, runs
 from accelegrad.proofs.fenchel import level
-from accelegrad.rounding import UNIT
+from accelegrad.rounding import SMALLEST, UNIT, growth
 
-_TINY = float(np.finfo(np.float64).tiny)
 # Gram matrices are factorised, so the parameters have to be few.
 MOST_PARAMETERS = 1000
 # The multiplications, n d^2, that a Gram matrix may take: these, which take about a second ...
@@ -47,23 +47,22 @@ _SECONDS_WORK = 1e10
 # ... or this many for each stored entry: about as much time as fifty gradients of dense data, which
 # do two multiplications for each entry but wait for the memory.
 _WORK_PER_ENTRY = 512
+# Norms of columns whose squares, and sums of them, neither overflow nor vanish.
+_SMALLEST_COLUMN, _LARGEST_COLUMN = 1e-140, 1e140
 # Entries of a block of rows: bounds the memory taken, and fits into the cache.
 _BLOCK_ENTRIES = 1 << 17
-# Above this condition number the Gram matrix is computed once more in better coordinates.
+# Above this condition number the Gram matrix lacks digits, and the rows themselves are factorised.
 _WELL_CONDITIONED = 1e10
-# Directions in which the data, in those coordinates, are this small are rounding.
-_RANK_TOLERANCE = 1e-10
+# Directions in which the data are this small, relative to the largest, are rounding.
+_RANK_TOLERANCE = 1e-13
+# Sums that should not change count as unchanged below this, for columns of norm 1. Chosen.
+_NEGLIGIBLE = 1e-6
 # The most corrections with a new Gram matrix.
 _ROUNDS = 12
 # A correction counts if what is missing is at most this share of what was missing before. If not,
 # all slopes go this share of the way until the first of them reaches an end; if that way is less
 # than this share of the whole step, it was the last correction.
-_GAIN = 0.5
-_TOWARDS_END = 0.9
-_HOPELESS = 0.1
-# Added, for each column, to Gram matrices with unit diagonal, which dependent columns make
-# singular but for rounding.
-_RIDGE = 1e-13
+_GAIN, _TOWARDS_END, _HOPELESS = 0.5, 0.9, 0.1
 # Corrections with the same Gram matrix: each removes most of the rounding of the one before.
 _REFINEMENTS = 3
 # An imbalance of at most this, relative to the slopes and to columns of norm 1, is rounding.
@@ -91,13 +90,13 @@ def sum_in_pairs(rows: Matrix) -> Vector:
     return total
 
 
-def obstacle(X: Any, n_parameters: int) -> str | None:
+def obstacle(X: Any, n_parameters: int, norms: Vector) -> str | None:
     """Return why there is no affordable bound for such data, or None where there is one.
 
     It needs the Gram matrix once, n d^2 multiplications for d parameters: about d/10 gradients of
     dense data, since they need not wait for the memory. A thousand parameters are the limit because
     matrices of that order are factorised for every bound. With n <= d rows only theta = 0 is
-    balanced, unless rows are dependent, and so the bound would be 0.
+    balanced, unless rows are dependent, and so the bound would be 0. `norms` are the columns'.
     """
     n_samples = int(X.shape[0])
     if n_parameters > MOST_PARAMETERS:
@@ -111,6 +110,9 @@ def obstacle(X: Any, n_parameters: int) -> str | None:
             f"its Gram matrix of {n_parameters} x {n_parameters} would take {work:.1g} "
             f"multiplications for the {entries} entries of X"
         )
+    sizes = norms[norms > 0.0]
+    if not ((sizes > _SMALLEST_COLUMN) & (sizes < _LARGEST_COLUMN)).all():
+        return "the squares of a column of X overflow or vanish"
     return None
 
 
@@ -133,14 +135,15 @@ class NullSpace:
         self.X, self.shares, self.fit_intercept = X, shares, fit_intercept
         self.n_samples, self.n_features = (int(size) for size in X.shape)
         self.n_parameters = self.n_features + fit_intercept
-        self._is_sparse = bool(sp.issparse(X))
         self.products = Products(X)
-        self.scale = self._unit_scale()
-        self._mixing = np.eye(self.n_parameters)
-        self._orthogonalise()
+        #: the columns' units, with which their norms are 1; 0 for a column of zeros
+        self.scale, gram = with_unit_diagonal(self._plain_gram(shares))
+        mixing = _inverse_root(gram)
+        #: new coordinates, in which the columns are orthonormal in the inner product by p
+        self._mixing: Matrix = self._factorised() if mixing is None else mixing
 
     @cached_property
-    def _stretch(self) -> float:
+    def stretch(self) -> float:
         """The norm of the change of coordinates, at most that of well-conditioned data."""
         largest = float(scipy.linalg.norm(self._mixing, 2)) if self._mixing.size else 0.0
         return min(largest, math.sqrt(_WELL_CONDITIONED))
@@ -150,31 +153,68 @@ class NullSpace:
         """The dimension of the span of the columns: `n_parameters` unless they are dependent."""
         return int(self._mixing.shape[1])
 
-    def largest_imbalance(self, theta: Vector) -> float:
-        """Return the largest sum_i p_i theta_i m_i for margins with sum_i p_i m_i^2 = 1.
+    def largest_imbalance(self, theta: Vector, signs: Vector | None = None) -> float:
+        """Return the most that -sum_i p_i theta_i m_i can be for margins with sum_i p_i m_i^2 = 1.
 
         Where theta is balanced it is 0 up to rounding, which is added. Where it is more than
-        rounding can explain, the result is infinite.
+        rounding can explain, the result is infinite. Weights may have a sign each: 1 or -1.
         """
         imbalance, size = self._exact_imbalance(theta), self.size(theta)
+        # Columns have norm 1: this bounds the error of each entry of the imbalance.
+        lost = tree_growth(self.n_samples) * size
+        if signs is not None:
+            if (signs * imbalance < lost)[signs != 0.0].any():
+                return math.inf
+            if signs.all():
+                return 0.0
+            imbalance[signs != 0.0] = 0.0
         if _norm(imbalance) > _BALANCED * size:
             return math.inf
-        # Columns have norm 1: this bounds the error of each entry of the imbalance.
-        rounding = tree_growth(self.n_samples) * size * math.sqrt(self.n_parameters)
-        return _norm(self._mixing.T @ imbalance) + rounding * self._stretch
+        rounding = lost * math.sqrt(self.n_parameters) * self.stretch
+        return _norm(self._mixing.T @ imbalance) + rounding
 
     def distance(self, combination: Vector) -> float:
         """Return how far from balance slopes are, with sum_i p_i theta_i a_i = `combination`."""
         return _norm(self._mixing.T @ (self.scale * combination))
 
-    def project(self, theta: Vector) -> Vector:
-        """Return the nearest balanced slopes, in the norm with weights p_i."""
+    def project(self, theta: Vector, signs: Vector | None = None) -> Vector:
+        """Return the nearest balanced slopes, in the norm with weights p_i.
+
+        With signs, a sum on the right side of 0 stays as it is; others go there.
+        """
         for _ in range(_REFINEMENTS):
-            imbalance = self._imbalance(theta)
-            if _norm(imbalance) <= UNIT * self.size(theta):
+            imbalance, size = self._imbalance(theta), self.size(theta)
+            if signs is not None:
+                lost = self.aim(size)
+                wrong = signs * imbalance < 0.5 * lost
+                imbalance = np.where(wrong | (signs == 0.0), imbalance - lost * signs, 0.0)
+            if _norm(imbalance) <= UNIT * size:
                 break
-            theta = theta - self._forward(self._mixing @ (self._mixing.T @ imbalance))
+            theta = theta - self._forward(self._inverse_times(imbalance))
         return theta
+
+    def aim(self, size: float) -> float:
+        """Return how far beyond 0 sums are moved, in units of the columns, for slopes of a size."""
+        return 2.0 * growth(self.n_samples) * size
+
+    def can_reach(self, signs: Vector) -> bool:
+        """Return whether sums of slopes can be on the right side of 0 for all columns at once.
+
+        And with an intercept, whether its sum can change alone, as that of a constant column does
+        too: only then the intercept, of weights with signs, is bounded by the margins.
+        """
+        gram = self.scale[:, None] * self._plain_gram(self.shares) * self.scale
+        reached = signs * (gram @ self._inverse_times(signs))
+        if (reached[signs != 0.0] <= 0.5).any():
+            return False
+        alone = np.where(signs == 0.0, gram[-1], 0.0)
+        change = np.abs(gram @ self._inverse_times(alone) - alone)
+        return not self.fit_intercept or float(change.max()) <= _NEGLIGIBLE
+
+    def _inverse_times(self, vector: Vector) -> Vector:
+        """Return the inverse of the Gram matrix of the scaled columns times a vector."""
+        product: Vector = self._mixing @ (self._mixing.T @ vector)
+        return product
 
     def size(self, theta: Vector) -> float:
         """Return the norm of theta with weights p_i."""
@@ -193,15 +233,16 @@ class NullSpace:
         for count in range(_ROUNDS):
             room = _room(theta, low, high)
             room = room if count == 0 else room * room
-            solve = solver(self.gram(self.shares * room))
-            if solve is None:
+            try:
+                solve = _solver(self._plain_gram(self.shares * room), self.scale)
+            except NonFiniteError:
                 break
             progress = False
             for _ in range(_REFINEMENTS):
                 step = room * self._forward(solve(missing))
                 moved = np.clip(theta + step, low, high)
                 remaining = -self._imbalance(moved)
-                if _norm(remaining) > _GAIN * _norm(missing):
+                if not _norm(remaining) <= _GAIN * _norm(missing):  # also where it is not finite
                     break
                 theta, missing, progress = moved, remaining, True
             if _norm(missing) <= _ROUNDOFFS * UNIT * self.size(theta):
@@ -227,74 +268,30 @@ class NullSpace:
         ]
         return sum_in_pairs(np.array(parts))
 
-    def _orthogonalise(self) -> None:
-        """Find coordinates in which the columns are orthonormal, in the inner product by p.
+    def _factorised(self) -> Matrix:
+        """Return the new coordinates from a QR factorisation of the rows, some at a time.
 
-        Columns are scaled to norm 1 first. Where they are nearly dependent the Gram matrix, whose
-        errors are those of the squares, says little about the directions in which they are; a
-        second one, in the coordinates of the first, does (as in the QR factorisation by two
-        Cholesky factorisations). What is tiny even there is dropped: such columns are dependent.
+        Directions in which columns are dependent are left out.
         """
-        gram = self.gram(self.shares)
-        norms = np.sqrt(gram.diagonal())
-        units = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0.0)
-        self.scale = self.scale * units
-        gram = units[:, None] * gram * units
-        mixing = _inverse_root(gram)
-        if mixing is not None:
-            self._mixing = mixing
-            return
-        sizes, directions = scipy.linalg.eigh(gram, check_finite=False)
-        least = UNIT * sizes.size * max(float(sizes[-1]), 1.0)
-        self._mixing = directions / np.sqrt(np.maximum(sizes, least))
-        sizes, directions = scipy.linalg.eigh(
-            self.gram(self.shares, mixed=True), check_finite=False
-        )
-        kept = sizes > _RANK_TOLERANCE * sizes[-1]
-        self._mixing = self._mixing @ (directions[:, kept] / np.sqrt(sizes[kept]))
-
-    def _unit_scale(self) -> Vector:
-        """Return factors that bring the entries of a column to 1 at most: no square overflows."""
-        if self._is_sparse:
-            most = np.zeros(self.n_features)
-            for some in runs(self.X.nnz, _BLOCK_ENTRIES):
-                np.maximum.at(most, self.X.indices[some], np.abs(self.X.data[some]))
-        else:
-            high, low = self.X.max(axis=0), self.X.min(axis=0)
-            most = np.maximum(high, -low).astype(np.float64)
-        if self.fit_intercept:
-            most = np.append(most, 1.0)
-        return np.divide(1.0, most, out=np.zeros_like(most), where=most > _TINY)
-
-    def gram(self, weights: Vector, mixed: bool = False) -> Matrix:
-        """Return sum_i weights_i a_i a_i^T, of the scaled columns or in the new coordinates."""
-        roots, total = np.sqrt(weights), np.zeros((self.n_parameters, self.n_parameters))
-        rows: Any = np.flatnonzero(weights)
-        by_entries = self._is_sparse and not mixed
-        entries = self.X.nnz // self.n_samples + 1 if by_entries else self.n_parameters
-        for run in runs(rows.size, _BLOCK_ENTRIES // entries):
-            some = rows[run] if rows.size < self.n_samples else run
-            if by_entries:
-                total += self._sparse_gram(self.X[some], roots[some])
-                continue
+        factor, roots = np.empty((0, self.n_parameters)), np.sqrt(self.shares)
+        for some in runs(self.n_samples, max(_BLOCK_ENTRIES // self.n_parameters, 1)):
             block = self._dense(self.X[some]) * roots[some, None]
-            if mixed:
-                block = block @ self._mixing
-            total += block.T @ block
-        return total
+            factor = np.asarray(np.linalg.qr(np.concatenate([factor, block]), mode="r"))
+        _, sizes, directions = scipy.linalg.svd(factor, check_finite=False)
+        sizes = sizes[sizes > _RANK_TOLERANCE * sizes.max(initial=0.0)]
+        return np.asarray(directions[: sizes.size].T / sizes)
 
-    def _sparse_gram(self, block: Any, roots: Vector) -> Matrix:
-        columns: Any = sp.csr_array(block, dtype=np.float64)
-        if self.fit_intercept:
-            columns = sp.hstack([columns, sp.csr_array(np.ones((roots.size, 1)))], format="csr")
-        scaled = sp.diags_array(roots) @ columns @ sp.diags_array(self.scale)
-        product: Matrix = (scaled.T @ scaled).toarray()
-        return product
+    def _plain_gram(self, weights: Vector) -> Matrix:
+        """Return sum_i weights_i a_i a_i', of the columns as they are."""
+        rows = np.flatnonzero(weights)
+        if rows.size == self.n_samples:
+            return gram_matrix(self.X, None, weights, intercept=self.fit_intercept)
+        return gram_matrix(self.X, rows, weights[rows], intercept=self.fit_intercept)
 
     def _dense(self, block: Any) -> Matrix:
         """Return rows with the columns scaled."""
         rows = np.ones((block.shape[0], self.n_parameters))
-        rows[:, : self.n_features] = block.toarray() if self._is_sparse else block
+        rows[:, : self.n_features] = _as_dense(block)
         rows *= self.scale
         return rows
 
@@ -312,25 +309,38 @@ class NullSpace:
         return np.append(combination, weighted.sum()) if self.fit_intercept else combination
 
 
-def solver(gram: Matrix) -> Callable[[Vector], Vector] | None:
-    """Return what solves for a Gram matrix, in which columns may be zero or dependent.
-
-    None where rounding or overflow has made it something else.
-    """
-    units, gram = with_unit_diagonal(gram)
-    gram[np.diag_indices_from(gram)] = 1.0 + _RIDGE * len(gram)
-    try:
-        factor = scipy.linalg.cho_factor(gram, lower=True)
-    except (scipy.linalg.LinAlgError, ValueError):  # the latter where it is not finite
-        return None
+def _solver(gram: Matrix, scale: Vector) -> Callable[[Vector], Vector]:
+    """Return what solves for a Gram matrix of scaled columns, which may be zero or dependent."""
+    units, matrix = with_unit_diagonal(gram)
+    factor = cholesky_factor(matrix)
+    back = np.divide(units, scale, out=np.zeros_like(units), where=scale > 0.0)
 
     def solve(missing: Vector) -> Vector:
-        solution: Vector = units * scipy.linalg.cho_solve(
-            factor, units * missing, check_finite=False
-        )
-        return solution
+        solution = scipy.linalg.cho_solve((factor, True), back * missing, check_finite=False)
+        return np.asarray(back * solution)
 
     return solve
+
+
+def _as_dense(block: Any) -> Matrix:
+    """Return a part of a dense or sparse matrix as a dense one."""
+    dense: Matrix = block if isinstance(block, np.ndarray) else block.toarray()
+    return dense
+
+
+def needed_signs(space: NullSpace, lower: Vector, upper: Vector) -> Vector:
+    """Return which sign the sum of each column needs where its weight is on one side of 0.
+
+    It is 0 where any does: for an intercept; for a column of zeros; and for a constant one beside
+    an intercept, as the minimum is the same with its weight at 0.
+    """
+    signs = np.where((lower == 0.0) & (upper == np.inf), 1.0, -1.0)
+    if space.fit_intercept:
+        first = _as_dense(space.X[[0]])[0]
+        for column in np.flatnonzero(first):
+            signs[column] *= (_as_dense(space.X[:, [column]]) != first[column]).any()
+    signs[space.scale[: space.n_features] == 0.0] = 0.0
+    return np.append(signs, [0.0] * space.fit_intercept)
 
 
 class DualBounds:
@@ -344,10 +354,14 @@ class DualBounds:
         The pointwise loss.
     y : Vector
         The targets.
+    signs : Vector, optional
+        What `needed_signs` returns, where weights have a sign; for least squares.
     """
 
-    def __init__(self, space: NullSpace, loss: Loss, y: Vector) -> None:
-        self.space, self.loss, self.y = space, loss, y
+    def __init__(
+        self, space: NullSpace, loss: Loss, y: Vector, signs: Vector | None = None
+    ) -> None:
+        self.space, self.loss, self.y, self.signs = space, loss, y, signs
         self._weighs = space.shares > 0.0
         low, high = loss.domain(y)
         # A row without weight does not count: its slope is 0.
@@ -356,6 +370,24 @@ class DualBounds:
         self._unbounded = bool(np.isinf(low).all() and np.isinf(high).all())
         self._around_zero = bool((np.max(low) < 0.0) and (np.min(high) > 0.0))
         self._kinked = not np.isfinite(loss.curvature)
+
+    @cached_property
+    def gets_tight(self) -> bool:
+        """Whether bounds come near to the minimum where weights have a sign each.
+
+        They do not where columns cancel each other, so that weights can grow for ever.
+        """
+        return self.signs is None or self.space.can_reach(self.signs)
+
+    def resolution(self, steep: float, w: Vector) -> float:
+        """Return what rounding costs at w where weights have signs, for slopes of such a norm."""
+        space = self.space
+        norms = np.divide(1.0, space.scale, out=np.zeros_like(w), where=space.scale > 0.0)
+        aimed = space.aim(steep) * float(np.abs(w[: space.n_features]) @ norms[: space.n_features])
+        if not space.fit_intercept:
+            return aimed
+        lost = tree_growth(space.n_samples) * steep * math.sqrt(space.n_parameters)
+        return aimed + lost * space.stretch * self._reach
 
     def at(self, theta: Vector) -> float:
         """Return the best bound from slopes close to theta, at least 0, which holds anyway."""
@@ -402,7 +434,7 @@ class DualBounds:
         doublings = max(math.log2(max(most, 1) / rank), 0.0)
         counts = [int(rank * 2.0 ** (k / 2)) for k in range(int(2.0 * doublings) + 1)]
         nearest = np.partition(distances, counts)
-        rounding = _ROUNDOFFS * UNIT * float(np.max(np.abs(self.y)) + distances.min()) + _TINY
+        rounding = _ROUNDOFFS * UNIT * float(np.max(np.abs(self.y)) + distances.min()) + SMALLEST
         widths = (0.5 * float(nearest[k - 1] + nearest[k]) for k in counts)
         return [max(width, rounding) for width in widths if width < math.inf]
 
@@ -421,7 +453,7 @@ class DualBounds:
 
     def _scaled_down(self, theta: Vector) -> tuple[Vector, float]:
         """Return the projection of theta, scaled into the domain, and the factor."""
-        theta = np.where(self._weighs, self.space.project(theta), 0.0)
+        theta = np.where(self._weighs, self.space.project(theta, self.signs), 0.0)
         if self._unbounded:
             return theta, 1.0
         slack = _ROUNDOFFS * UNIT * np.abs(theta)
@@ -435,7 +467,7 @@ class DualBounds:
 
     def _value(self, theta: Vector) -> float:
         """Return D(theta), less what rounding may have added; 0 where theta is not balanced."""
-        imbalance = self.space.largest_imbalance(theta)
+        imbalance = self.space.largest_imbalance(theta, self.signs)
         if imbalance == math.inf:
             return 0.0
         height, error = level(self.loss, self.space.shares, theta, self.y)

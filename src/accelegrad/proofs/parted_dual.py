@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,11 @@ from accelegrad.errors import Vector
 from accelegrad.models import row_parts as tasks
 from accelegrad.models.linear_model import ModelPoint
 from accelegrad.models.losses import Loss
-from accelegrad.models.parted_model import PartedSlopes, split_by_part
-from accelegrad.models.row_blocks import RowNumbers
+from accelegrad.models.parted_model import PartedSlopes
 from accelegrad.models.row_parts import Mixture, Part
-from accelegrad.norms import norm
 from accelegrad.proofs.fenchel import DataSums, SlopeSums, heights
 from accelegrad.proofs.model_dual import BALANCED, ModelDual
+from accelegrad.rounding import ROUNDED_UP, SMALLEST
 
 #: In each round trip of the search for the best intercept this many shifts are tried, in so many
 #: rounds at most; it ends where the slopes that it leaves unbalanced are this share of all. Chosen.
@@ -26,43 +24,22 @@ SHIFTS, ROUNDS, ENOUGH_BALANCE = 5, 6, 1e-9
 FIRST_SHIFTS = 8.0 ** np.arange(-7.0, 5.0)
 
 
-@dataclass(frozen=True, slots=True)
-class LevelSums:
-    """What slopes of a part's rows add to a bound, apart from their combination of the rows."""
-
-    slopes: SlopeSums  # of no columns
-    before: float  # the norm of the slopes, by the rows' shares
-    after: float  # that of those with changes
-
-    def __add__(self, other: LevelSums) -> LevelSums:
-        """Return the sums over the rows of both."""
-        before = math.hypot(self.before, other.before)
-        return LevelSums(self.slopes + other.slopes, before, math.hypot(self.after, other.after))
-
-
 def slope_sums(
-    part: Part,
-    at: ModelPoint,
-    other: ModelPoint,
-    slopes: Mixture,
-    loss: Loss,
-    combined: bool,
-    changed: tuple[RowNumbers, Vector] | None = None,
-) -> tuple[LevelSums, Vector]:
-    """Return the sums of slopes, with those of some rows changed, and their combination of rows.
+    part: Part, at: ModelPoint, other: ModelPoint, slopes: Mixture, loss: Loss, combined: bool
+) -> tuple[SlopeSums, float, Vector]:
+    """Return the sums of slopes, of no columns; their squared norm; their combination of rows.
 
     The combination is empty where it was not asked for: then there is no pass over the rows.
     """
     theta, model, none = slopes.of(at, other), part.model(loss), np.zeros(0)
-    roots = np.sqrt(model.shares)
-    before = after = norm(roots * theta)
-    if changed is not None and changed[0].size:
-        theta = theta.copy()
-        theta[changed[0]] = changed[1]
-        after = norm(roots * theta)
-    height = SlopeSums(*heights(model, theta), none, none)
     combination = model.combination(theta)[: model.n_features] if combined else none
-    return LevelSums(height, before, after), combination
+    height = SlopeSums(*heights(model, theta), none, none)
+    return height, float((model.shares * theta) @ theta), combination
+
+
+def given_sums(part: Part, loss: Loss, theta: Vector) -> SlopeSums:
+    """Return the sums of slopes that were given for the rows of the part."""
+    return SlopeSums.of(part.model(loss), theta)
 
 
 class PartedDual(ModelDual):
@@ -95,6 +72,13 @@ class PartedDual(ModelDual):
         up, down = self.terms.balance(*map(float, sides))
         return theta._replace(mixture=theta.mixture._replace(up=up, down=down))
 
+    def _sums_of(self, theta: Vector) -> SlopeSums:
+        pieces = np.split(theta, self.model.X.ends[:-1])
+        sums: SlopeSums = self.model.parts.total(
+            "dual", given_sums, self.model.loss, by_part=[pieces]
+        )
+        return sums
+
     def bound(
         self,
         theta: Any,
@@ -102,34 +86,21 @@ class PartedDual(ModelDual):
         *,
         slack: Vector | float = 0.0,
         least: float = 0.0,  # noqa: ARG002
-        changes: list[tuple[RowNumbers, Vector]] | None = None,
     ) -> float:
-        """Return the bound by slopes; `changes` are other slopes for some rows of each part.
+        """Return the bound by slopes.
 
         Of what is as long as w only the combination of the rows comes back: how far it can be off
         follows from the norm of the slopes.
         """
         parts, rounding = self.model.parts, self.model.rounding
         given = (*theta.ref, self.model.loss, combination is None)
-        by_part = () if changes is None else [changes]
-        sums: LevelSums
-        sums, found = parts.total("dual", slope_sums, *given, by_part=by_part)
-        off = slack + rounding.combination(sums.after)
-        if changes is not None:
-            off = off + rounding.combination(sums.before)
-        one = sums.slopes
+        one, square, found = parts.total("dual", slope_sums, *given)
+        # Squares may vanish, and their sum is rounded.
+        length = math.sqrt(ROUNDED_UP * square + self.model.n_samples * SMALLEST)
         height = (one.level, one.level_error, one.mean, one.mean_error)
+        off = slack + rounding.combination(length)
         combined = SlopeSums(*height, found if combination is None else combination, off)
         return self.terms.lower_bound(combined, self.reach)
-
-    def bound_with_changes(
-        self, known: Any, rows: RowNumbers, slopes: Vector, combination: Vector, slack: Vector
-    ) -> float:
-        """Return the bound by the slopes at a point with those of some rows changed."""
-        pieces, order = split_by_part(rows, self.model.X.ends)
-        ends = np.cumsum([piece.size for piece in pieces])[:-1]
-        changes = list(zip(pieces, np.split(slopes[order], ends), strict=True))
-        return self.bound(known.derivatives, combination, slack=slack, changes=changes)
 
     def _at_best_intercept(self, known: Any) -> Any:
         """Return slopes at the shift of all margins that minimises the mean loss.

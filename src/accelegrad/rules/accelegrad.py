@@ -1,4 +1,4 @@
-"""AcceleGrad (Alg. 2 of the paper) and its ancestor with a known smoothness, linear coupling."""
+"""AcceleGrad (Alg. 2 of the paper), the coupling that its relatives share, and linear coupling."""
 
 from __future__ import annotations
 
@@ -13,11 +13,6 @@ from accelegrad.rules.distance import check_distance
 from accelegrad.rules.schedules import accelegrad_step, importance_weight
 
 
-def coupled(t: Any, z: Array, y: Array) -> Array:
-    """Return x = tau_t z + (1 - tau_t) y, exact where z = y, so that no bound is overrun."""
-    return z + (1 - 1 / importance_weight(t)) * (y - z)
-
-
 class CoupledState(NamedTuple):
     """Two coupled sequences, and the sums for the step size and the average."""
 
@@ -27,60 +22,97 @@ class CoupledState(NamedTuple):
     gradient_point: Array  # y_t
     weighted_squares: Any  # sum of alpha_s^2 ||g_s||^2
     step_size: Any  # eta_{t-1}
-    weighted_sum: Array  # sum of alpha_s y_{s+1}
+    weighted_sum: Array  # sum of the weights times y_{s+1}
     weight_sum: Any
 
 
-class InterpolatingRule(QueryRule):
-    """What rules with AcceleGrad's weights and coupling share: x = tau z + (1 - tau) y."""
+class Moved(NamedTuple):
+    """What a step has computed before anything is learnt from it."""
 
-    def weight(self, state: State) -> Any:
+    gradient: Array  # g_t
+    squares: Any  # the sum of squares, that of g_t included
+    eta: Any
+    z: Array
+    y: Array
+
+
+class CoupledRule(QueryRule):
+    """The coupling x = tau z + (1 - tau) y of a gradient step (y) with a mirror step (z).
+
+    Subclasses choose the step size. Those that learn a radius have more fields in their states,
+    after those of `CoupledState`, and override `learnt`.
+    """
+
+    project: Projection | None
+    project_y: bool
+
+    @abstractmethod
+    def next_step_size(self, state: State, weighted_squares: Any) -> Any:
+        """Return eta_t; the current gradient is included in the sum."""
+
+    def acceleration(self, state: State) -> Any:
         """Return alpha_t."""
         return importance_weight(state.iteration)
+
+    def coupling(self, state: State) -> Any:
+        """Return tau_t, the share of z_t in x_{t+1}."""
+        return 1 / self.acceleration(state)
+
+    def weight(self, state: State) -> Any:
+        """Return the weight of y_{t+1} in the average: alpha_t."""
+        return self.acceleration(state)
+
+    def square(self, gradient: Array) -> Any:
+        """Return what a gradient adds to the sum of squares: its squared norm."""
+        return inner(gradient, gradient)
+
+    def learnt(self, state: State, moved: Moved) -> tuple[Array, dict[str, Any]]:  # noqa: ARG002
+        """Return z_{t+1}, and the fields of the state that a rule adds to `CoupledState`."""
+        return moved.z, {}
+
+    def init(self, x0: Array) -> State:
+        """Return y_0 = z_0 = x_0."""
+        return CoupledState(*first_fields(as_array(x0)))
+
+    def update(self, state: State, gradient: Array) -> State:
+        """Return the state after the gradient g_t at x_{t+1}."""
+        gradient, alpha = as_array(gradient), self.acceleration(state)
+        squares = state.weighted_squares + alpha * alpha * self.square(gradient)
+        eta = self.next_step_size(state, squares)
+        move = eta * gradient
+        z, y = state.mirror_point - alpha * move, state.query_point - move
+        if self.project is not None:
+            z = self.project(z)
+            if self.project_y:
+                y = self.project(y)
+        return self.following(state, Moved(gradient, squares, eta, z, y))
+
+    def following(self, state: State, moved: Moved) -> State:
+        """Return the state after the steps to z and y."""
+        weight, y = self.weight(state), moved.y
+        z, others = self.learnt(state, moved)
+        after = state._replace(
+            iteration=state.iteration + 1,
+            mirror_point=z,
+            gradient_point=y,
+            weighted_squares=moved.squares,
+            step_size=moved.eta,
+            weighted_sum=state.weighted_sum + weight * y,
+            weight_sum=state.weight_sum + weight,
+            **others,
+        )
+        # tau z + (1 - tau) y, exact where z = y, so that no bound is overrun
+        return after._replace(query_point=z + (1 - self.coupling(after)) * (y - z))
 
     def last(self, state: State) -> Array:
         """Return the last y_t."""
         return state.gradient_point
 
 
-class CoupledRule(InterpolatingRule):
-    """The coupling of a gradient step (y) with a mirror step (z); subclasses choose eta_t."""
-
-    project: Projection | None
-    project_y: bool
-
-    @abstractmethod
-    def next_step_size(self, weighted_squares: Any) -> Any:
-        """Return eta_t, the current gradient included in the sum."""
-
-    def init(self, x0: Array) -> CoupledState:
-        """Return y_0 = z_0 = x_0."""
-        x0, zero = as_array(x0), zero_sum(x0)
-        return CoupledState(0, x0, x0, x0, zero, 0.0, 0 * x0, zero)
-
-    def update(self, state: CoupledState, gradient: Array) -> CoupledState:
-        """Return the state after the gradient g_t at x_{t+1}."""
-        t, x, z, _, squares, _, weighted_sum, weight_sum = state
-        gradient, alpha = as_array(gradient), importance_weight(t)
-        squares = squares + alpha * alpha * inner(gradient, gradient)
-        eta = self.next_step_size(squares)
-        move = eta * gradient
-        z = z - alpha * move
-        y = x - move
-        if self.project is not None:
-            z = self.project(z)
-            if self.project_y:
-                y = self.project(y)
-        return CoupledState(
-            t + 1,
-            coupled(t + 1, z, y),
-            z,
-            y,
-            squares,
-            eta,
-            weighted_sum + alpha * y,
-            weight_sum + alpha,
-        )
+def first_fields(x0: Array, squares: Any = None) -> tuple[Any, ...]:
+    """Return the fields of `CoupledState` before the first step."""
+    zero = zero_sum(x0)
+    return 0, x0, x0, x0, zero if squares is None else squares, 0.0, 0 * x0, zero
 
 
 @dataclass(frozen=True)
@@ -128,7 +160,7 @@ class AcceleGrad(CoupledRule):
         check_distance("diameter", self.diameter)
         real_number("gradient_bound", self.gradient_bound, least=0)
 
-    def next_step_size(self, weighted_squares: Any) -> Any:
+    def next_step_size(self, state: State, weighted_squares: Any) -> Any:  # noqa: ARG002
         """Return eta_t of eq. 2."""
         return accelegrad_step(self.diameter, self.gradient_bound, weighted_squares)
 
@@ -143,10 +175,8 @@ class LinearCoupling(CoupledRule):
     ----------
     smoothness : float
         beta, the Lipschitz constant of the gradient.
-    project : callable, optional
-        The Euclidean projection for z. `minimize` sets it.
-    project_y : bool, default False
-        Project y too.
+    project, project_y
+        As in `AcceleGrad`.
 
     References
     ----------
@@ -164,10 +194,10 @@ class LinearCoupling(CoupledRule):
     def __post_init__(self) -> None:
         real_number("smoothness", self.smoothness, above=0)
 
-    def next_step_size(self, weighted_squares: Any) -> Any:  # noqa: ARG002
+    def next_step_size(self, state: State, weighted_squares: Any) -> Any:  # noqa: ARG002
         """Return 1/beta."""
         return 1 / self.smoothness
 
-    def output(self, state: CoupledState) -> Array:
+    def output(self, state: State) -> Array:
         """Return the last y_t, which is what its theorem speaks of."""
         return state.gradient_point

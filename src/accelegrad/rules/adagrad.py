@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from accelegrad.errors import nearest, real_number
 from accelegrad.rules.arrays import Array, as_array, inner, zero_sum
-from accelegrad.rules.base import Projection, QueryRule
+from accelegrad.rules.base import Projection, QueryRule, State
 from accelegrad.rules.distance import check_distance
 from accelegrad.rules.schedules import adagrad_step
 
@@ -19,7 +19,7 @@ class DescentState(NamedTuple):
     """One sequence, and the sums for the step size and the average."""
 
     iteration: Any
-    point: Array  # x_t, where the next gradient is wanted
+    query_point: Array  # x_t, where the next gradient is wanted
     squares: Any  # sum of ||g_s||^2
     step_size: Any
     weighted_sum: Array
@@ -32,34 +32,34 @@ class DescentRule(QueryRule):
     project: Projection | None
 
     @abstractmethod
-    def next_step_size(self, t: Any, squares: Any) -> Any:
-        """Return eta_t, the current gradient included in the sum."""
+    def next_step_size(self, state: State, squares: Any) -> Any:
+        """Return eta_t; the current gradient is included in the sum."""
 
-    def init(self, x0: Array) -> DescentState:
+    def init(self, x0: Array) -> State:
         """Return the state at x_0."""
         x0, zero = as_array(x0), zero_sum(x0)
         return DescentState(0, x0, zero, 0.0, 0 * x0, zero)
 
-    def query(self, state: DescentState) -> Array:
-        """Return x_t."""
-        return state.point
-
-    def update(self, state: DescentState, gradient: Array) -> DescentState:
+    def update(self, state: State, gradient: Array) -> State:
         """Return the state after the gradient at x_t."""
-        t, x, squares, _, weighted_sum, weight_sum = state
-        gradient, weight = as_array(gradient), self.weight(state)
-        squares = squares + inner(gradient, gradient)
-        eta = self.next_step_size(t, squares)
+        gradient, weight, x = as_array(gradient), self.weight(state), state.query_point
+        squares = state.squares + inner(gradient, gradient)
+        eta = self.next_step_size(state, squares)
         following = x - eta * gradient
         if self.project is not None:
             following = self.project(following)
-        return DescentState(
-            t + 1, following, squares, eta, weighted_sum + weight * x, weight_sum + weight
+        return state._replace(
+            iteration=state.iteration + 1,
+            query_point=following,
+            squares=squares,
+            step_size=eta,
+            weighted_sum=state.weighted_sum + weight * x,
+            weight_sum=state.weight_sum + weight,
         )
 
-    def last(self, state: DescentState) -> Array:
+    def last(self, state: State) -> Array:
         """Return the last x_t."""
-        return state.point
+        return state.query_point
 
 
 @dataclass(frozen=True)
@@ -94,13 +94,9 @@ class AdaGrad(DescentRule):
     def __post_init__(self) -> None:
         check_distance("diameter", self.diameter)
 
-    def next_step_size(self, t: Any, squares: Any) -> Any:  # noqa: ARG002
+    def next_step_size(self, state: State, squares: Any) -> Any:  # noqa: ARG002
         """Return eta_t of Alg. 1."""
         return adagrad_step(self.diameter, squares)
-
-    def weight(self, state: DescentState) -> Any:  # noqa: ARG002
-        """Return 1: the average is uniform."""
-        return 1.0
 
 
 @dataclass(frozen=True)
@@ -136,10 +132,11 @@ class Subgradient(DescentRule):
         if self.decay not in DECAYS:
             raise ValueError(f"decay is {self.decay!r}: {nearest(self.decay, DECAYS)}")
 
-    def next_step_size(self, t: Any, squares: Any = None) -> Any:  # noqa: ARG002
+    def next_step_size(self, state: State, squares: Any = None) -> Any:  # noqa: ARG002
         """Return c/sqrt(t+1) or c."""
-        return self.step_size / (t + 1) ** 0.5 if self.decay == "sqrt" else self.step_size
+        decay = (state.iteration + 1) ** 0.5 if self.decay == "sqrt" else 1.0
+        return self.step_size / decay
 
-    def weight(self, state: DescentState) -> Any:
+    def weight(self, state: State) -> Any:
         """Return eta_t."""
-        return self.next_step_size(state.iteration)
+        return self.next_step_size(state)

@@ -170,10 +170,6 @@ class Rule(ABC):
         """Return a rule that can "radius" with another radius to begin with."""
         return self.with_parameters(initial_radius=radius)
 
-    def with_start_value(self, state: State, value: float) -> State:  # noqa: ARG002
-        """Return a first state that knows the exact value at x0, where the rule asks for it."""
-        return state
-
 
 class GradientRule(Rule):
     """A rule that asks for gradients, and keeps an average as two sums in its states."""
@@ -182,9 +178,9 @@ class GradientRule(Rule):
         """Return the point where the next gradient is wanted, the first one of a step."""
         return state.query_point
 
-    @abstractmethod
-    def weight(self, state: State) -> Any:
-        """Return the weight of the next step in the method's average."""
+    def weight(self, state: State) -> Any:  # noqa: ARG002
+        """Return the weight of the next step in the method's average: 1, for a uniform one."""
+        return 1.0
 
     def output(self, state: State) -> Array:
         """Return the weighted average that the state keeps (x_0 before any step)."""

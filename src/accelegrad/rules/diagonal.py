@@ -13,62 +13,27 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accelegrad.errors import finite_vector, real_number
-from accelegrad.rules.accelegrad import CoupledRule, CoupledState, coupled
-from accelegrad.rules.arrays import Array, absolute, as_array, inner, larger, where, zero_sum
-from accelegrad.rules.base import Evaluated, Oracle, Projection, State, Step
-from accelegrad.rules.distance import SMALLEST_SHARE, Known, Probing, probed
+from accelegrad.rules.accelegrad import CoupledRule, CoupledState, Moved, first_fields
+from accelegrad.rules.arrays import Array, absolute, as_array, inner, larger
+from accelegrad.rules.base import Evaluated, Oracle, Projection, State
+from accelegrad.rules.distance import SMALLEST_SHARE, Probing, probed
 from accelegrad.rules.distance_free import REACH
-from accelegrad.rules.schedules import accelegrad_step, importance_weight
+from accelegrad.rules.schedules import accelegrad_step
 
 SIGNIFICANT = 3.0  # standard deviations: a sum of gradients this large is not noise alone; chosen
 
 
-class TravelState(NamedTuple):
-    """AcceleGrad's sequences, and the widths with the evidence for them."""
-
-    iteration: Any
-    query_point: Array  # x_{t+1}, where the next gradient is wanted
-    mirror_point: Array  # z_t
-    gradient_point: Array  # y_t
-    weighted_squares: Array  # sum of alpha_s^2 g_{s,j}^2
-    step_size: Any
-    weighted_sum: Array  # sum of alpha_s y_{s+1}
-    weight_sum: Any
-    start: Array  # x_0
-    start_value: Any  # f(x_0) where values are exact, else minus infinity
-    widths: Array  # r_{t,j}
-    radius: Any  # ||r_t||: the box of these half widths is in the ball of this radius
-    gradient_sum: Array  # S_t = sum of alpha_s g_s
-
-
 class DiagonalRule(CoupledRule):
-    """The coupling of AcceleGrad with a vector of steps; subclasses choose the widths."""
+    """AcceleGrad's coupling with one step size per coordinate; subclasses choose the widths."""
 
-    def advanced(self, state: State, gradient: Array, widths: Any) -> State:
-        """Return the state after the gradient g_t at x_{t+1}, with steps of these widths."""
-        t, x = state.iteration, state.query_point
-        alpha = importance_weight(t)
-        squares = state.weighted_squares + alpha * alpha * (gradient * gradient)
-        move = widths * self.next_step_size(squares) * gradient
-        y = x - move
-        if self.project is not None and self.project_y:
-            y = self.project(y)
-        return state._replace(
-            iteration=t + 1,
-            mirror_point=state.mirror_point - alpha * move,
-            gradient_point=y,
-            weighted_squares=squares,
-            step_size=mean_step(gradient, move),
-            weighted_sum=state.weighted_sum + alpha * y,
-            weight_sum=state.weight_sum + alpha,
-        )
+    def square(self, gradient: Array) -> Array:
+        """Return the squares of the gradient's entries, each for its coordinate."""
+        return gradient * gradient
 
-    def coupled(self, state: State, z: Array) -> State:
-        """Return the state with this z, projected, and the next query point."""
-        y = state.gradient_point
-        if self.project is not None:
-            z = self.project(z)
-        return state._replace(mirror_point=z, query_point=coupled(state.iteration, z, y))
+    def following(self, state: State, moved: Moved) -> State:
+        """Return the state after the steps to z and y; its `step_size` is one number."""
+        step = mean_step(moved.gradient, moved.eta * moved.gradient)
+        return super().following(state, moved._replace(eta=step))
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,16 +90,28 @@ class DiagonalAcceleGrad(DiagonalRule):
         """Return y_0 = z_0 = x_0."""
         check_shape("diameter", self.diameter, x0)
         x0 = as_array(x0)
-        return CoupledState(0, x0, x0, x0, 0 * x0, 0.0, 0 * x0, zero_sum(x0))
+        return CoupledState(*first_fields(x0, 0 * x0))
 
-    def update(self, state: State, gradient: Array) -> State:
-        """Return the state after the gradient g_t at x_{t+1}."""
-        following = self.advanced(state, as_array(gradient), self.diameter)
-        return self.coupled(following, following.mirror_point)
+    def next_step_size(self, state: State, weighted_squares: Any) -> Any:  # noqa: ARG002
+        """Return eta_t, one number per coordinate."""
+        return self.diameter * accelegrad_step(1.0, self.gradient_bound, weighted_squares)
 
-    def next_step_size(self, weighted_squares: Any) -> Any:
-        """Return eta_t of coordinates of width 1."""
-        return accelegrad_step(1.0, self.gradient_bound, weighted_squares)
+
+class TravelState(NamedTuple):
+    """AcceleGrad's sequences and sums, and the widths with the evidence for them."""
+
+    iteration: Any
+    query_point: Array  # x_{t+1}, where the next gradient is wanted
+    mirror_point: Array  # z_t
+    gradient_point: Array  # y_t
+    weighted_squares: Array  # sum of alpha_s^2 g_{s,j}^2
+    step_size: Any
+    weighted_sum: Array  # sum of alpha_s y_{s+1}
+    weight_sum: Any
+    start: Array  # x_0
+    widths: Array  # r_{t,j}
+    radius: Any  # ||r_t||: the box of these half widths is in the ball of this radius
+    gradient_sum: Array  # S_t = sum of alpha_s g_s
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,13 +125,12 @@ class DistanceFreeDiagonalAcceleGrad(Probing, DiagonalRule):
         Q_{t,j} = \textstyle\sum_{s\le t} \alpha_s^2 g_{s,j}^2, \qquad
         S_{t,j} = \textstyle\sum_{s\le t} \alpha_s g_{s,j} \\
         r_{t+1,j} &= \max\bigl(r_{t,j},\ |y_{t+1,j} - x_{0,j}|
-        \text{ if downhill or } S_{t,j}^2 \ge 9\, Q_{t,j}\bigr)
+        \text{ if } S_{t,j}^2 \ge 9\, Q_{t,j}\bigr)
 
-    and z is clipped to the box of half widths :math:`3 r_{t+1,j}` around x0. "Downhill" means that
-    exact values are known and :math:`f(x_{t+1}) < f(x_0)`. Otherwise the gradients have to point
-    one way: were they nothing but noise, S would be as likely beyond three roots of Q as a normal
-    variable beyond three standard deviations, and the widths stay where they are. Without that
-    test noise alone would raise them for ever. No proof is known.
+    and z is clipped to the box of half widths :math:`3 r_{t+1,j}` around x0. A width grows only
+    where the gradients point one way: were they nothing but noise, S would be as likely beyond
+    three roots of Q as a normal variable beyond three standard deviations. Without that test noise
+    alone would raise the widths for ever. No proof is known.
 
     Parameters
     ----------
@@ -191,34 +167,17 @@ class DistanceFreeDiagonalAcceleGrad(Probing, DiagonalRule):
         """Return y_0 = z_0 = x_0 and the widths r_0."""
         check_shape("initial_radius", self.initial_radius, x0)
         x0 = as_array(x0)
-        zero, sums = 0 * x0, zero_sum(x0)
+        zero = 0 * x0
         given = self.initial_radius
         widths = SMALLEST_SHARE * unit(x0) if given is None else given + zero
-        unknown = float("-inf")
-        return with_widths(
-            TravelState(0, x0, x0, x0, zero, 0.0, zero, sums, x0, unknown, widths, 0.0, zero),
-            widths,
-        )
-
-    def with_start_value(self, state: State, value: float) -> State:
-        """Return a first state that knows the exact value at x0: what is below it is downhill."""
-        return state._replace(start_value=value)
-
-    def step(self, state: State, oracle: Oracle) -> Step:
-        """Do one step, the first after a probe for the widths where one is asked for."""
-        state, oracle = self.prepared(state, oracle)
-        evaluation = oracle(state.query_point)
-        downhill = evaluation.value < state.start_value
-        following = self.update(state, evaluation.gradient, downhill)
-        return Step(following, evaluation, self.weight(state))
+        state = TravelState._make((*first_fields(x0, zero), x0, widths, 0.0, zero))
+        return state._replace(**widths_and_radius(widths))
 
     def _probed(self, state: State, oracle: Oracle) -> tuple[State, Oracle]:
         """Return the state with r_0 from a probe, and an oracle that knows the start if exact."""
-        x0 = state.query_point
-        share, oracle = probed(oracle, x0, self._search)
-        if isinstance(oracle, Known):
-            state = self.with_start_value(state, oracle.known.value)
-        return with_widths(state, (share or SMALLEST_SHARE) * unit(x0)), oracle
+        share, oracle = probed(oracle, state.start, self._search)
+        widths = (share or SMALLEST_SHARE) * unit(state.start)
+        return state._replace(**widths_and_radius(widths)), oracle
 
     def _search(self, gradient: Array, start: Evaluated, oracle: Oracle) -> float:
         """Return how far the value falls along the gradient's signs, in units of 1 + |x0_j|.
@@ -230,30 +189,23 @@ class DistanceFreeDiagonalAcceleGrad(Probing, DiagonalRule):
         fall = self._fall_along(uphill, start, oracle, SMALLEST_SHARE * length)
         return float(fall / (length + (length == 0)))
 
-    def next_step_size(self, weighted_squares: Any) -> Any:
-        """Return eta_t of coordinates of width 1."""
-        return accelegrad_step(1.0, 0.0, weighted_squares)
+    def next_step_size(self, state: State, weighted_squares: Any) -> Any:
+        """Return eta_t, one number per coordinate."""
+        return state.widths * accelegrad_step(1.0, 0.0, weighted_squares)
 
-    def update(self, state: State, gradient: Array, downhill: Any = False) -> State:
-        """Return the state after the gradient g_t at x_{t+1}.
-
-        `downhill` says that f(x_{t+1}) < f(x_0) was seen: then every coordinate may go on.
-        """
-        gradient, x0 = as_array(gradient), state.start
-        total = state.gradient_sum + self.weight(state) * gradient
-        following = self.advanced(state, gradient, state.widths)
-        travelled = absolute(following.gradient_point - x0)
-        significant = total * total >= SIGNIFICANT**2 * following.weighted_squares
-        travelled = where(downhill, travelled, travelled * significant)
-        widths = larger(state.widths, travelled)
-        low, high = x0 - REACH * widths, x0 + REACH * widths
-        z = -larger(-larger(following.mirror_point, low), -high)
-        return self.coupled(with_widths(following._replace(gradient_sum=total), widths), z)
+    def learnt(self, state: State, moved: Moved) -> tuple[Array, dict[str, Any]]:
+        """Return z_{t+1}, kept near x_0, and the widths with the evidence for them."""
+        x0 = state.start
+        total = state.gradient_sum + self.acceleration(state) * moved.gradient
+        significant = total * total >= SIGNIFICANT**2 * moved.squares
+        widths = larger(state.widths, absolute(moved.y - x0) * significant)
+        z = -larger(-larger(moved.z, x0 - REACH * widths), -(x0 + REACH * widths))
+        return z, {**widths_and_radius(widths), "gradient_sum": total}
 
 
-def with_widths(state: State, widths: Array) -> State:
-    """Return the state with these widths, and the radius that goes with them."""
-    return state._replace(widths=widths, radius=inner(widths, widths) ** 0.5)
+def widths_and_radius(widths: Array) -> dict[str, Any]:
+    """Return the fields of the state that go with these widths."""
+    return {"widths": widths, "radius": inner(widths, widths) ** 0.5}
 
 
 def unit(x0: Array) -> Array:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from accelegrad.errors import real_number
-from accelegrad.rules.accelegrad import InterpolatingRule, coupled
+from accelegrad.rules.accelegrad import CoupledRule, Moved, first_fields
 from accelegrad.rules.arrays import Array, as_array, either, inner, larger, where, zero_sum
 from accelegrad.rules.base import Oracle, Projection, Prox, State
 from accelegrad.rules.distance import Probing
-from accelegrad.rules.schedules import adaptive_step, importance_weight
+from accelegrad.rules.schedules import adaptive_step
 
 # Variants of the step and of the radius's growth were measured on exact and noisy problems.
 STEP = 2  # radii in the numerator of the step size, as in AcceleGrad's 2 D
@@ -20,13 +20,16 @@ BLOCKED = 1e-9  # a set or prox that lets through less than this share of a step
 
 
 class DistanceFreeState(NamedTuple):
-    """AcceleGrad's sequences, and the radius with the evidence for it."""
+    """AcceleGrad's sequences and sums, and the radius with the evidence for it.
+
+    The last four fields are for steps that a set or a term changes; else they are None.
+    """
 
     iteration: Any
     query_point: Array  # x_{t+1}, where the next gradient is wanted
     mirror_point: Array  # z_t
     gradient_point: Array  # y_t
-    weighted_squares: Any  # sum of alpha_s^2 ||g_s||^2
+    weighted_squares: Any  # sum of alpha_s^2 ||g_s||^2, or of the changes of the g_s
     step_size: Any  # eta_{t-1}
     weighted_sum: Array  # sum of alpha_s r_s y_{s+1}
     weight_sum: Any
@@ -34,31 +37,14 @@ class DistanceFreeState(NamedTuple):
     radius: Any  # r_t
     evidence: Any  # N_t = sum of alpha_s r_s^2 <G_s, x_0 - x_{s+1}>
     gradient_sum: Array  # S_t = sum of alpha_s r_s^2 G_s
-
-
-class DualAveragingState(NamedTuple):
-    """The same for steps that a set or a term changes."""
-
-    iteration: Any
-    query_point: Array
-    mirror_point: Array
-    gradient_point: Array
-    weighted_squares: Any  # sum of alpha_s^2 ||g_s - g_{s-1}||^2
-    step_size: Any
-    weighted_sum: Array
-    weight_sum: Any
-    start: Array
-    radius: Any
-    evidence: Any
-    gradient_sum: Array
-    dual_sum: Array  # sum of alpha_s g_s
+    dual_sum: Array | None  # sum of alpha_s g_s
     dual_weight: Any  # sum of alpha_s
-    last_gradient: Array  # g_{t-1}
-    noisy: bool  # whether z is made from that sum
+    last_gradient: Array | None  # g_{t-1}
+    noisy: bool | None  # whether z is made from that sum
 
 
 @dataclass(frozen=True)
-class DistanceFreeAcceleGrad(Probing, InterpolatingRule):
+class DistanceFreeAcceleGrad(Probing, CoupledRule):
     r"""AcceleGrad with an automatic diameter, for constraints and composite terms too.
 
     AcceleGrad's weights :math:`\alpha_t` and coupling, with a radius :math:`r_t` in the
@@ -154,14 +140,13 @@ class DistanceFreeAcceleGrad(Probing, InterpolatingRule):
         """Whether steps are changed by a set that y has to stay in, or by a term."""
         return self.prox is not None or (self.project is not None and self.project_y)
 
-    def init(self, x0: Array) -> State:
+    def init(self, x0: Array) -> DistanceFreeState:
         """Return y_0 = z_0 = x_0."""
-        x0, sums = as_array(x0), zero_sum(x0)
-        zero, radius = 0 * x0, self.first_radius(x0)
-        common = (0, x0, x0, x0, sums, 0.0, zero, sums, x0, radius, sums, zero)
-        if self.has_set_or_term:
-            return DualAveragingState(*common, zero, sums, zero, noisy=True)
-        return DistanceFreeState(*common)
+        x0 = as_array(x0)
+        zero, sums = 0 * x0, zero_sum(x0)
+        more = (zero, sums, zero, True) if self.has_set_or_term else (None,) * 4
+        fields = *first_fields(x0), x0, self.first_radius(x0), sums, zero, *more
+        return DistanceFreeState._make(fields)
 
     def capped(self, radius: Any) -> Any:
         """Return the radius, or the largest where it is beyond that."""
@@ -178,29 +163,19 @@ class DistanceFreeAcceleGrad(Probing, InterpolatingRule):
             state = state._replace(noisy=not exact)
         return super().prepared(state, oracle)
 
-    def next_step_size(self, radius: Any, squares: Any) -> Any:
-        """Return eta_t, the current gradient included in the sum."""
-        return adaptive_step(STEP * radius, squares)
+    def weight(self, state: State) -> Any:
+        """Return alpha_t r_t."""
+        return self.acceleration(state) * state.radius
+
+    def next_step_size(self, state: State, weighted_squares: Any) -> Any:
+        """Return eta_t; the current gradient is included in the sum."""
+        return adaptive_step(STEP * state.radius, weighted_squares)
 
     def update(self, state: State, gradient: Array) -> State:
         """Return the state after the gradient g_t at x_{t+1}."""
-        gradient = as_array(gradient)
-        if self.has_set_or_term:
-            return self._update_with_set_or_term(state, gradient)
-        alpha = importance_weight(state.iteration)
-        squares = state.weighted_squares + alpha * alpha * inner(gradient, gradient)
-        eta = self.next_step_size(state.radius, squares)
-        z = state.mirror_point - alpha * eta * gradient
-        if self.project is not None:
-            z = self.project(z)
-        y = state.query_point - eta * gradient
-        return DistanceFreeState(*self._following(state, squares, eta, z, y, gradient))
-
-    def _update_with_set_or_term(
-        self, state: DualAveragingState, gradient: Array
-    ) -> DualAveragingState:
-        """Return the state after the gradient g_t, with steps that a set or a term changes."""
-        alpha, x = importance_weight(state.iteration), state.query_point
+        if not self.has_set_or_term:
+            return super().update(state, gradient)
+        gradient, alpha = as_array(gradient), self.acceleration(state)
         change = either(
             state.iteration == 0,
             lambda: self._mapping(state, gradient),
@@ -208,61 +183,49 @@ class DistanceFreeAcceleGrad(Probing, InterpolatingRule):
         )
         squares = state.weighted_squares + alpha * alpha * inner(change, change)
         # Where the function's gradient is zero, the term's need not be.
-        eta = where(squares == 0, state.radius, self.next_step_size(state.radius, squares))
-        dual_sum = state.dual_sum + alpha * gradient
-        dual_weight = state.dual_weight + alpha
+        eta = where(squares == 0, state.radius, self.next_step_size(state, squares))
+        state = state._replace(
+            dual_sum=state.dual_sum + alpha * gradient,
+            dual_weight=state.dual_weight + alpha,
+            last_gradient=gradient,
+        )
         base = where(state.noisy, state.start, state.mirror_point)
-        towards = where(state.noisy, dual_sum, alpha * gradient)
-        z = self._near(base - eta * towards, eta * where(state.noisy, dual_weight, alpha))
-        y = self._in_set(self._near(x - eta * gradient, eta))
-        mapping = gradient if self.prox is None else (x - y) / (eta + (eta == 0))
-        common = self._following(state, squares, eta, self._in_set(z), y, mapping)
-        return DualAveragingState._make((*common, dual_sum, dual_weight, gradient, state.noisy))
+        towards = where(state.noisy, state.dual_sum, alpha * gradient)
+        z = self._near(base - eta * towards, eta * where(state.noisy, state.dual_weight, alpha))
+        y = self._near(state.query_point - eta * gradient, eta)
+        return self.following(state, Moved(gradient, squares, eta, z, y))
 
-    def _mapping(self, state: DualAveragingState, gradient: Array) -> Array:
+    def _mapping(self, state: State, gradient: Array) -> Array:
         """Return the gradient mapping at x_0 for a step as long as the radius.
 
         Where it is zero but for rounding, and so says nothing about the scale, return the gradient.
         """
         x0, square = state.start, inner(gradient, gradient)
         step = where(square == 0, state.radius, adaptive_step(state.radius, square))
-        moved = x0 - self._in_set(self._near(x0 - step * gradient, step))
+        moved = x0 - self._near(x0 - step * gradient, step)
         informative = inner(moved, moved) > BLOCKED * BLOCKED * step * step * square
         return where(informative, moved / step, gradient)
 
     def _near(self, point: Array, step: Any) -> Array:
-        """Return the prox of the term, if there is one."""
-        return point if self.prox is None else self.prox(point, step)
-
-    def _in_set(self, point: Array) -> Array:
-        """Return the projection onto the set that y has to stay in, if there is one."""
+        """Return the prox of the term and the projection onto the set, as far as there are any."""
+        if self.prox is not None:
+            point = self.prox(point, step)
         return self.project(point) if self.project is not None and self.project_y else point
 
-    def _following(
-        self, state: State, squares: Any, eta: Any, z: Array, y: Array, mapping: Array
-    ) -> tuple[Any, ...]:
-        """Return what both states have in common after z, y and the G_t of the evidence."""
-        t, x0, r = state.iteration, state.start, state.radius
-        alpha = importance_weight(t)
-        z = held(z, x0, REACH * r)
-        weight = alpha * r * r
-        evidence = state.evidence + weight * inner(mapping, x0 - state.query_point)
+    def learnt(self, state: State, moved: Moved) -> tuple[Array, dict[str, Any]]:
+        """Return z_{t+1}, kept near x_0, and the radius with the evidence for it."""
+        x0, x, r = state.start, state.query_point, state.radius
+        gradient, _, eta, z, y = moved
+        mapping = gradient if self.prox is None else (x - y) / (eta + (eta == 0))
+        weight = self.acceleration(state) * r * r
+        evidence = state.evidence + weight * inner(mapping, x0 - x)
         gradient_sum = state.gradient_sum + weight * mapping
         proven = self._proven(evidence, gradient_sum, x0, eta / (r * r))
-        return (
-            t + 1,
-            coupled(t + 1, z, y),
-            z,
-            y,
-            squares,
-            eta,
-            state.weighted_sum + alpha * r * y,
-            state.weight_sum + alpha * r,
-            x0,
-            self.capped(larger(r, TRUST * proven)),
-            evidence,
-            gradient_sum,
-        )
+        return held(z, x0, REACH * r), {
+            "radius": self.capped(larger(r, TRUST * proven)),
+            "evidence": evidence,
+            "gradient_sum": gradient_sum,
+        }
 
     def _proven(self, evidence: Any, gradient_sum: Array, x0: Array, step: Any) -> Any:
         """Return a lower bound on the distance from x0 to a minimiser; zero where none is known."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from accelegrad.rules.arrays import Array, as_array, inner, larger, zero_sum
-from accelegrad.rules.base import Projection, QueryRule
+from accelegrad.rules.accelegrad import CoupledRule, Moved, first_fields
+from accelegrad.rules.adagrad import DescentRule
+from accelegrad.rules.arrays import Array, as_array, larger, zero_sum
+from accelegrad.rules.base import Projection, State
 from accelegrad.rules.distance import Probing, distance
 from accelegrad.rules.schedules import adaptive_step
 
@@ -21,20 +23,20 @@ def travelled_weight(radius: Any, earlier_radii: Any) -> Any:
 
 
 class DistanceState(NamedTuple):
-    """One sequence, the distance it has come, and the sums for the step size and the average."""
+    """One sequence, the sums for the step size and the average, and the distance travelled."""
 
     iteration: Any
     query_point: Array  # x_t, where the next gradient is wanted
-    start: Array  # x_0
-    radius: Any  # r_t
     squares: Any  # sum of ||g_k||^2
     step_size: Any
     weighted_sum: Array  # sum of r_k x_k
     weight_sum: Any
+    start: Array  # x_0
+    radius: Any  # r_t
 
 
 @dataclass(frozen=True)
-class DoG(Probing, QueryRule):
+class DoG(Probing, DescentRule):
     r"""Distance over gradients: the subgradient method with a step that needs no tuning.
 
     .. math::
@@ -69,60 +71,42 @@ class DoG(Probing, QueryRule):
     def init(self, x0: Array) -> DistanceState:
         """Return the state at x_0."""
         x0, zero = as_array(x0), zero_sum(x0)
-        return DistanceState(0, x0, x0, self.first_radius(x0), zero, 0.0, 0 * x0, zero)
+        return DistanceState(0, x0, zero, 0.0, 0 * x0, zero, x0, self.first_radius(x0))
 
-    def weight(self, state: DistanceState) -> Any:
+    def weight(self, state: State) -> Any:
         """Return r_t."""
         return state.radius
 
-    def next_step_size(self, radius: Any, squares: Any) -> Any:
-        """Return eta_t, the current gradient included in the sum."""
-        return adaptive_step(radius, squares)
+    def next_step_size(self, state: State, squares: Any) -> Any:
+        """Return eta_t; the current gradient is included in the sum."""
+        return adaptive_step(state.radius, squares)
 
-    def update(self, state: DistanceState, gradient: Array) -> DistanceState:
+    def update(self, state: State, gradient: Array) -> State:
         """Return the state after the gradient at x_t."""
-        t, x, start, radius, squares, _, weighted_sum, weight_sum = state
-        gradient = as_array(gradient)
-        squares = squares + inner(gradient, gradient)
-        eta = self.next_step_size(radius, squares)
-        following = x - eta * gradient
-        if self.project is not None:
-            following = self.project(following)
-        return DistanceState(
-            t + 1,
-            following,
-            start,
-            larger(radius, distance(following, start)),
-            squares,
-            eta,
-            weighted_sum + radius * x,
-            weight_sum + radius,
-        )
-
-    def last(self, state: DistanceState) -> Array:
-        """Return the last x_t."""
-        return state.query_point
+        after = super().update(state, gradient)
+        travelled = distance(after.query_point, state.start)
+        return after._replace(radius=larger(state.radius, travelled))
 
 
 class CoupledDistanceState(NamedTuple):
-    """Two coupled sequences, the distance they have come, and the sums that go with them."""
+    """AcceleGrad's sequences and sums, and the distance travelled."""
 
     iteration: Any
     query_point: Array  # x_t, where the next gradient is wanted
-    start: Array  # x_0
     mirror_point: Array  # z_t
     gradient_point: Array  # y_t
-    radius: Any  # r_t
-    earlier_radii: Any  # sum of r_k, k < t
-    alpha_sum: Any  # sum of alpha_k, k < t
     weighted_squares: Any  # sum of alpha_k^2 ||g_k||^2
     step_size: Any
     weighted_sum: Array  # sum of alpha_k r_k y_{k+1}
     weight_sum: Any
+    start: Array  # x_0
+    radius: Any  # r_t
+    earlier_radii: Any  # sum of r_k, k < t
+    alpha_sum: Any  # sum of alpha_k, k < t
 
 
 @dataclass(frozen=True)
-class ADoG(Probing, QueryRule):
+class ADoG(Probing, CoupledRule):
     r"""A-DoG: AcceleGrad's coupling with the distance travelled in place of a diameter.
 
     With :math:`y_0 = z_0 = x_0`, for t = 0, 1, ...:
@@ -140,10 +124,8 @@ class ADoG(Probing, QueryRule):
 
     Parameters
     ----------
-    initial_radius : float, optional
-        r_0, as in `DoG`.
-    probe : bool, optional
-        Look for r_0 first, as in `DoG`.
+    initial_radius, probe
+        As in `DoG`.
     project : callable, optional
         The Euclidean projection onto the feasible set, for z and y alike: without a diameter there
         is no other set than the one that the minimum is sought in. `minimize` sets it.
@@ -160,51 +142,35 @@ class ADoG(Probing, QueryRule):
 
     title = "A-DoG"
     can = frozenset({"project", "radius", "probe"})
+    project_y = True
 
     def init(self, x0: Array) -> CoupledDistanceState:
         """Return y_0 = z_0 = x_0."""
         x0, zero = as_array(x0), zero_sum(x0)
         radius = self.first_radius(x0)
-        return CoupledDistanceState(0, x0, x0, x0, x0, radius, zero, zero, zero, 0.0, 0 * x0, zero)
+        return CoupledDistanceState._make((*first_fields(x0), x0, radius, zero, zero))
 
-    def weight(self, state: CoupledDistanceState) -> Any:
+    def acceleration(self, state: State) -> Any:
+        """Return alpha_t."""
+        return travelled_weight(state.radius, state.earlier_radii)
+
+    def coupling(self, state: State) -> Any:
+        """Return tau_t."""
+        alpha = self.acceleration(state)
+        return alpha / (state.alpha_sum + alpha)
+
+    def weight(self, state: State) -> Any:
         """Return alpha_t r_t, the sum of the radii up to r_t."""
         return state.earlier_radii + state.radius
 
-    def next_step_size(self, radius: Any, squares: Any) -> Any:
-        """Return eta_t, the current gradient included in the sum."""
-        return adaptive_step(radius, squares)
+    def next_step_size(self, state: State, weighted_squares: Any) -> Any:
+        """Return eta_t; the current gradient is included in the sum."""
+        return adaptive_step(state.radius, weighted_squares)
 
-    def update(self, state: CoupledDistanceState, gradient: Array) -> CoupledDistanceState:
-        """Return the state after the gradient g_t at x_t."""
-        gradient = as_array(gradient)
-        alpha = travelled_weight(state.radius, state.earlier_radii)
-        squares = state.weighted_squares + alpha * alpha * inner(gradient, gradient)
-        eta = self.next_step_size(state.radius, squares)
-        move = eta * gradient
-        z, y = state.mirror_point - alpha * move, state.query_point - move
-        if self.project is not None:
-            z, y = self.project(z), self.project(y)
-        radius = larger(state.radius, distance(z, state.start))
-        weight = self.weight(state)
-        alpha_sum = state.alpha_sum + alpha
-        next_alpha = travelled_weight(radius, weight)
-        tau = next_alpha / (alpha_sum + next_alpha)
-        return CoupledDistanceState(
-            state.iteration + 1,
-            z + (1 - tau) * (y - z),  # tau z + (1-tau) y, exact where z = y: no bound is overrun
-            state.start,
-            z,
-            y,
-            radius,
-            weight,
-            alpha_sum,
-            squares,
-            eta,
-            state.weighted_sum + weight * y,
-            state.weight_sum + weight,
-        )
-
-    def last(self, state: CoupledDistanceState) -> Array:
-        """Return the last y_t."""
-        return state.gradient_point
+    def learnt(self, state: State, moved: Moved) -> tuple[Array, dict[str, Any]]:
+        """Return z_{t+1}, and the distance travelled."""
+        return moved.z, {
+            "radius": larger(state.radius, distance(moved.z, state.start)),
+            "earlier_radii": self.weight(state),
+            "alpha_sum": state.alpha_sum + self.acceleration(state),
+        }

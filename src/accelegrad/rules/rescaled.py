@@ -166,10 +166,6 @@ class Rescaled(Rule):
         """Return a rule that begins with another radius, in v."""
         return replace(self, rule=self.rule.with_radius(radius))
 
-    def with_start_value(self, state: State, value: float) -> State:
-        """Return a first state that knows the value at x0."""
-        return self.rule.with_start_value(state, value)
-
     def step(self, state: State, oracle: Oracle) -> Step:
         """Do one step of the inner rule; the evaluation it leaves is the one in x."""
         step = self.rule.step(state, changed_oracle(oracle, self.change))

@@ -8,43 +8,107 @@ where the gradients do not because the minimiser lies on the boundary of a set.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from accelegrad.errors import real_number
-from accelegrad.rules.arrays import Array, as_array, either, inner, larger, zero_sum
-from accelegrad.rules.base import Projection, Prox, State, TwoPhaseRule
+from accelegrad.rules.arrays import Array, as_array, inner, larger, where, zero_sum
+from accelegrad.rules.base import Projection, Prox, TwoPhaseRule
 from accelegrad.rules.distance import Probing, check_distance, distance
 from accelegrad.rules.dog import travelled_weight
 from accelegrad.rules.schedules import adaptive_step
 
 
-def unixgrad_step(diameter: Any, weighted_differences: Any) -> Any:
-    r""":math:`\eta_t = \sqrt2 D (G_0^2 + \sum_{i<t} \alpha_i^2 \|g_i - M_i\|^2)^{-1/2}`.
+class ExtragradientState(NamedTuple):
+    """The two sequences, the sums that go with them, and the distance that counts for the steps."""
 
-    The paper writes 2D, its :math:`D^2` being the largest Bregman distance, half of the square of
-    the Euclidean diameter.
-    """
-    return adaptive_step(2**0.5 * diameter, weighted_differences)
-
-
-def difference(gradient: Array, prediction: Array) -> Any:
-    """Return ||g_t - M_t||^2."""
-    surprise = gradient - as_array(prediction)
-    return inner(surprise, surprise)
+    iteration: Any
+    query_point: Array  # z~_t, where the next step begins
+    point: Array  # x_t
+    base_point: Array  # y_t
+    radius: Any  # r_t: that of `UniXGrad` is always 1
+    earlier_radii: Any  # sum of r_k, k < t
+    weighted_differences: Any  # Q_{t-1}, the sum of alpha_k^2 ||g_k - m_k||^2
+    scale: Any  # G_0^2, or M_{t-1}, the largest alpha_k^2 ||m_k||^2
+    step_size: Any
+    weighted_sum: Array  # sum of alpha_k r_k x_{k+1}
+    weight_sum: Any
+    start: Array | None = None  # x_0, for the distance travelled
 
 
 class ExtragradientRule(TwoPhaseRule):
-    """The points and moves of both; subclasses choose the weights and the step sizes."""
+    """The points, weights and moves of both; subclasses choose the step sizes.
+
+    The weights are alpha_t = (r_0 + ... + r_t) / r_t, which is t + 1 where the radius stays as it
+    is, as in `UniXGrad`.
+    """
 
     project: Projection | None
     prox: Prox | None
 
-    def second_query(self, state: State) -> Array:
+    @abstractmethod
+    def next_step_size(self, state: ExtragradientState, differences: Any) -> Any:
+        """Return the step size for a sum of squared differences."""
+
+    @abstractmethod
+    def next_scale(self, state: ExtragradientState, square: Any) -> Any:
+        """Return G_0^2 or M_t, from alpha_t^2 ||m_t||^2."""
+
+    def next_radius(self, state: ExtragradientState, y: Array) -> Any:  # noqa: ARG002
+        """Return r_{t+1}."""
+        return state.radius
+
+    def weight(self, state: ExtragradientState) -> Any:
+        """Return w_t = alpha_t r_t, the sum of the radii up to r_t."""
+        return state.earlier_radii + state.radius
+
+    def look_ahead(self, state: ExtragradientState, prediction: Array) -> ExtragradientState:
+        """Return the state with x_{t+1}, after the gradient m_t at z~_t."""
+        prediction = as_array(prediction)
+        alpha, weight = travelled_weight(state.radius, state.earlier_radii), self.weight(state)
+        scale = self.next_scale(state, alpha * alpha * inner(prediction, prediction))
+        state = state._replace(scale=scale)
+        eta = self.next_step_size(state, state.weighted_differences)
+        x = self._move(state.base_point, prediction, alpha * eta)
+        return state._replace(
+            point=x,
+            step_size=eta,
+            weighted_sum=state.weighted_sum + weight * x,
+            weight_sum=state.weight_sum + weight,
+        )
+
+    def second_query(self, state: ExtragradientState) -> Array:
         """Return x~_t, for g_t."""
         return state.weighted_sum / state.weight_sum
 
-    def last(self, state: State) -> Array:
+    def update(
+        self, state: ExtragradientState, prediction: Array, gradient: Array
+    ) -> ExtragradientState:
+        """Return the state with y_{t+1} and the next z~, after the gradient g_t at x~_t."""
+        gradient = as_array(gradient)
+        alpha = travelled_weight(state.radius, state.earlier_radii)
+        surprise = gradient - as_array(prediction)
+        total = state.weighted_differences + alpha * alpha * inner(surprise, surprise)
+        eta = self.second_step_size(state, total)
+        y = self._move(state.base_point, gradient, alpha * eta)
+        radius, radii = self.next_radius(state, y), self.weight(state)
+        following = radii + radius
+        return state._replace(
+            iteration=state.iteration + 1,
+            query_point=(following * y + state.weighted_sum) / (state.weight_sum + following),
+            base_point=y,
+            radius=radius,
+            earlier_radii=radii,
+            weighted_differences=total,
+            step_size=eta,
+        )
+
+    def second_step_size(self, state: ExtragradientState, differences: Any) -> Any:  # noqa: ARG002
+        """Return the step size of y; the current difference is in the sum."""
+        return state.step_size
+
+    def last(self, state: ExtragradientState) -> Array:
         """Return the last x_t."""
         return state.point
 
@@ -54,19 +118,6 @@ class ExtragradientRule(TwoPhaseRule):
         if self.prox is not None:
             moved = self.prox(moved, step)
         return moved if self.project is None else self.project(moved)
-
-
-class ExtragradientState(NamedTuple):
-    """The two sequences, and the sums for the step size and the average."""
-
-    iteration: Any
-    query_point: Array  # z~_{t+1}, where the next step begins
-    point: Array  # x_t
-    base_point: Array  # y_t
-    weighted_differences: Any  # G_0^2 and the sum of alpha_i^2 ||g_i - M_i||^2
-    step_size: Any  # eta_t
-    weighted_sum: Array  # sum of alpha_i x_i
-    weight_sum: Any
 
 
 @dataclass(frozen=True)
@@ -128,62 +179,22 @@ class UniXGrad(ExtragradientRule):
         """Return y_0 = x_0."""
         x0, zero = as_array(x0), zero_sum(x0)
         scale = 0.0 if self.gradient_scale is None else self.gradient_scale
-        return ExtragradientState(0, x0, x0, x0, zero + scale * scale, 0.0, 0 * x0, zero)
+        square = scale * scale
+        return ExtragradientState(0, x0, x0, x0, 1.0, zero, zero, square, 0.0, 0 * x0, zero)
 
-    def weight(self, state: ExtragradientState) -> Any:
-        """Return alpha_t = t, counted from 1."""
-        return state.iteration + 1
+    def next_scale(self, state: ExtragradientState, square: Any) -> Any:
+        """Return G_0^2: what is given, or the first gradient's squared norm."""
+        if self.gradient_scale is not None:
+            return state.scale
+        return where(state.iteration == 0, square, state.scale)
 
-    def next_step_size(self, differences: Any) -> Any:
-        """Return eta_t."""
-        return unixgrad_step(self.diameter, differences)
+    def next_step_size(self, state: ExtragradientState, differences: Any) -> Any:
+        r"""Return :math:`\eta_t`.
 
-    def look_ahead(self, state: ExtragradientState, prediction: Array) -> ExtragradientState:
-        """Return the state with x_t, after the gradient M_t at z~_t."""
-        prediction, alpha = as_array(prediction), self.weight(state)
-        total = state.weighted_differences
-        if self.gradient_scale is None:  # the first gradient's norm is G_0
-            first = state.iteration == 0
-            total = total + either(first, lambda: inner(prediction, prediction), lambda: 0.0)
-        eta = self.next_step_size(total)
-        x = self._move(state.base_point, prediction, alpha * eta)
-        return state._replace(
-            point=x,
-            weighted_differences=total,
-            step_size=eta,
-            weighted_sum=state.weighted_sum + alpha * x,
-            weight_sum=state.weight_sum + alpha,
-        )
-
-    def update(
-        self, state: ExtragradientState, prediction: Array, gradient: Array
-    ) -> ExtragradientState:
-        """Return the state with y_t and the next z~, after the gradient g_t at x~_t."""
-        gradient, alpha = as_array(gradient), self.weight(state)
-        y = self._move(state.base_point, gradient, alpha * state.step_size)
-        total = state.weighted_differences + alpha * alpha * difference(gradient, prediction)
-        following = alpha + 1
-        z = (following * y + state.weighted_sum) / (state.weight_sum + following)
-        return state._replace(
-            iteration=state.iteration + 1, query_point=z, base_point=y, weighted_differences=total
-        )
-
-
-class TravelledState(NamedTuple):
-    """The two sequences, the distance they have come, and the sums that go with them."""
-
-    iteration: Any
-    query_point: Array  # z~_t, where the next step begins
-    start: Array  # x_0
-    point: Array  # x_t
-    base_point: Array  # y_t
-    radius: Any  # r_t
-    earlier_radii: Any  # sum of r_k, k < t
-    weighted_differences: Any  # Q_{t-1}, the sum of alpha_k^2 ||g_k - m_k||^2
-    largest_square: Any  # M_{t-1}, the largest alpha_k^2 ||m_k||^2
-    step_size: Any  # eta_y of the last step
-    weighted_sum: Array  # sum of alpha_k r_k x_{k+1}
-    weight_sum: Any
+        The paper writes 2D, its :math:`D^2` being the largest Bregman distance, half of the square
+        of the Euclidean diameter.
+        """
+        return adaptive_step(2**0.5 * self.diameter, differences + state.scale)
 
 
 @dataclass(frozen=True)
@@ -237,53 +248,25 @@ class UDoG(Probing, ExtragradientRule):
     title = "U-DoG"
     can = frozenset({"project", "prox", "radius", "probe"})
 
-    def init(self, x0: Array) -> TravelledState:
+    def init(self, x0: Array) -> ExtragradientState:
         """Return x_0 = y_0."""
         x0, zero = as_array(x0), zero_sum(x0)
         radius = self.first_radius(x0)
-        return TravelledState(0, x0, x0, x0, x0, radius, zero, zero, 0.0, 0.0, 0 * x0, zero)
+        return ExtragradientState(0, x0, x0, x0, radius, zero, zero, 0.0, 0.0, 0 * x0, zero, x0)
 
-    def weight(self, state: TravelledState) -> Any:
-        """Return w_t = alpha_t r_t, the sum of the radii up to r_t."""
-        return state.earlier_radii + state.radius
+    def next_scale(self, state: ExtragradientState, square: Any) -> Any:
+        """Return M_t."""
+        return larger(state.scale, square)
 
-    def next_step_size(self, radius: Any, squares: Any) -> Any:
+    def next_step_size(self, state: ExtragradientState, differences: Any) -> Any:
         """Return eta^x_t or eta^y_t."""
-        return adaptive_step(radius, squares)
+        return adaptive_step(state.radius, larger(differences, state.scale))
 
-    def look_ahead(self, state: TravelledState, prediction: Array) -> TravelledState:
-        """Return the state with x_{t+1}, after the gradient m_t at z~_t."""
-        prediction = as_array(prediction)
-        alpha = travelled_weight(state.radius, state.earlier_radii)
-        square = alpha * alpha * inner(prediction, prediction)
-        largest = larger(state.largest_square, square)
-        eta = self.next_step_size(state.radius, larger(state.weighted_differences, largest))
-        x = self._move(state.base_point, prediction, alpha * eta)
-        weight = self.weight(state)
-        return state._replace(
-            point=x,
-            largest_square=largest,
-            weighted_sum=state.weighted_sum + weight * x,
-            weight_sum=state.weight_sum + weight,
-        )
+    def second_step_size(self, state: ExtragradientState, differences: Any) -> Any:
+        """Return eta^y_t."""
+        return self.next_step_size(state, differences)
 
-    def update(self, state: TravelledState, prediction: Array, gradient: Array) -> TravelledState:
-        """Return the state with y_{t+1} and the next z~, after the gradient g_t at x~_t."""
-        gradient = as_array(gradient)
-        alpha = travelled_weight(state.radius, state.earlier_radii)
-        total = state.weighted_differences + alpha * alpha * difference(gradient, prediction)
-        eta = self.next_step_size(state.radius, larger(total, state.largest_square))
-        y = self._move(state.base_point, gradient, alpha * eta)
+    def next_radius(self, state: ExtragradientState, y: Array) -> Any:
+        """Return r_{t+1}, the distance travelled."""
         farther = larger(distance(state.point, state.start), distance(y, state.start))
-        radius = larger(state.radius, farther)
-        radii = self.weight(state)
-        following = radii + radius
-        return state._replace(
-            iteration=state.iteration + 1,
-            query_point=(following * y + state.weighted_sum) / (state.weight_sum + following),
-            base_point=y,
-            radius=radius,
-            earlier_radii=radii,
-            weighted_differences=total,
-            step_size=eta,
-        )
+        return larger(state.radius, farther)

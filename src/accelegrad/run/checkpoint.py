@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from accelegrad.run.oracle import Oracle
 
 #: 2: 0.1.0; 3: the parts of a run declare their fields
-FORMAT = archive.Format("accelegrad-checkpoint", 3, "checkpoint")
+FORMAT = archive.Format("accelegrad-checkpoint", 4, "checkpoint")
 #: What a value may differ by where a function is evaluated again, relative to the values' size:
 #: thousands of units of rounding, for sums that are split otherwise (threads)
 SAME_VALUE = 1e-12

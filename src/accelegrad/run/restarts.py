@@ -66,8 +66,7 @@ class Restarts(Saved):
         travelled = float(distance(start, progress.rule_state.start))
         self.end_stage(travelled, math.sqrt(float(start @ start)))
         progress.rule = self.staged(self._first_rule)
-        state = progress.rule.init(best.point)
-        progress.rule_state = progress.rule.with_start_value(state, best.value)
+        progress.rule_state = progress.rule.init(best.point)
         progress.bracket.forget()
 
     # -- the decision ------------------------------------------------------------------------------

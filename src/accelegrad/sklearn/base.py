@@ -18,33 +18,32 @@ from sklearn.base import BaseEstimator, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from accelegrad import threads
 from accelegrad.errors import Vector, nearest, real_number, whole_number
-from accelegrad.geometry.sets import Box, NonNegative, WholeSpace
+from accelegrad.geometry.sets import Box, NonNegative, WholeSpace, as_feasible_set
 from accelegrad.models.losses import LOSSES, LossEntry, make_loss, plain_loss_name
 from accelegrad.models.row_file import RowFile
 from accelegrad.models.streamed_model import Checked, read_rows
 from accelegrad.run.result import rounded_down, rounded_up
-from accelegrad.sklearn import held_out, online
+from accelegrad.sklearn import online
 from accelegrad.sklearn.data import (
     Data,
     LabelFile,
-    filled_columns,
-    of_columns,
+    linear_scores,
     refuse_missing,
+    split,
+    without_empty_columns,
     without_weightless,
 )
-from accelegrad.sklearn.objective import Objective, Problem, coefficient_set, penalty_weights
+from accelegrad.sklearn.objective import Objective, Problem, penalty_weights
 from accelegrad.sklearn.parameters import Parameters, parameter
-from accelegrad.sklearn.solve import Fit, Score, Settings, solve, solved_together, total
+from accelegrad.sklearn.solve import Fit, Score, Settings, solve, total
 from accelegrad.sklearn.summary import Summary
 
 AUTO = "auto"
 FLOAT_TYPES = [np.float64, np.float32]  # X of these is used as it is, all else becomes the first
-SEEDS = 2**31 - 1  # seeds are drawn below this: the most that RandomState draws on all systems
 
 
 class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
@@ -54,6 +53,8 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
     _losses: dict[str, LossEntry]
     #: what goes on from one `partial_fit` to the next
     _stream: online.StreamState | None
+    #: processes for several problems, where an estimator has that parameter
+    n_jobs: int | None = None
     coef_: Any  # a dense array, or a sparse one after `sparsify`
     intercept_: Any
 
@@ -71,12 +72,8 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         """Return what is minimised: a problem, or one for each class."""
         raise NotImplementedError
 
-    def _validation_scores(self, held: Data) -> list[Score]:
-        """Return the scores on held-out rows, each a function of a problem's parameters."""
-        raise NotImplementedError
-
-    def _score_on(self, held: Data) -> float:
-        """Return minus the mean loss of checked rows, all of which have weight."""
+    def _judges(self, held: Data) -> list[Score]:
+        """Return minus the mean loss of prepared rows, for each problem a function of scores."""
         raise NotImplementedError
 
     def _in_units(self, objective: Objective, data: Data | None = None) -> Objective:  # noqa: ARG002
@@ -136,21 +133,14 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         parameters = self._loss_parameters()
         # It refuses parameters out of range.
         loss = make_loss(self._loss_name, **parameters)
-        held_in = coefficient_set(self.feasible_set)
+        held_in = None if self.feasible_set is None else as_feasible_set(self.feasible_set)
         if l1 > 0.0 and not isinstance(held_in, (NoneType, Box, NonNegative, WholeSpace)):
             raise ValueError(
                 f"penalty={self.penalty!r} and feasible_set={self.feasible_set!r} cannot be used "
                 "together: beside an l1 term, feasible_set must be 'nonnegative' or an "
                 "accelegrad.Box. With this set, penalty may be 'l2' or None."
             )
-        return Objective(
-            loss.name,
-            l2,
-            l1,
-            held_in,
-            self._flag("fit_intercept"),
-            parameters,
-        )
+        return Objective(loss.name, l2, l1, held_in, self._flag("fit_intercept"), parameters)
 
     def _settings(self) -> Settings:
         """Return how to solve, or say which parameter is wrong."""
@@ -159,11 +149,15 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         if self.average not in outputs:
             raise ValueError(f"average must be True, False or 'auto', not {self.average!r}.")
         self._flag("early_stopping")
+        batch_size, diameter = self.batch_size, self.diameter
+        if isinstance(diameter, str) and diameter != AUTO:
+            raise ValueError(f"diameter must be a positive number or 'auto', not {diameter!r}.")
+        automatic = isinstance(batch_size, str) and batch_size == AUTO
         return Settings(
             max_iter=whole_number("max_iter", self.max_iter, least=1),
             tol=tol,
-            batch_size=self._batch_size(),
-            diameter=self._diameter(),
+            batch_size=None if automatic else whole_number("batch_size", batch_size, least=1),
+            diameter=AUTO if diameter == AUTO else real_number("diameter", diameter, above=0.0),
             output=outputs[self.average],
             n_iter_no_change=whole_number("n_iter_no_change", self.n_iter_no_change, least=1),
             progress=bool(self.verbose),
@@ -175,29 +169,6 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         if not isinstance(given, (bool, np.bool_)):
             raise TypeError(f"{name} must be True or False, not {given!r}.")
         return bool(given)
-
-    def _batch_size(self) -> int | None:
-        if isinstance(self.batch_size, str) and self.batch_size == AUTO:
-            return None
-        return whole_number("batch_size", self.batch_size, least=1)
-
-    def _diameter(self) -> float | str:
-        if isinstance(self.diameter, str):
-            if self.diameter != AUTO:
-                raise ValueError(
-                    f"diameter must be a positive number or 'auto', not {self.diameter!r}."
-                )
-            return AUTO
-        return real_number("diameter", self.diameter, above=0.0)
-
-    def _validation_fraction(self) -> float:
-        share = real_number("validation_fraction", self.validation_fraction, above=0.0)
-        if share >= 1.0:
-            raise ValueError(
-                "validation_fraction must be between 0 and 1, but it is "
-                f"{self.validation_fraction!r}."
-            )
-        return share
 
     # -- data ------------------------------------------------------------------------------------
 
@@ -232,7 +203,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
     def _seed(self) -> int:
         if self.random_state is None:  # the same call is to give the same model
             return 0
-        return int(check_random_state(self.random_state).randint(SEEDS))
+        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
     def _keep(self, fit: Fit, n_rows: int, weight: float) -> None:
         """Keep what is known of a fit, and warn where it missed the tolerance."""
@@ -267,13 +238,25 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             return ""
         return f" (that within a distance of {rounded_down(fit.certified_radius)} from the start)"
 
+    def _taken(self, data: Data) -> tuple[Data, bool]:
+        """Return checked rows as problems take them, and whether targets are as in the last fit."""
+        data = without_weightless(data)
+        self._refuse_no_rows(data)
+        same = self._take_targets(data.counted)
+        data = self._prepared(data)
+        self._refuse_no_rows(data)
+        return data, same
+
     def _fit_data(self, data: Data, objective: Objective, *, warm: bool) -> None:
-        """Fit to prepared rows."""
-        settings, seed = self._settings(), self._seed()
-        held = None
+        """Fit to rows that were `_taken`."""
+        settings, seed, held = self._settings(), self._seed(), None
+        if objective.feasible_set is None:
+            data = without_empty_columns(data)
         if self.early_stopping:
-            classes = data.y if is_classifier(self) else None
-            data, held = held_out.split(data, self._validation_fraction(), classes, seed)
+            share = real_number("validation_fraction", self.validation_fraction, above=0.0)
+            if share >= 1.0:
+                raise ValueError(f"validation_fraction must be between 0 and 1, not {share!r}.")
+            data, held = split(data, share, data.y if is_classifier(self) else None, seed)
         with threads.single_for(math.prod(data.X.shape)):
             problems = self._problems(self._in_units(objective, data), data)
             self._fit_problems(problems, data, held, settings, seed, warm=warm)
@@ -290,47 +273,59 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Solve the problems that the rows make, and keep what is found."""
         begun = time.perf_counter()
-        starts = self._starts(problems, warm=warm)
-        scores = [None] * len(problems) if held is None else self._validation_scores(held)
-        fits = solved_together(problems, settings, starts) if held is None else {}
-        calls = {
-            place: partial(solve, problem, settings, start, score=score, seed=seed)
-            for place, (problem, start, score) in enumerate(
-                zip(problems, starts, scores, strict=True)
-            )
-            if place not in fits
-        }
-        if len(calls) == 1:  # for which joblib would take longer than small fits do
-            fits |= {place: call() for place, call in calls.items()}
-        elif calls:
-            parts = Parallel(n_jobs=self.n_jobs)(delayed(call)() for call in calls.values())
-            fits |= dict(zip(calls, parts, strict=True))
-        in_order = [fits[place] for place in range(len(problems))]
-        self._set_parameters([fit.parameters for fit in in_order])
+        fits = solve(
+            problems,
+            settings,
+            self._starts(problems, warm=warm, columns=data.columns),
+            scores=None if held is None else self._validation_scores(held),
+            seed=seed,
+            n_jobs=self.n_jobs,
+        )
+        self._set_parameters([fit.parameters for fit in fits], data.columns)
         self.seconds_ = time.perf_counter() - begun
-        self._keep(total(in_order), data.n_counted, data.weight)
+        self._keep(total(fits), data.n_counted, data.weight)
 
-    def _starts(self, problems: list[Problem], *, warm: bool) -> list[Vector]:
+    def _validation_scores(self, held: Data) -> list[Score]:
+        """Return the scores on held-out rows, each a function of a problem's parameters."""
+        width = self._n_rows() if self._is_joint() else 1
+
+        def score(judge: Score, x: Vector) -> float:
+            return judge(linear_scores(held.X, x, width))
+
+        return [partial(score, judge) for judge in self._judges(held)]
+
+    def _score_on(self, held: Data) -> float:
+        """Return minus the mean loss of rows that all have weight, summed over the problems."""
+        scores = self._products(held.X)
+        parts = [scores] if self._is_joint() else scores.T
+        return sum(judge(part) for judge, part in zip(self._judges(held), parts, strict=True))
+
+    def _starts(self, problems: list[Problem], *, warm: bool, columns: Any = None) -> list[Vector]:
         """Return the points to start from: the last coefficients, where they are wanted and fit."""
         n_rows = self._n_rows()
         if warm and np.size(getattr(self, "intercept_", ())) == n_rows:
             rows = _dense(self.coef_).reshape(n_rows, -1)
-            intercepts = np.reshape(self.intercept_, (n_rows, 1))
-            blocks = [rows, intercepts] if self.fit_intercept else [rows]
-            if rows.shape[1] == problems[0].model.n_features:
+            if rows.shape[1] == self.n_features_in_:
+                rows = rows if columns is None else rows[:, columns]
+                intercepts = np.reshape(self.intercept_, (n_rows, 1))
+                blocks = [rows, intercepts] if self.fit_intercept else [rows]
                 joint = self._is_joint()
                 points = [np.concatenate(blocks, axis=None)] if joint else np.hstack(blocks)
                 return [problem.nearest(x) for problem, x in zip(problems, points, strict=True)]
         return [problem.start() for problem in problems]
 
-    def _set_parameters(self, points: list[Vector]) -> None:
-        """Set `coef_` and `intercept_` to the solutions of the problems."""
+    def _set_parameters(self, points: list[Vector], columns: Any = None) -> None:
+        """Set `coef_` and `intercept_` to the solutions of problems with some or all columns."""
         n_rows, intercepts = self._n_rows(), np.zeros(self._n_rows())
         rows = np.array(points)
         if self.fit_intercept:
             count = n_rows if self._is_joint() else 1  # intercepts at the end of each point
             rows, intercepts = rows[:, :-count], rows[:, -count:].flatten()
-        self._set_coefficients(np.ascontiguousarray(rows.reshape(n_rows, -1)), intercepts)
+        rows = rows.reshape(n_rows, -1)
+        if columns is not None:
+            some, rows = rows, np.zeros((n_rows, self.n_features_in_))
+            rows[:, columns] = some
+        self._set_coefficients(np.ascontiguousarray(rows), intercepts)
 
     def _set_coefficients(self, rows: npt.NDArray[Any], intercepts: Vector) -> None:
         """Set `coef_` and `intercept_`, given one row of coefficients per problem or class."""
@@ -357,7 +352,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             weights = chunk[2] if len(chunk) == 3 else None
             data = self._checked_data(chunk[0], chunk[1], weights, reset=not seen)
             seen = True
-            return Checked(*data)
+            return Checked(data.X, data.y, data.weights)
 
         kept = LabelFile() if is_classifier(self) else RowFile()
         return Data(*read_rows(open_source(source, Wanted(targets=targets)), check, kept))
@@ -448,7 +443,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         return np.asarray(products + self.intercept_)
 
     def summary(self, top: int = 20) -> Summary:
-        """Return what is known of the fit, printed as text and in notebooks as HTML.
+        """Return what is known of the fit, to be printed.
 
         Parameters
         ----------
@@ -500,35 +495,9 @@ class StreamFitting(LinearEstimator):
             data = self._read_stream(X, sample_weight)
         else:
             data = self._checked_data(X, y, sample_weight, reset=True)
-        data = without_weightless(data)
-        self._refuse_no_rows(data)
-        warm = self._take_targets(data.counted) and bool(self.warm_start)
-        data = self._prepared(data)
-        self._refuse_no_rows(data)
-        filled = filled_columns(data.X) if objective.feasible_set is None else None
-        if filled is None:
-            self._fit_data(data, objective, warm=warm)
-        else:
-            self._fit_to_columns(filled, data, objective, warm=warm)
+        data, same = self._taken(data)
+        self._fit_data(data, objective, warm=same and bool(self.warm_start))
         return self
-
-    def _fit_to_columns(
-        self, filled: npt.NDArray[np.intp], data: Data, objective: Objective, *, warm: bool
-    ) -> None:
-        """Fit the coefficients of some columns: all others have no entries."""
-        last = getattr(self, "coef_", None)
-        if warm and last is not None:
-            self.coef_ = _dense(last)[..., filled]
-        before = getattr(self, "coef_", None)
-        try:
-            self._fit_data(data._replace(X=of_columns(data.X, filled)), objective, warm=warm)
-        finally:  # a warning that is an error comes after the coefficients
-            if getattr(self, "coef_", None) is not before:
-                some = self.coef_
-                self.coef_ = np.zeros((*some.shape[:-1], data.X.shape[1]))
-                self.coef_[..., filled] = some
-            elif last is not None:
-                self.coef_ = last
 
 
 def _dense(coefficients: Any) -> npt.NDArray[Any]:

@@ -17,9 +17,16 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 
 from accelegrad.errors import Vector, nearest
 from accelegrad.models.losses import by_sklearn_name
-from accelegrad.sklearn import held_out
 from accelegrad.sklearn.base import LinearEstimator, StreamFitting
-from accelegrad.sklearn.data import Data, LabelFile, class_counts, rows_of, targets_by
+from accelegrad.sklearn.data import (
+    Data,
+    LabelFile,
+    class_counts,
+    rows_of,
+    score_of_classes,
+    score_of_targets,
+    targets_by,
+)
 from accelegrad.sklearn.objective import Objective, Problem
 from accelegrad.sklearn.parameters import FITTED, PARTIAL_FIT, documented, parameter
 from accelegrad.sklearn.solve import Score
@@ -32,24 +39,6 @@ PROBABILITIES: dict[str, Callable[[npt.NDArray[Any]], npt.NDArray[Any]]] = {
 MULTI_CLASS = ("auto", "ovr", "multinomial")
 
 
-class ContinuousTargetError(ValueError):
-    """Targets are numbers where classes are wanted.
-
-    Attributes
-    ----------
-    example : float
-        One of them.
-    """
-
-    def __init__(self, example: float, name: str) -> None:
-        # scikit-learn's checks want the first words.
-        super().__init__(
-            f"Unknown label type: continuous. y holds numbers such as {example:g}, but {name} is "
-            "for classes; AcceleGradRegressor is for numbers."
-        )
-        self.example = example
-
-
 def refuse_numbers(y: npt.NDArray[Any], name: str) -> None:
     """Raise where targets are no labels."""
     try:
@@ -57,7 +46,12 @@ def refuse_numbers(y: npt.NDArray[Any], name: str) -> None:
     except ValueError:
         if type_of_target(y) != "continuous":
             raise
-        raise ContinuousTargetError(float(y[y != np.floor(y)][0]), name) from None
+        example = float(y[y != np.floor(y)][0])
+        # scikit-learn's checks want the first words.
+        raise ValueError(
+            f"Unknown label type: continuous. y holds numbers such as {example:g}, but {name} is "
+            "for classes; AcceleGradRegressor is for numbers."
+        ) from None
 
 
 def _gives_probabilities(estimator: Any) -> bool:
@@ -249,8 +243,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
     def _problems(self, objective: Objective, data: Data) -> list[Problem]:
         """Return the multinomial problem, or one for each class against the rest."""
         if self._is_joint():
-            places = np.asarray(data.y).astype(np.intp, copy=False)
-            return [objective.on_classes(data.X, places, self.classes_.size, data.weights)]
+            return [objective.on_classes(data.X, data.y, self.classes_.size, data.weights)]
         labels = [targets_by(partial(_against_rest, k), data.y) for k in self._positives()]
         first = objective.on(data.X, labels[0], data.weights)
         return [first, *(first.with_targets(others) for others in labels[1:])]
@@ -278,34 +271,15 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         # The loss of a class that the fit has not seen is not defined.
         places = np.searchsorted(self.classes_, held.y)
         known = self.classes_[np.minimum(places, self.classes_.size - 1)] == held.y
-        if not known.all():
-            held = rows_of(held, np.flatnonzero(known))
-        held = self._prepared(held)
-        if not held.y.size:
-            return float("nan")
-        scores = self._products(held.X)
-        if self._is_joint():
-            return held_out.of_classes(held.y, held.weights, scores)
-        return sum(
-            judge(column) for judge, column in zip(self._judges(held), scores.T, strict=True)
-        )
-
-    def _validation_scores(self, held: Data) -> list[Score]:
-        if self._is_joint():
-            n_classes = self.classes_.size
-            judge = partial(held_out.of_classes, held.y, held.weights)
-            return [lambda x: judge(held_out.linear(held.X, x, n_classes))]
-
-        def score(judge: Score, x: Vector) -> float:
-            return judge(held_out.linear(held.X, x, 1).ravel())
-
-        return [partial(score, judge) for judge in self._judges(held)]
+        held = self._prepared(held if known.all() else rows_of(held, np.flatnonzero(known)))
+        return super()._score_on(held) if held.y.size else float("nan")
 
     def _judges(self, held: Data) -> list[Score]:
-        """Return minus the mean loss of each class against the rest, as functions of scores."""
+        if self._is_joint():
+            return [partial(score_of_classes, held.y, held.weights)]
         loss = self._objective().pointwise
-        labels = [np.where(held.y == k, 1.0, -1.0) for k in self._positives()]
-        return [partial(held_out.of_targets, loss, y, held.weights) for y in labels]
+        labels = [_against_rest(k, held.y) for k in self._positives()]
+        return [partial(score_of_targets, loss, y, held.weights) for y in labels]
 
 
 def _against_rest(positive: int, places: npt.NDArray[Any]) -> Vector:

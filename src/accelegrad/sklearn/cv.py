@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import inspect
+import math
 import warnings
+from collections.abc import Callable
+from copy import copy, deepcopy
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length
 
+from accelegrad import threads
 from accelegrad.errors import Vector, finite_vector, whole_number
 from accelegrad.sklearn.base import LinearEstimator
 from accelegrad.sklearn.classifier import AcceleGradClassifier, LinearClassifier
-from accelegrad.sklearn.data import Data
+from accelegrad.sklearn.data import Data, rows_of, without_empty_columns, without_weightless
 from accelegrad.sklearn.parameters import FITTED, documented, parameter
-from accelegrad.sklearn.path import WeightedScorer, follow_path
 from accelegrad.sklearn.regressor import AcceleGradRegressor, LinearRegressor
 
 #: What `fit` finds beside a fit to all rows.
@@ -34,6 +39,7 @@ scores_, objectives_, gaps_ : array of shape (n_alphas, n_folds)
 coef_, intercept_
     Those of a fit to all rows with `alpha_`, and so is all that follows.
 """
+Scorer = Callable[[Any, Data], float]
 LARGEST, SMALLEST = 1e1, 1e-5  # the ends of the grid where only the number of points is given
 
 
@@ -100,7 +106,7 @@ class CrossValidated(LinearEstimator):
         if is_classifier(self):
             refuse_one_class(data, type(self).__name__)
         check_consistent_length(data.y, groups)
-        scorer = WeightedScorer(single, self.scoring)
+        scorer = weighted_scorer(single, self.scoring)
         folds = check_cv(self.cv, data.y, classifier=is_classifier(self))
         paths = Parallel(n_jobs=self.n_jobs)(
             delayed(follow_path)(single, alphas, data, train, test, scorer)
@@ -112,7 +118,7 @@ class CrossValidated(LinearEstimator):
         )
         self._warn_of_misses([flag for path in paths for flag in path.missed])
         self.alpha_ = best_alpha(alphas, self.scores_)
-        self._adopt(single.set_params(alpha=self.alpha_).fit(*data))
+        self._adopt(single.set_params(alpha=self.alpha_).fit(data.X, data.y, data.weights))
         return self
 
     def _of_one_alpha(self, alpha: float) -> Any:
@@ -136,6 +142,73 @@ class CrossValidated(LinearEstimator):
         for name, value in vars(fitted).items():
             if name.endswith("_") and name not in ("n_features_in_", "feature_names_in_"):
                 setattr(self, name, value)
+
+
+class PathResult(NamedTuple):
+    """What was found along the path of one fold: one entry per alpha."""
+
+    scores: list[float]
+    objectives: list[float]
+    gaps: list[float]
+    missed: list[bool]
+
+
+def follow_path(
+    single: Any, alphas: Vector, data: Data, train: Any, test: Any, scorer: Scorer
+) -> PathResult:
+    """Fit from the largest alpha to the smallest, each from the coefficients before.
+
+    What does not depend on alpha is done once for a fold: rows are copied and checked, models are
+    built, and what these keep (products of columns, bounds on rounding) serves all fits.
+    """
+    estimator = copy(single)  # which was not fitted; scikit-learn's `clone` takes longer
+    estimator.random_state = deepcopy(single.random_state)  # whose state folds must not share
+    estimator.n_features_in_ = data.X.shape[1]
+    rows, held = estimator._taken(rows_of(data, train))[0], without_weightless(rows_of(data, test))
+    settings, objective = estimator._settings(), estimator._objective()
+    if objective.feasible_set is None:
+        rows = without_empty_columns(rows)
+    path, problems, seed = PathResult([], [], [], []), None, 0
+    for alpha in alphas.tolist():
+        estimator.alpha = alpha
+        with warnings.catch_warnings(), threads.single_for(math.prod(data.X.shape)):
+            warnings.simplefilter("ignore", ConvergenceWarning)  # there is one for all of them
+            if estimator.early_stopping:  # which holds back other rows each time
+                estimator._fit_data(rows, estimator._objective(), warm=True)
+            else:
+                if problems is None:  # first, since it finds the scale of the targets
+                    seed = estimator._seed()
+                    problems = estimator._problems(estimator._in_units(objective, rows), rows)
+                now = estimator._in_units(estimator._objective())
+                parts = [problem.with_penalty(now.l2, now.l1) for problem in problems]
+                estimator._fit_problems(parts, rows, None, settings, seed, warm=True)
+        path.scores.append(scorer(estimator, held))
+        path.objectives.append(estimator.objective_)
+        path.gaps.append(estimator.gap_)
+        path.missed.append(estimator._missed)
+    return path
+
+
+def weighted_scorer(single: Any, scoring: Any) -> Scorer:
+    """Return the score of an estimator on held-out rows; it gets their weights if it takes any."""
+    if isinstance(scoring, (list, tuple, set, dict)):
+        raise TypeError(f"scoring must be one score, a name or a callable, not {scoring!r}.")
+    scorer = None if scoring is None else check_scoring(single, scoring=scoring)
+    # scikit-learn's scorers take weights and hand them on; what matters is who gets them.
+    judge = scorer and getattr(scorer, "_score_func", scorer)
+    takes_weights = judge is not None and "sample_weight" in inspect.signature(judge).parameters
+    return partial(_score, scorer, takes_weights)
+
+
+def _score(scorer: Any, takes_weights: bool, fitted: Any, held: Data) -> float:
+    """Return the score on rows that all have weight; NaN where there are none."""
+    if not held.y.size:
+        return float("nan")
+    if scorer is None:
+        return float(fitted._score_on(held))
+    weighted = takes_weights and held.weights is not None
+    keywords = {"sample_weight": held.weights} if weighted else {}
+    return float(scorer(fitted, held.X, held.y, **keywords))
 
 
 def strengths_to_try(given: Any) -> Vector:

@@ -1,4 +1,4 @@
-"""Checked rows, and what is done with them as they are."""
+"""Checked rows: those with weight, columns with entries, held-out parts and their scores."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from scipy.special import logsumexp
+from sklearn.model_selection import train_test_split
 
 from accelegrad.errors import Vector
+from accelegrad.models.losses import Loss
 from accelegrad.models.row_file import RowFile, mapped, together
 from accelegrad.models.streamed_model import StreamedMatrix
 
@@ -45,6 +48,7 @@ class Data(NamedTuple):
     X: Any
     y: Any  # an array, or in a file
     weights: Any
+    columns: Any = None  # the numbers of the columns of X, where those without entries are left out
 
     @property
     def weight(self) -> float:
@@ -94,7 +98,7 @@ def targets_by(function: Callable[..., Any], *given: Any) -> Any:
 def rows_of(data: Data, rows: Any) -> Data:
     """Return some rows."""
     weights = None if data.weights is None else data.weights[rows]
-    return Data(data.X[rows], data.y[rows], weights)
+    return Data(data.X[rows], data.y[rows], weights, data.columns)
 
 
 def without_weightless(data: Data) -> Data:
@@ -143,21 +147,63 @@ def refuse_missing(y: Any) -> None:
             )
 
 
-def filled_columns(X: Any) -> npt.NDArray[np.intp] | None:
-    """Return the columns of sparse rows that have entries; None where those are most of them.
+def without_empty_columns(data: Data) -> Data:
+    """Leave out the columns of sparse rows that have no entries, where those are at least half.
 
-    The others do not matter to any loss, so that a minimum has zeros there. But every step of a
-    method takes its time for each column, of which there may be thousands for each entry.
+    They do not matter to any loss, so that a minimum has zeros there. But every step of a method
+    takes time for each column, of which there may be thousands for each entry.
     """
+    X = data.X
     if not hasattr(X, "indptr"):
-        return None
+        return data
     filled = np.flatnonzero(np.bincount(X.indices[: X.indptr[-1]], minlength=X.shape[1]))
-    return filled if 0 < filled.size <= X.shape[1] // 2 else None  # a half is chosen
-
-
-def of_columns(X: Any, columns: npt.NDArray[np.intp]) -> Any:
-    """Return CSR rows without the columns that have no entries, whose values are not copied."""
+    if not 0 < filled.size <= X.shape[1] // 2:  # a half is chosen
+        return data
     places = np.zeros(X.shape[1], X.indices.dtype)
-    places[columns] = np.arange(columns.size)
-    parts = X.data, places[X.indices], X.indptr
-    return type(X)(parts, shape=(X.shape[0], columns.size))
+    places[filled] = np.arange(filled.size)
+    parts = X.data, places[X.indices], X.indptr  # entries are not copied
+    return data._replace(X=type(X)(parts, shape=(X.shape[0], filled.size)), columns=filled)
+
+
+# -- held-out rows ---------------------------------------------------------------------------------
+
+
+def split(data: Data, fraction: float, classes: Any, seed: int) -> tuple[Data, Data]:
+    """Return the rows to learn from and the held-out ones, with the classes in proportion.
+
+    `classes` is the class of each row; None for regression.
+    """
+    count = int(np.ceil(fraction * data.y.size))
+    sizes = [data.y.size] if classes is None else np.unique(classes, return_counts=True)[1]
+    if classes is not None and min(sizes) < 2:
+        reason = "a class with a single row cannot be in both parts"
+    elif min(count, data.y.size - count) < len(sizes):
+        reason = f"both parts need at least {len(sizes)} rows"
+    else:
+        learnt, held = train_test_split(
+            np.arange(data.y.size), test_size=count, stratify=classes, random_state=seed
+        )
+        return rows_of(data, learnt), rows_of(data, held)
+    raise ValueError(
+        f"early_stopping=True holds back {count} of {data.y.size} rows "
+        f"(validation_fraction={fraction!r}), but {reason}. Increase validation_fraction, give "
+        "more rows, or set early_stopping=False."
+    )
+
+
+def score_of_targets(loss: Loss, y: Vector, weights: Vector | None, scores: Any) -> float:
+    """Return minus the mean loss of predictions, or of scores of the labels -1 and +1."""
+    return -float(np.average(loss.value(scores.ravel(), y), weights=weights))
+
+
+def score_of_classes(places: Any, weights: Vector | None, scores: Any) -> float:
+    """Return minus the mean multinomial loss of scores, with one column per class."""
+    right = np.take_along_axis(scores, places[:, None], axis=1).ravel()
+    return -float(np.average(logsumexp(scores, axis=1) - right, weights=weights))
+
+
+def linear_scores(X: Any, x: Vector, n_rows: int) -> Any:
+    """Return the linear predictions by parameters: rows of coefficients, perhaps intercepts."""
+    size = n_rows * X.shape[1]
+    products = X @ x[:size].reshape(n_rows, -1).T
+    return products + x[size:] if x.size > size else products

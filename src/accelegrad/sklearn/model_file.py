@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,7 +16,7 @@ from accelegrad import __version__
 from accelegrad import sklearn as estimators
 from accelegrad.errors import whole_number
 from accelegrad.files import archive
-from accelegrad.files.archive import DAMAGE, ArchiveError
+from accelegrad.files.archive import ArchiveError
 from accelegrad.files.tables import Column
 from accelegrad.geometry import sets
 
@@ -112,9 +111,8 @@ def save_model(
         getattr(estimator, "feature_names_in_", None) if feature_names is None else feature_names
     )
     kept = None if names is None else tuple(str(name) for name in names)
-    check_model(estimator)
     known = None if columns is None else tuple(columns)
-    _check_description(SavedModel(estimator, kept, target, __version__, first_feature, known))
+    check_model(SavedModel(estimator, kept, target, __version__, first_feature, known))
     fitted = {name: value for name, value in vars(estimator).items() if _is_fitted_name(name)}
     archive.save(
         Path(path),
@@ -167,109 +165,97 @@ def read_model(path: str | os.PathLike[str]) -> SavedModel:
             if not _is_fitted_name(name):
                 raise ValueError(f"{name!r} is no fitted attribute")
             setattr(estimator, name, value)
-        check_model(estimator)
-        names = content["feature_names"]
+        names, columns = content["feature_names"], content.get("columns")  # old models lack some
         saved = SavedModel(
             estimator,
             None if names is None else tuple(names),
             content["target"],
             content["accelegrad"],
-            content.get("first_feature", 0),  # which old models lack, as they do `columns`
-            _columns(content.get("columns")),
+            content.get("first_feature", 0),
+            None if columns is None else tuple(_column(**entry) for entry in columns),
         )
-        _check_description(saved)
+        check_model(saved)
         return saved
-    except DAMAGE as error:
+    except Exception as error:  # whatever a damaged file makes of the content
         raise ArchiveError(
             f"{str(path)!r}: the model file is damaged ({type(error).__name__}: {error})."
         ) from error
 
 
-def _columns(given: Any) -> tuple[Column, ...] | None:
-    """Return the columns that were saved, or raise a TypeError where they are none."""
-    if given is None:
-        return None
-    columns = (Column(**entry) for entry in given)
-    return tuple(
-        Column(name, None if categories is None else tuple(categories), mean)
-        for name, categories, mean in columns
-    )
+def _column(name: str, categories: Any, mean: float | None) -> Column:
+    return Column(name, None if categories is None else tuple(categories), mean)
 
 
-def check_model(estimator: Any) -> None:
-    """Raise a ValueError where parameters and fitted attributes do not make one model."""
+def check_model(saved: SavedModel) -> None:
+    """Raise a ValueError where parameters, fitted attributes and names do not make one model."""
+    estimator = saved.estimator
     check_is_fitted(estimator)
     if estimator._loss_name not in estimator._losses:
         raise ValueError(estimator._wrong_loss())
     width = whole_number("n_features_in_", estimator.n_features_in_, least=1)
-    rows = _checked_coefficients(estimator.coef_, width)
-    intercepts = np.ravel(estimator.intercept_)
-    _check_numbers("intercept_", intercepts)
-    if intercepts.size != rows:
-        raise ValueError(f"intercept_ has {intercepts.size} entries, but coef_ has {rows} row(s)")
+    shape, intercepts = np.shape(estimator.coef_), np.ravel(estimator.intercept_)
+    _check(
+        len(shape) in (1, 2) and shape[-1] == width,
+        f"coef_ has the shape {shape}, but n_features_in_ is {width}",
+    )
+    rows = shape[0] if len(shape) == 2 else 1
+    is_sparse = bool(sp.issparse(estimator.coef_))
+    entries = estimator.coef_.data if is_sparse else estimator.coef_
+    for name, values in (("coef_", entries), ("intercept_", intercepts)):
+        kind = np.asarray(values).dtype
+        _check(kind.kind in "fiu", f"{name} must hold numbers, but it holds {kind}")
+        _check(np.isfinite(values).all(), f"{name} must be finite, but it holds NaN or infinity")
+    _check(
+        intercepts.size == rows,
+        f"intercept_ has {intercepts.size} entries, but coef_ has {rows} row(s)",
+    )
     if hasattr(estimator, "classes_"):
-        _check_classes(np.asarray(estimator.classes_), rows)
+        classes = np.asarray(estimator.classes_)
+        _check(
+            classes.ndim == 1 and len(set(classes.tolist())) == classes.size >= 2,
+            f"classes_ must be two or more distinct labels in one dimension, not {classes!r}",
+        )
+        needed = 1 if classes.size == 2 else classes.size
+        verb = "is" if needed == 1 else "are"
+        _check(rows == needed, f"coef_ has {rows} rows, but {needed} {verb} needed")
     for name in ("objective_", "gap_", "certified_radius_", "n_iter_"):
         number = getattr(estimator, name, 0)
-        if not isinstance(number, (int, float, np.number)):
-            raise ValueError(f"{name} must be a number, not {number!r}")
+        is_number = isinstance(number, (int, float, np.number))
+        _check(is_number, f"{name} must be a number, not {number!r}")
+    _check_names(saved, width)
 
 
-def _checked_coefficients(coefficients: Any, width: int) -> int:
-    """Return the number of rows, or raise where the coefficients are not right."""
-    shape = np.shape(coefficients)
-    if len(shape) not in (1, 2) or shape[-1] != width:
-        raise ValueError(f"coef_ has the shape {shape}, but n_features_in_ is {width}")
-    entries: Any = coefficients
-    _check_numbers("coef_", entries.data if sp.issparse(coefficients) else entries)
-    return shape[0] if len(shape) == 2 else 1
-
-
-def _check_numbers(name: str, values: Any) -> None:
-    if np.asarray(values).dtype.kind not in "fiu":
-        raise ValueError(f"{name} must hold numbers, but it holds {np.asarray(values).dtype}")
-    if not np.isfinite(values).all():
-        raise ValueError(f"{name} must be finite, but it holds NaN or infinity")
-
-
-def _check_classes(classes: npt.NDArray[Any], rows: int) -> None:
-    if classes.ndim != 1 or len(set(classes.tolist())) != classes.size or classes.size < 2:
-        raise ValueError(
-            f"classes_ must be two or more distinct labels in one dimension, not {classes!r}"
-        )
-    needed = 1 if classes.size == 2 else classes.size
-    if rows != needed:
-        raise ValueError(
-            f"coef_ has {rows} rows, but {needed} {'is' if needed == 1 else 'are'} needed for "
-            f"{classes.size} classes"
-        )
-
-
-def _check_description(saved: SavedModel) -> None:
+def _check_names(saved: SavedModel, width: int) -> None:
     """Raise a ValueError where what is said of the data does not fit the model."""
-    names, width = saved.feature_names, int(saved.estimator.n_features_in_)
+    names = saved.feature_names
     for given in (names, getattr(saved.estimator, "feature_names_in_", None)):
-        if given is not None and not all(isinstance(name, str) for name in given):
-            raise ValueError("feature_names must be text, one name for each feature")
-        if given is not None and len(given) != width:
-            raise ValueError(f"feature_names must have {width} entries, but it has {len(given)}")
+        if given is not None:
+            text = all(isinstance(name, str) for name in given)
+            _check(text, "feature_names must be text, one name for each feature")
+            wrong = f"feature_names must have {width} entries, but it has {len(given)}"
+            _check(len(given) == width, wrong)
     if saved.columns is not None:
-        features = [name for column in saved.columns for name in column.features]
+        features = tuple(name for column in saved.columns for name in column.features)
         means = [column.mean for column in saved.columns if column.mean is not None]
-        if names is None or tuple(features) != tuple(names) or not np.isfinite(means).all():
-            raise ValueError("the columns do not make the features")
-    if not (saved.target is None or isinstance(saved.target, (str, int))):
-        raise ValueError(f"target must be a name, a number or nothing, not {saved.target!r}")
-    if not isinstance(saved.version, str):
-        raise ValueError(f"the version must be text, not {saved.version!r}")
+        fits = features == names and bool(np.isfinite(means).all())
+        _check(fits, "the columns do not make the features")
+    is_target = saved.target is None or isinstance(saved.target, (str, int))
+    _check(is_target, f"target must be a name, a number or nothing, not {saved.target!r}")
+    is_text = isinstance(saved.version, str)
+    _check(is_text, f"the version must be text, not {saved.version!r}")
     whole_number("first_feature", saved.first_feature, least=0)
+
+
+def _check(right: Any, words: str) -> None:
+    if not right:
+        raise ValueError(words)
 
 
 def _is_fitted_name(name: str) -> bool:
     return name.endswith("_") and not name.startswith("_")
 
 
-# Values
+# -- values ----------------------------------------------------------------------------------------
 
 
 def _kept(values: Mapping[str, Any], what: str) -> dict[str, Any]:
@@ -287,78 +273,60 @@ def _kept(values: Mapping[str, Any], what: str) -> dict[str, Any]:
 
 def _packed(value: Any) -> Any:
     """Return a value as plain values, arrays and mappings of these."""
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value.item() if isinstance(value, np.generic) else value
     if isinstance(value, np.generic):
-        return _tagged("scalar", array=np.asarray(value))
-    if isinstance(value, np.ndarray):
-        return _packed_array(value)
+        return value.item()
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return value
+    kind = type(value).__name__
     if isinstance(value, Mapping):
-        return _tagged("mapping", keys=_items(value.keys()), values=_items(value.values()))
+        return {_KIND: "mapping", "keys": _items(value.keys()), "values": _items(value.values())}
     if isinstance(value, (list, tuple)):
-        return _tagged(type(value).__name__, items=_items(value))
+        return {_KIND: kind, "items": _items(value)}
+    if isinstance(value, np.ndarray) and value.ndim == 1:
+        return {_KIND: "objects", "items": _items(value)}
     if sp.issparse(value):
         rows: Any = sp.csr_array(value)  # type: ignore[call-overload]
         parts = {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr}
-        return _tagged("csr", **parts, shape=np.array(rows.shape))
-    if SAVED_SETS.get(type(value).__name__) is type(value):
+        return {_KIND: "csr", **parts, "shape": np.array(rows.shape)}
+    if SAVED_SETS.get(kind) is type(value):
         names = inspect.signature(type(value)).parameters
         arguments = {name: _packed(getattr(value, name)) for name in names}
-        return _tagged("set", name=type(value).__name__, arguments=arguments)
-    raise TypeError(f"it is a {type(value).__name__}, {value!r}")
-
-
-def _packed_array(array: np.ndarray[Any, Any]) -> Any:
-    if array.dtype != object:
-        return array
-    if array.ndim != 1:
-        raise TypeError("it is an array of Python objects")
-    return _tagged("objects", items=_items(array))
+        return {_KIND: "set", "name": kind, "arguments": arguments}
+    raise TypeError(f"it is a {kind}, {value!r}")
 
 
 def _items(values: Any) -> dict[str, Any]:
     return {str(place): _packed(value) for place, value in enumerate(values)}
 
 
-def _tagged(kind: str, **parts: Any) -> dict[str, Any]:
-    return {_KIND: kind, **parts}
-
-
-def _restored(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    if _KIND not in value:
-        return {name: _restored(part) for name, part in value.items()}
-    return _RESTORE[value[_KIND]](value)
-
-
 def _listed(items: Mapping[str, Any]) -> list[Any]:
     return [_restored(items[str(place)]) for place in range(len(items))]
 
 
-def _objects(value: Mapping[str, Any]) -> np.ndarray[Any, Any]:
-    items = _listed(value["items"])
-    array = np.empty(len(items), dtype=object)
-    array[:] = items
-    return array
-
-
-def _csr(value: Mapping[str, Any]) -> Any:
-    parts = (value["data"], value["indices"], value["indptr"])
-    rows: Any = sp.csr_array(parts, shape=tuple(value["shape"].tolist()))
-    # An index out of range would make products read foreign memory.
-    rows.check_format(full_check=True)
-    return rows
-
-
-_RESTORE: dict[str, Callable[[Mapping[str, Any]], Any]] = {
-    "scalar": lambda value: value["array"][()],
-    "mapping": lambda value: dict(
-        zip(_listed(value["keys"]), _listed(value["values"]), strict=True)
-    ),
-    "list": lambda value: _listed(value["items"]),
-    "tuple": lambda value: tuple(_listed(value["items"])),
-    "objects": _objects,
-    "csr": _csr,
-    "set": lambda value: SAVED_SETS[value["name"]](**_restored(value["arguments"])),
-}
+def _restored(value: Any) -> Any:
+    """Return the value that `_packed` has made plain."""
+    if not isinstance(value, dict):
+        return value
+    kind = value.get(_KIND)
+    if kind is None:
+        return {name: _restored(part) for name, part in value.items()}
+    if kind == "mapping":
+        return dict(zip(_listed(value["keys"]), _listed(value["values"]), strict=True))
+    if kind in ("list", "tuple"):
+        items = _listed(value["items"])
+        return items if kind == "list" else tuple(items)
+    if kind == "objects":
+        return np.array([*_listed(value["items"]), None], dtype=object)[:-1]  # never nested
+    if kind == "csr":
+        parts = (value["data"], value["indices"], value["indptr"])
+        rows: Any = sp.csr_array(parts, shape=tuple(value["shape"].tolist()))
+        # An index out of range would make products read foreign memory.
+        rows.check_format(full_check=True)
+        return rows
+    if kind == "set":
+        return SAVED_SETS[value["name"]](**_restored(value["arguments"]))
+    if kind == "scalar":  # of older versions
+        return value["array"][()]
+    raise ValueError(f"{kind!r} is no kind of value")

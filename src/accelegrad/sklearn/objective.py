@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -20,27 +21,28 @@ from accelegrad.geometry.sets import (
     NonNegative,
     Product,
     WholeSpace,
-    as_feasible_set,
 )
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import DELTA, EPSILON, LOSSES, Loss, make_loss
-from accelegrad.models.multinomial import MultinomialModel, ScaledClasses
+from accelegrad.models.matrix import runs
+from accelegrad.models.multinomial import (
+    MultinomialModel,
+    PartedClasses,
+    ScaledClasses,
+    classes_model,
+)
 from accelegrad.models.parted_model import PartedModel
-from accelegrad.models.row_blocks import runs
 from accelegrad.models.scaling import ColumnScaling, can_scale
-from accelegrad.models.streamed_model import StreamedMatrix, model_of
+from accelegrad.models.streamed_model import model_of
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.multinomial_dual import MultinomialDual
-from accelegrad.solvers.at_once import AtOnce
-from accelegrad.solvers.classes import CurvedClasses, SampledClasses
+from accelegrad.solvers.direct import DirectNewton
+from accelegrad.solvers.multinomial_newton import CurvedClasses, SampledClasses
 
 Change = ColumnScaling | ScaledClasses
 
 PENALTIES = ("l2", "l1", "elasticnet")
 LENGTHS = (DELTA.name, EPSILON.name)  # parameters of losses that are compared with residuals
-#: How far rounding may put a lower bound above a value, relative to it: what sums of millions of
-#: terms lose at worst; and in units of rounding of the data's type, where that is more (float32).
-BOUND_ERROR, BOUND_ERROR_UNITS = 1e-9, 64.0
 #: Entries of X that are turned to float64 at a time: 8 MB, which judging a point takes.
 BLOCK_ENTRIES = 1 << 20
 
@@ -102,7 +104,7 @@ class Objective:
 
     def on_classes(self, X: Any, classes: Any, n_classes: int, weights: Vector | None) -> Problem:
         """Return the multinomial problem, with a row of coefficients for each class."""
-        model = MultinomialModel(X, classes, n_classes, **self._model_options(weights))
+        model = classes_model(X, classes, n_classes, **self._model_options(weights))
         free = model.n_parameters - model.n_weights
         return Problem(
             model,
@@ -151,14 +153,16 @@ class Problem:
         return Terms(*terms, fit_intercept=model.fit_intercept)
 
     @property
-    def at_once(self) -> AtOnce | None:
-        """What finds the minimum in one step, where that is possible."""
+    def direct(self) -> DirectNewton | None:
+        """What finds the minimum without a run, where that is faster."""
         model, terms = self.model, self.terms
-        if terms is None or not isinstance(model, LinearModel) or not AtOnce.serves(model, terms):
+        if not isinstance(model, LinearModel) or terms is None:
             return None
-        if "at once" not in self.kept:
-            self.kept["at once"] = AtOnce(model)
-        found: AtOnce = self.kept["at once"]
+        if not DirectNewton.serves(model, terms):
+            return None
+        if "direct" not in self.kept:
+            self.kept["direct"] = DirectNewton(model)
+        found: DirectNewton = self.kept["direct"]
         return found
 
     @property
@@ -216,12 +220,14 @@ class Problem:
     def _mean_loss(self, x: Vector) -> float:
         """Return the mean loss by products in float64, some rows at a time."""
         model, data = self.model, self.rows
+        if data.in_memory is None:
+            return float(model.at(x).mean_loss)
         total = 0.0
         if isinstance(model, MultinomialModel):
             weights, intercepts = model.split(x)
             columns = np.ascontiguousarray(weights.T)  # else each product with sparse rows copies
-        for rows, block in _blocks(data.X):
-            X = block.astype(np.float64, copy=False)
+        for rows in _blocks(data.X):
+            X = data.X[rows].astype(np.float64, copy=False)
             if isinstance(model, LinearModel):
                 margins = X @ x[: data.n_features] + (x[-1] if data.fit_intercept else 0.0)
                 losses = model.loss.value(margins, model.y[rows])
@@ -233,9 +239,8 @@ class Problem:
         return total
 
     def rounding(self, value: float) -> float:
-        """Return by how much a bound may exceed a value by rounding alone."""
-        units = BOUND_ERROR_UNITS * float(np.finfo(self.rows.dtype).eps)
-        return max(BOUND_ERROR, units) * abs(value)
+        """Return by how much a bound may exceed a value by rounding alone: half of its digits."""
+        return math.sqrt(np.finfo(self.rows.dtype).eps) * abs(value)
 
     def l2_slope(self, x: Vector) -> Vector:
         """Return the gradient of the l2 term."""
@@ -250,9 +255,11 @@ class Problem:
 
     def curved_classes(self) -> CurvedClasses:
         """Return a multinomial problem with its second derivatives."""
-        assert isinstance(self.model, MultinomialModel)
-        kind = SampledClasses if isinstance(self.rows.X, StreamedMatrix) else CurvedClasses
-        return kind(self.model)
+        model = self.model
+        if isinstance(model, PartedClasses):
+            return SampledClasses(model)
+        assert isinstance(model, MultinomialModel)
+        return CurvedClasses(model)
 
     def penalty(self) -> Penalty | None:
         """Return the l1 term of all parameters."""
@@ -261,14 +268,10 @@ class Problem:
         return OnLeading(L1(self.l1), self.n_weights, self.model.n_parameters)
 
 
-def _blocks(X: Any) -> Iterator[tuple[slice, Any]]:
-    """Yield some rows at a time, with their numbers."""
-    if isinstance(X, StreamedMatrix):
-        yield from X.chunks()
-        return
+def _blocks(X: Any) -> Iterator[slice]:
+    """Yield the numbers of some rows at a time."""
     entries = int(X.size if isinstance(X, np.ndarray) else X.nnz)
-    for rows in runs(X.shape[0], BLOCK_ENTRIES * X.shape[0] // max(1, entries)):
-        yield rows, X[rows]
+    return runs(X.shape[0], BLOCK_ENTRIES * X.shape[0] // max(1, entries))
 
 
 def penalty_weights(penalty: Any, alpha: float, l1_ratio: float) -> tuple[float, float]:
@@ -281,11 +284,6 @@ def penalty_weights(penalty: Any, alpha: float, l1_ratio: float) -> tuple[float,
         )
     share = {"l2": 0.0, "l1": 1.0, "elasticnet": l1_ratio}[penalty]
     return alpha * (1.0 - share), alpha * share
-
-
-def coefficient_set(given: Any) -> FeasibleSet | None:
-    """Return the set that the coefficients are to lie in."""
-    return None if given is None else as_feasible_set(given)
 
 
 def parameter_set(
@@ -372,6 +370,4 @@ def null_value_of_classes(model: MultinomialModel) -> float:
     """Return the entropy of the classes, the least mean loss of constant predictions."""
     if not model.rows.fit_intercept:
         return float(np.log(model.n_classes))
-    shares = np.bincount(model.classes, weights=model.rows.sample_weight, minlength=model.n_classes)
-    shares = shares[shares > 0.0] / shares.sum()
-    return float(-(shares * np.log(shares)).sum())
+    return float(entr(model.class_shares).sum())

@@ -22,8 +22,8 @@ import scipy.sparse as sp
 
 from accelegrad import kernels
 from accelegrad.errors import Vector
+from accelegrad.models.matrix import RowNumbers
 from accelegrad.models.multinomial import MultinomialModel, ScaledClasses
-from accelegrad.models.row_blocks import RowNumbers
 from accelegrad.models.scaling import ColumnScaling, column_scaling
 from accelegrad.rules import DistanceFreeAcceleGrad, Rescaled, Rule
 from accelegrad.rules.base import KnownEvaluation, State

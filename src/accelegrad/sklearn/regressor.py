@@ -9,7 +9,8 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import RegressorMixin
+from sklearn.base import RegressorMixin, clone
+from sklearn.utils.validation import check_array
 
 from accelegrad.errors import Vector, real_number
 from accelegrad.models.losses import (
@@ -21,17 +22,10 @@ from accelegrad.models.losses import (
     by_sklearn_name,
     losses_with,
 )
-from accelegrad.sklearn import held_out, target_scale
+from accelegrad.sklearn import target_scale
 from accelegrad.sklearn.base import AUTO, LinearEstimator, StreamFitting
-from accelegrad.sklearn.data import Data
+from accelegrad.sklearn.data import Data, refuse_missing, score_of_targets
 from accelegrad.sklearn.objective import Objective, Problem
-from accelegrad.sklearn.outputs import (
-    fit_each,
-    has_several,
-    quantile_levels,
-    refuse_score_of_several,
-    refuse_several,
-)
 from accelegrad.sklearn.parameters import FITTED, PARTIAL_FIT, TARGET_SCALE, documented, parameter
 from accelegrad.sklearn.solve import Score
 
@@ -128,23 +122,14 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         return Data(X, np.asarray(y, dtype=np.float64), weights)
 
     def _problems(self, objective: Objective, data: Data) -> list[Problem]:
-        return [objective.on(*data)]
+        return [objective.on(data.X, data.y, data.weights)]
 
     def _set_coefficients(self, rows: npt.NDArray[Any], intercepts: Vector) -> None:
         self.coef_, self.intercept_ = self._shaped(rows), float(intercepts[0])
 
-    def _score_on(self, held: Data) -> float:
+    def _judges(self, held: Data) -> list[Score]:
         loss = self._in_units(self._objective()).pointwise
-        return held_out.of_targets(loss, held.y, held.weights, self._products(held.X).ravel())
-
-    def _validation_scores(self, held: Data) -> list[Score]:
-        judge = partial(
-            held_out.of_targets,
-            self._in_units(self._objective()).pointwise,
-            held.y,
-            held.weights,
-        )
-        return [lambda x: judge(held_out.linear(held.X, x, 1).ravel())]
+        return [partial(score_of_targets, loss, held.y, held.weights)]
 
 
 @documented(fitted=FITTED, scale=TARGET_SCALE)
@@ -204,15 +189,59 @@ class AcceleGradRegressor(LinearRegressor, StreamFitting):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit as usual, or one regression per column of y or per quantile."""
         self._flag("non_crossing")
-        if not has_several(self, y):
+        levels = self._levels()
+        # Data frames and arrays of other libraries know their dimensions themselves.
+        dimensions = y.ndim if hasattr(y, "ndim") else np.ndim(y)
+        if levels is None and dimensions != 2:
             return super().fit(X, y, sample_weight)
-        fit_each(self, X, y, sample_weight)
+        refuse_missing(y)
+        targets = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y", estimator=self)
+        if levels is None:
+            fits = [clone(self).fit(X, column, sample_weight) for column in targets.T.copy()]
+        elif targets.ndim == 2:
+            raise ValueError(
+                "y must be one-dimensional where quantile has several, but its shape is "
+                f"{targets.shape}."
+            )
+        else:
+            singles = [clone(self).set_params(quantile=level) for level in levels]
+            fits = [single.fit(X, targets, sample_weight) for single in singles]
+        self._take_all(fits)
         return self
+
+    def _take_all(self, fits: list[Self]) -> None:
+        """Keep several regressions. Nothing couples them: the gap of their sum is that of gaps."""
+        for name in ("coef_", "intercept_", "target_scale_"):
+            setattr(self, name, np.array([getattr(fit, name) for fit in fits]))
+        for name in ("objective_", "gap_", "seconds_"):
+            setattr(self, name, sum(getattr(fit, name) for fit in fits))
+        for name in ("n_features_in_", "feature_names_in_", "n_samples_seen_", "weight_seen_"):
+            if hasattr(fits[0], name):
+                setattr(self, name, getattr(fits[0], name))
+        self.certified_radius_ = min(fit.certified_radius_ for fit in fits)
+        self.n_iter_ = max(fit.n_iter_ for fit in fits)
+        self.converged_ = all(fit.converged_ for fit in fits)
+        self.method_ = ", ".join(dict.fromkeys(fit.method_ for fit in fits))
+
+    def _levels(self) -> list[float] | None:
+        """Return the quantiles where there are several, or None; refuse what are none."""
+        given = self.quantile
+        if np.ndim(given) == 0:
+            return None
+        levels = [QUANTILE.checked(level) for level in given]  # type: ignore[union-attr]
+        if self._loss_name != "quantile":
+            raise ValueError(
+                f"quantile={given!r} are several, but loss is {self.loss!r}; several are for "
+                "loss='quantile'."
+            )
+        if not levels or sorted(set(levels)) != levels:
+            raise ValueError(f"quantile must increase from one to the next, but it is {given!r}.")
+        return levels
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Predict targets; of several quantiles, in order if `non_crossing` asks for it."""
         predicted = super().predict(X)
-        if self.non_crossing and predicted.ndim == 2 and quantile_levels(self) is not None:
+        if self.non_crossing and predicted.ndim == 2 and self._levels() is not None:
             return np.sort(predicted, axis=1)
         return predicted
 
@@ -232,7 +261,13 @@ class AcceleGradRegressor(LinearRegressor, StreamFitting):
         -------
         float
         """
-        refuse_score_of_several(self)
+        levels = self._levels()
+        if levels is not None:
+            raise ValueError(
+                f"score is R^2 of one prediction per row, but quantile={self.quantile!r} predicts "
+                f"{len(levels)}. Judge each column of predict(X) by its own loss: "
+                "sklearn.metrics.mean_pinball_loss(y, predict(X)[:, k], alpha=quantile[k])."
+            )
         return float(super().score(X, y, sample_weight))
 
     def __sklearn_tags__(self) -> Any:
@@ -255,7 +290,16 @@ class AcceleGradRegressor(LinearRegressor, StreamFitting):
         -------
         self
         """
-        refuse_several(self)
+        if self._levels() is not None:
+            raise ValueError(
+                f"partial_fit takes one quantile, but quantile is {self.quantile!r}; fit takes "
+                "several."
+            )
+        if np.ndim(getattr(self, "intercept_", 0.0)):
+            raise ValueError(
+                "partial_fit takes one output, but the estimator was fitted to "
+                f"{np.size(self.intercept_)}; begin with a new one."
+            )
         objective = self._objective()
         self._refuse_early_stopping()
         data = self._checked_data(X, y, sample_weight, reset=not hasattr(self, "coef_"))

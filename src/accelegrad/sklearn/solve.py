@@ -1,24 +1,27 @@
-"""From a problem to coefficients with a certified gap: the calls of `minimize`.
+"""From problems to coefficients with a certified gap: the calls of `minimize`.
 
 An estimator's `tol` is relative to the objective itself, since that is what a user can judge
-without knowing the data's units: it is the `rtol` of `minimize`, with a small absolute one for a
-minimum of zero.
+without knowing the units of the data: it is the `rtol` of `minimize`, with a small absolute one for
+a minimum of zero.
 
-A `LinearModel` is handed over as it is, with its l1 term and its set. The multinomial model is a
-function to `minimize`. Where its dual bounds the minimum, a callback looks at that bound and stops
-the run, which is one of Newton's method unless a diameter is given. Else the function is given in
-scaled coordinates where that is possible.
+A `LinearModel` is handed over as it is, with its l1 term and its set. Small ones need no run: the
+same solvers and the same bounds are called directly, which saves half to two thirds of the time of
+a fit to 100 rows. The multinomial model is a function to `minimize`. Where its dual bounds the
+minimum, a callback looks at that bound and stops the run, which is one of Newton's method unless a
+diameter is given. Otherwise the function is given in scaled coordinates where that is possible.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import OptimizeResult
+from sklearn.utils.parallel import Parallel, delayed
 
 from accelegrad.catalogue import INTERIOR
 from accelegrad.choose import Facts, choose
@@ -32,29 +35,18 @@ from accelegrad.models.scaling import column_scaling, scaled_penalty, scaled_set
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.run.result import Status, as_result
 from accelegrad.sklearn.objective import Problem
-from accelegrad.solvers import full_newton
-from accelegrad.solvers.interior_point import Allowed, Found, interior_points
-from accelegrad.solvers.row_oracle import Goal
-from accelegrad.solvers.truncated_newton import TruncatedNewton
+from accelegrad.solvers.interior_point import Found, interior_points
+from accelegrad.solvers.multinomial_newton import TruncatedNewton
 
 #: An objective below this share of what a constant prediction gets counts as this share: a minimum
 #: of zero would never be met to a relative tolerance. Chosen: `tol` documents it.
 NEGLIGIBLE = 1e-3
-#: A callback is asked after each of the first iterations, and then whenever their number has grown
-#: by this factor: it adds a twentieth to the iterations at most.
+#: A callback is called after each of the first iterations, and then whenever their number has grown
+#: by this factor: it adds a twentieth to the iterations at most. Chosen.
 FIRST_LOOKS, LOOK_SPACING = 20, 1.05
 #: By what share a run aims below `tol`: the objective is computed again, in float64, for the point
 #: that is kept, and may come out a little larger.
 MARGIN = 1e-3
-#: Distances, in multiples of a region's radius, at which a lower objective is looked for beyond it:
-#: the powers of 4 up to a million.
-DISTANCES_BEYOND = 4.0 ** np.arange(1, 11)
-
-#: A bound is computed where the gap that it is expected to prove is at most this many times the one
-#: that is wanted.
-PROMISING = 2.0
-#: Classes with large objectives take fewer of Newton's steps (digits: 9 and 13, others 20 to 50).
-FEW_STEPS = 10
 
 Score = Callable[[Vector], float]
 
@@ -73,9 +65,42 @@ class Settings:
 
     @property
     def leaves_all_open(self) -> bool:
-        """Whether nothing but a tolerance is asked for: neither steps of a kind nor a look on."""
+        """Whether nothing but a tolerance is asked for, not even a progress bar."""
         no_wishes = self.batch_size is None and self.diameter == self.output == "auto"
         return no_wishes and self.tol is not None and not self.progress
+
+
+class Tolerance(NamedTuple):
+    """The gap that is small enough, by the objective."""
+
+    tol: float | None
+    floor: float  # objectives below it count as this
+
+    @classmethod
+    def of(cls, problem: Problem, settings: Settings) -> Tolerance:
+        """Return the tolerance of a problem."""
+        return cls(settings.tol, NEGLIGIBLE * problem.null_value)
+
+    @property
+    def aim(self) -> float | None:
+        """The relative gap at which a run ends."""
+        return None if self.tol is None else (1.0 - MARGIN) * self.tol
+
+    def target(self, value: float) -> float:
+        """Return the gap that is small enough for this objective; below zero without a `tol`."""
+        return -1.0 if self.tol is None else self.tol * max(value, self.floor)
+
+    def goal(self, value: float) -> float:
+        """Return the gap that a run aims at."""
+        return (self.aim or 0.0) * max(value, self.floor)
+
+    def absolute(self) -> float | None:
+        """Return the `tol` of `minimize`, which ends runs whose minimum is about 0.
+
+        `minimize` multiplies it by max(1, objective): that is never above the gap that is allowed.
+        """
+        # None where it would be zero: then a constant fits, and only a gap of zero is small enough.
+        return None if self.aim is None else self.aim * min(1.0, self.floor) or None
 
 
 class Fit(NamedTuple):
@@ -87,21 +112,287 @@ class Fit(NamedTuple):
     target: float  # the gap that is small enough; below zero without a tolerance
     certified_radius: float
     n_iter: int
-    refuted: bool  # whether a lower objective than the bound is known, beyond the bound's region
+    evident: bool  # whether there is evidence of a minimiser in the region of the bound
     ended: bool  # whether it ended as it was asked to: neither by max_iter nor by a failure
     message: str
-    interrupted: bool = False  # by Ctrl-C
-    method: str = ""
+    interrupted: bool  # by Ctrl-C
+    method: str
 
     @property
     def converged(self) -> bool:
         """Whether the certified gap of these very parameters is within the tolerance."""
-        return self.gap <= self.target and not self.refuted
+        return self.gap <= self.target and self.evident
 
     @property
     def missed(self) -> bool:
         """Whether the tolerance was missed, and nobody asked for an earlier end."""
         return not (self.converged or self.ended)
+
+
+def total(fits: Sequence[Fit]) -> Fit:
+    """Return several fits as one, of the sum of their problems."""
+    return Fit(
+        np.array([fit.parameters for fit in fits]),
+        sum(fit.objective for fit in fits),
+        sum(fit.gap for fit in fits),
+        sum(fit.target for fit in fits),
+        min(fit.certified_radius for fit in fits),
+        max(fit.n_iter for fit in fits),
+        all(fit.evident for fit in fits),
+        all(fit.converged or fit.ended for fit in fits),
+        next((fit.message for fit in fits if not fit.converged), fits[0].message),
+        any(fit.interrupted for fit in fits),
+        ", ".join(dict.fromkeys(fit.method for fit in fits)),
+    )
+
+
+def solve(
+    problems: Sequence[Problem],
+    settings: Settings,
+    starts: Sequence[Vector],
+    *,
+    scores: Sequence[Score] | None = None,
+    seed: int = 0,
+    n_jobs: int | None = None,
+) -> list[Fit]:
+    """Minimise problems that differ in their targets, and say what is proved of each.
+
+    Parameters
+    ----------
+    problems, settings
+        What to minimise, and how.
+    starts : sequence of Vector
+        A feasible point for each problem.
+    scores : sequence of callables, optional
+        Validation scores of parameters, the larger the better: a run ends when its score stalls.
+    seed : int
+        For the random rows of minibatches.
+    n_jobs : int, optional
+        Processes that share the problems.
+    """
+    free = settings.leaves_all_open and scores is None
+    fits: dict[int, Fit] = {}
+    tried = INTERIOR if free and _is_for_interior_points(problems[0]) else ""
+    if tried:
+        fits = _by_interior_points(problems, settings, starts)
+    calls = {}
+    for place, (problem, start) in enumerate(zip(problems, starts, strict=True)):
+        score = None if scores is None else scores[place]
+        direct = free and not tried
+        if place not in fits:
+            calls[place] = partial(_solved, problem, settings, start, score, seed, direct, tried)
+    if len(calls) == 1:  # for which joblib would take longer than small fits do
+        fits |= {place: call() for place, call in calls.items()}
+    elif calls:
+        parts = Parallel(n_jobs=n_jobs)(delayed(call)() for call in calls.values())
+        fits |= dict(zip(calls, parts, strict=True))
+    return [fits[place] for place in range(len(problems))]
+
+
+def _solved(
+    problem: Problem,
+    settings: Settings,
+    start: Vector,
+    score: Score | None,
+    seed: int,
+    direct: bool,
+    tried: str,
+) -> Fit:
+    """Return the fit of one problem: directly where that does, else by a run."""
+    if not isinstance(problem.model, LinearModel):
+        return _solved_classes(problem, settings, start, score, seed)
+    found = _directly(problem, settings, start) if direct else None
+    return found or _solved_model(problem.model, problem, settings, start, score, seed, tried)
+
+
+# -- without a run ---------------------------------------------------------------------------------
+
+
+def _directly(problem: Problem, settings: Settings, start: Vector) -> Fit | None:
+    """Return the fit of a small problem that needs no run; None where its gap is too large."""
+    direct, terms, tolerance = problem.direct, problem.terms, Tolerance.of(problem, settings)
+    if direct is None or terms is None:
+        return None
+    found = direct.minimum(terms, start, tolerance.goal, settings.max_iter)
+    fit = None if found is None else _proved(problem, tolerance, *found, method="directly")
+    return fit if fit is not None and fit.converged else None
+
+
+def _facts(problem: Problem) -> Facts:
+    """Return what decides on the method where all is left open, and there is no feasible set."""
+    model = problem.model
+    assert isinstance(model, LinearModel)
+    terms = {"constrained": problem.l1 > 0.0, "separate_terms": problem.has_separate_terms}
+    return Facts(model, **terms, no_limits=True, may_scale=True)
+
+
+def _is_for_interior_points(problem: Problem) -> bool:
+    """Return whether the interior-point method is the one that `minimize` would choose."""
+    if problem.is_smooth or problem.feasible_set is not None:
+        return False
+    facts = _facts(problem)
+    return facts.few_rows_with_one_kink and choose(facts).name == INTERIOR
+
+
+def _by_interior_points(
+    problems: Sequence[Problem], settings: Settings, starts: Sequence[Vector]
+) -> dict[int, Fit]:
+    """Return the fits, by place, that the interior-point method finds, all of them together.
+
+    The tolerance is on the sum of their objectives, as it is documented: half of it is shared out
+    by the objectives, half evenly, so that a class that is easy to tell from the rest need not be
+    exact to many digits more than the others.
+    """
+    models = [problem.model for problem in problems if isinstance(problem.model, LinearModel)]
+    terms = problems[0].terms
+    assert terms is not None
+    tolerances = [Tolerance.of(problem, settings) for problem in problems]
+    aim, floors = tolerances[0].aim or 0.0, np.array([each.floor for each in tolerances])
+    fits: dict[int, Fit] = {}
+
+    def allowed(values: Vector, bounds: Vector) -> Vector:
+        shared = float(np.maximum(bounds, floors).mean())
+        return np.asarray(aim * 0.5 * (np.maximum(values, floors) + shared))
+
+    def proved(place: int, point: Found, gap: float) -> bool:
+        problem, x = problems[place], point.parameters
+        value = models[place].value(x) + problem.l1_value(x)
+        bound = ModelDual(models[place], problem.terms).at_slopes(point.slopes)
+        known = x, value, bound, point.steps, INTERIOR
+        fits[place] = _proved(problem, tolerances[place], *known)
+        return fits[place].gap <= gap
+
+    interior_points(models, terms, starts, allowed, proved, settings.max_iter)
+    if len(fits) == len(problems) and total(list(fits.values())).converged:
+        return fits
+    return {place: fit for place, fit in fits.items() if fit.converged}
+
+
+def _proved(
+    problem: Problem,
+    tolerance: Tolerance,
+    x: Vector,
+    value: float,
+    bound: float,
+    steps: int,
+    method: str,
+) -> Fit:
+    """Return the fit of parameters whose objective has a lower bound that holds everywhere."""
+    status = Status.CONVERGED
+    known = {"x": x, "fun": value, "lower_bound": bound, "certified_radius": math.inf}
+    ended = {"nit": steps, "success": True, "status": status, "message": status.message}
+    return _fit(problem, tolerance, as_result(known | ended | {"method": method}))
+
+
+# -- by a run of `minimize` ------------------------------------------------------------------------
+
+
+class Watch:
+    """A callback that stops when a validation score stalls, or by the bound of a dual."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        settings: Settings,
+        score: Score | None,
+        function: ClassesFunction | None = None,
+    ) -> None:
+        self.problem, self.settings, self.score = problem, settings, score
+        self.tolerance = Tolerance.of(problem, settings)
+        # A dual that the run does not know.
+        self.dual = function if function is not None and function.is_proved else None
+        self._point = (lambda v: v) if function is None else function.point
+        self.reached = self.stalled = False
+        self.best: Vector | None = None
+        self._best_score = -math.inf
+        self._waited = 0  # looks since the best, or with minibatches steps
+        # A step of a few rows says little about the score: a pass over all is worth a look.
+        rows, batch = problem.model.n_samples, settings.batch_size
+        self._steps_per_look = 1 if batch is None else math.ceil(rows / batch)
+        self._best_at = 0
+
+    def options(self) -> dict[str, Any]:
+        """Return what `minimize` is given for any problem."""
+        settings = self.settings
+        wanted = self.score is not None or (self.dual is not None and settings.tol is not None)
+        return {
+            "diameter": settings.diameter,
+            "output": settings.output,
+            "max_iter": settings.max_iter,
+            "tol": None if self.dual else self.tolerance.absolute(),
+            "rtol": None if self.dual else self.tolerance.aim,
+            "callback": self if wanted else None,
+            "callback_at": looks(settings.max_iter) if wanted else None,
+            "progress": settings.progress,
+        }
+
+    def __call__(self, intermediate_result: OptimizeResult) -> None:
+        """Look at a run."""
+        with self.problem.single_thread():  # `minimize` takes it for a user's function
+            x = self._point(intermediate_result.x)
+            if self.score is not None:
+                self._judge(x, self.score(x), int(intermediate_result.nit))
+            if self.dual is not None and self.settings.tol is not None:
+                self.reached = self._is_proved(self.dual, x, float(intermediate_result.fun))
+        if self.reached or self.stalled:
+            raise StopIteration
+
+    def _is_proved(self, dual: ClassesFunction, x: Vector, value: float) -> bool:
+        """Tell whether the bound of the dual proves enough."""
+        # The value at an average or a last point is not known to a run without a goal, and with
+        # minibatches it is an estimate.
+        if not math.isfinite(value) or self.settings.batch_size is not None:
+            value = self.problem.value(x)
+        goal = self.tolerance.goal(value)
+        if value - dual.lower_bound > goal and dual.promises(x, self.tolerance.target(value)):
+            dual.raise_bound(x)
+        # A gap below zero refutes what it rests on.
+        return -self.problem.rounding(value) <= value - dual.lower_bound <= goal
+
+    def _judge(self, x: Vector, score: float, steps: int) -> None:
+        if score > self._best_score:
+            self.best, self._best_score = x, score
+            self._waited, self._best_at = 0, steps
+            return
+        by_steps = self.settings.batch_size is not None
+        self._waited = steps - self._best_at if by_steps else self._waited + 1
+        self.stalled = self._waited >= self.settings.n_iter_no_change * self._steps_per_look
+
+
+def looks(max_iter: int) -> list[int]:
+    """Return the iterations after which the callback is called."""
+    chosen = list(range(1, min(FIRST_LOOKS, max_iter) + 1))
+    while chosen[-1] < max_iter:
+        chosen.append(min(math.ceil(LOOK_SPACING * chosen[-1]), max_iter))
+    return chosen
+
+
+def _solved_model(
+    model: LinearModel,
+    problem: Problem,
+    settings: Settings,
+    start: Vector,
+    score: Score | None,
+    seed: int,
+    tried: str,
+) -> Fit:
+    """Hand the model over as it is; `tried` is a method that has not proved enough."""
+    watch = Watch(problem, settings, score)
+    options = watch.options()
+    if tried:
+        options["method"] = choose(_facts(problem), tried=tried).name
+    if settings.batch_size is not None:
+        # At most all rows: folds and held-out parts leave fewer of them.
+        options["batch_size"] = min(settings.batch_size, model.n_samples)
+    result = minimize(
+        model,
+        start,
+        penalty=L1(problem.l1) if problem.l1 > 0.0 else None,  # not of the intercept
+        feasible_set=problem.feasible_set,
+        rng=seed,
+        **options,
+    )
+    return _fit(problem, watch.tolerance, result, watch)
 
 
 class ClassesFunction:
@@ -112,7 +403,7 @@ class ClassesFunction:
     problem : Problem
         The problem.
     free_method : bool
-        Whether the method may be chosen: then it is Newton's where there is a bound, and else
+        Whether the method may be chosen: then it is Newton's where there is a bound; otherwise
         coordinates are scaled where the set allows it.
     sampler : BatchSampler, optional
         Draws the rows from which values and gradients are estimated; all are used by default.
@@ -124,12 +415,12 @@ class ClassesFunction:
         model = problem.model
         assert isinstance(model, MultinomialModel)
         self.problem, self._model, self._sampler = problem, model, sampler
-        provable = problem.is_free and model.l2 > 0.0
-        self._dual = problem.classes_dual() if provable else None
-        curved = provable and free_method and sampler is None
+        self.is_proved = problem.is_free and model.l2 > 0.0  # by a bound that gets tight
+        self._dual = problem.classes_dual() if self.is_proved else None
+        curved = self.is_proved and free_method and sampler is None
         self.curved = problem.curved_classes() if curved else None
         self._change: ScaledClasses | None = None
-        if free_method and self.curved is None and problem.can_be_scaled:
+        if free_method and not curved and problem.can_be_scaled:
             self._change = ScaledClasses(column_scaling(model.rows), model.n_classes)
         self.lower_bound = 0.0  # losses are nonnegative
 
@@ -154,21 +445,16 @@ class ClassesFunction:
         return x if self._change is None else self._change.invert(x)
 
     def terms(self) -> dict[str, Any]:
-        """Return penalty and set in the run's coordinates."""
+        """Return penalty and set in the coordinates of the run."""
         problem, scale = self.problem, None if self._change is None else self._change.scale
         return {
             "penalty": scaled_penalty(problem.penalty(), scale),
             "feasible_set": scaled_set(problem.feasible_set, scale, self._model.n_parameters),
         }
 
-    @property
-    def is_proved(self) -> bool:
-        """Whether there is a lower bound that holds everywhere, and gets tight."""
-        return self._dual is not None
-
     def promises(self, x: Vector, gap: float) -> bool:
         """Tell whether the bound at a point, which costs some passes, may prove this gap."""
-        return self.curved is None or self.curved.expected_gap(x) <= PROMISING * gap
+        return self.curved is None or self.curved.expected_gap(x) <= 2.0 * gap
 
     def raise_bound(self, x: Vector) -> None:
         """Bring the lower bound up to date with what is known at a point."""
@@ -176,408 +462,73 @@ class ClassesFunction:
             self.lower_bound = max(self.lower_bound, self._dual.at(x))
 
 
-class Watch:
-    """A callback that stops when a validation score stalls, or by a bound of a function's dual."""
-
-    def __init__(
-        self,
-        problem: Problem,
-        settings: Settings,
-        score: Score | None,
-        function: ClassesFunction | None = None,
-    ) -> None:
-        self.problem, self.settings = problem, settings
-        self.score, self.function = score, function
-        self.floor = NEGLIGIBLE * problem.null_value
-        self.reached = self.stalled = False
-        self.best: Vector | None = None
-        self.best_score = -math.inf
-        self.waited = 0  # looks since the best, or with minibatches steps
-        # Of a few rows a step says little about the score: there a pass over all is a look's worth.
-        rows, batch = problem.model.n_samples, settings.batch_size
-        self._steps_per_look = 1 if batch is None else math.ceil(rows / batch)
-        self._best_at = 0
-
-    @property
-    def wanted(self) -> bool:
-        """Whether there is anything to look for that `minimize` does not see itself."""
-        bounded = self.uses_dual and self.settings.tol is not None
-        return bounded or self.score is not None
-
-    @property
-    def uses_dual(self) -> bool:
-        """Whether a function's dual decides, which the run does not know."""
-        return self.function is not None and self.function.is_proved
-
-    def target(self, value: float) -> float:
-        """Return the gap that is small enough for an objective of this value."""
-        assert self.settings.tol is not None
-        return self.settings.tol * max(value, self.floor)
-
-    @property
-    def aim(self) -> float | None:
-        """The relative gap at which a run ends."""
-        return None if self.settings.tol is None else (1.0 - MARGIN) * self.settings.tol
-
-    def small_residual(self, value: float) -> float:
-        """Return the norm of the gradient with which the dual proves enough; 0 without a tol."""
-        aim = 0.0 if self.aim is None else self.aim * max(value, self.floor)
-        return math.sqrt(2.0 * self.problem.model.l2 * aim)
-
-    def negligible(self) -> float | None:
-        """Return the `tol` of `minimize`, which ends runs whose minimum is about 0.
-
-        `minimize` multiplies it by max(1, objective): that is never above the gap that is allowed.
-        """
-        # None where it would be zero: then a constant fits, and only a gap of zero is small enough.
-        return None if self.aim is None else self.aim * min(1.0, self.floor) or None
-
-    def enough(self, value: float, gap: float) -> bool:
-        """Tell whether the relative tolerance is met; a gap below zero refutes what it rests on."""
-        if self.aim is None:
-            return False
-        return -self.problem.rounding(value) <= gap <= self.aim * max(value, self.floor)
-
-    def __call__(self, intermediate_result: OptimizeResult) -> None:
-        """Look at a run."""
-        with self.problem.single_thread():  # `minimize` takes it for a user's function
-            self._look(intermediate_result)
-        if self.reached or self.stalled:
-            raise StopIteration
-
-    def _look(self, known: OptimizeResult) -> None:
-        x = known.x if self.function is None else self.function.point(known.x)
-        if self.score is not None:
-            self._judge(x, self.score, int(known.nit))
-        if self.uses_dual and self.settings.tol is not None:
-            # The value at an average or a last point is not known to a run without a goal, and of
-            # one with minibatches it is an estimate.
-            is_known = math.isfinite(known.fun) and self.settings.batch_size is None
-            value = float(known.fun) if is_known else self.problem.value(x)
-            self.reached = self.enough(value, self._gap(x, value))
-
-    def _gap(self, x: Vector, value: float) -> float:
-        """Return the gap by bounds that hold everywhere."""
-        function = self.function
-        assert function is not None
-        proved = self.enough(value, value - function.lower_bound)
-        if not proved and function.promises(x, self.target(value)):
-            function.raise_bound(x)
-        return value - function.lower_bound
-
-    def _judge(self, x: Vector, score_of: Score, steps: int) -> None:
-        score = score_of(x)
-        if score > self.best_score:
-            self.best, self.best_score = x, score
-            self.waited, self._best_at = 0, steps
-            return
-        by_steps = self.settings.batch_size is not None
-        self.waited = steps - self._best_at if by_steps else self.waited + 1
-        self.stalled = self.waited >= self.settings.n_iter_no_change * self._steps_per_look
-
-
-def solve(
-    problem: Problem, settings: Settings, start: Vector, *, score: Score | None, seed: int
-) -> Fit:
-    """Minimise from a start and say what is proved.
-
-    Parameters
-    ----------
-    problem, settings
-        What to minimise, and how.
-    start : Vector
-        A feasible point.
-    score : callable, optional
-        A validation score of parameters, the larger the better: the run ends when it stalls.
-    seed : int
-        For the random rows of minibatches.
-    """
-    if isinstance(problem.model, LinearModel):
-        return _solve_model(problem.model, problem, settings, start, score, seed)
-    return _solve_classes(problem, settings, start, score, seed)
-
-
-def _solve_model(
-    model: LinearModel,
-    problem: Problem,
-    settings: Settings,
-    start: Vector,
-    score: Score | None,
-    seed: int,
-) -> Fit:
-    """Hand the model over as it is."""
-    watch = Watch(problem, settings, score)
-    if settings.leaves_all_open and score is None:
-        at_once = _solved_at_once(model, problem, watch, start)
-        if at_once is not None:
-            return at_once
-    options = _options(settings, watch)
-    if settings.leaves_all_open and score is None and _is_for_interior_points(problem):
-        options["method"] = choose(_facts(problem), tried=INTERIOR).name  # by `solved_together`
-    if settings.batch_size is not None:
-        # At most all rows: folds and held-out parts leave fewer of them.
-        options["batch_size"] = min(settings.batch_size, model.n_samples)
-    elif settings.diameter == "auto" and not problem.is_free and not problem.has_separate_terms:
-        scale = "columns" if problem.can_be_scaled else None
-        options |= {"scale": scale, "restart": _restart(problem, settings)}
-    result = minimize(
-        model,
-        start,
-        penalty=L1(problem.l1) if problem.l1 > 0.0 else None,  # not of the intercept
-        feasible_set=problem.feasible_set,
-        rng=seed,
-        **options,
-    )
-    return _fit(problem, watch, result)
-
-
-def _solved_at_once(
-    model: LinearModel, problem: Problem, watch: Watch, start: Vector
-) -> Fit | None:
-    """Return the fit of a small problem that needs no run; None where its gap is too large."""
-
-    def goal(value: float) -> float:
-        assert watch.aim is not None
-        return watch.aim * max(value, watch.floor)
-
-    found = _found_at_once(model, problem, start, goal, watch.settings.max_iter)
-    fit = None if found is None else _proved(problem, watch, *found)
-    return fit if fit is not None and fit.converged else None
-
-
-def _found_at_once(
-    model: LinearModel, problem: Problem, start: Vector, goal: Goal, most_steps: int
-) -> tuple[Vector, float, float, int] | None:
-    """Return parameters with their objective, its lower bound and the steps; None without them."""
-    if problem.is_free and full_newton.serves(model):
-        return full_newton.minimum(model, start, goal, most_steps)
-    terms, at_once = problem.terms, problem.at_once
-    found = None if terms is None or at_once is None else at_once.minimum(terms, start, goal)
-    return None if found is None else (*found, 1)
-
-
-def _by_slopes(problem: Problem, watch: Watch, model: LinearModel, point: Found) -> Fit:
-    """Return the fit that an interior-point method has found, proved by its slopes."""
-    x = point.parameters
-    dual = ModelDual(model, problem.terms)
-    value, bound = model.value(x) + problem.l1_value(x), dual.at_slopes(point.slopes)
-    return _proved(problem, watch, x, value, bound, point.steps, INTERIOR)
-
-
-def _proved(
-    problem: Problem,
-    watch: Watch,
-    x: Vector,
-    value: float,
-    bound: float,
-    steps: int,
-    method: str = "directly",
-) -> Fit:
-    """Return the fit of parameters whose objective has a lower bound that holds everywhere."""
-    known = {"x": x, "fun": value, "lower_bound": bound, "certified_radius": math.inf}
-    status = Status.CONVERGED
-    ended = {"nit": steps, "success": True, "status": status, "message": status.message}
-    return _fit(problem, watch, as_result(known | ended | {"method": method}))
-
-
-def _facts(problem: Problem) -> Facts:
-    """Return what decides on the method where all is left open, and there is no feasible set."""
-    model = problem.model
-    assert isinstance(model, LinearModel)
-    terms = {"constrained": problem.l1 > 0.0, "separate_terms": problem.has_separate_terms}
-    return Facts(model, **terms, no_limits=True, may_scale=True)
-
-
-def _is_for_interior_points(problem: Problem) -> bool:
-    """Return whether the interior-point method is the one that `minimize` would choose."""
-    if problem.is_smooth or problem.feasible_set is not None:
-        return False
-    facts = _facts(problem)
-    return facts.few_rows_with_one_kink and choose(facts).name == INTERIOR
-
-
-def newton_minima(
-    models: list[LinearModel], starts: list[Vector], allowed: Allowed, most_steps: int
-) -> dict[int, full_newton.NewtonMinimum]:
-    """Return the minima that Newton's steps with all rows find, by place.
-
-    First those that take few steps: their objectives are the large ones, of which others may be off
-    by a share.
-    """
-    found: dict[int, full_newton.NewtonMinimum] = {}
-    values, bounds = np.zeros(len(models)), np.zeros(len(models))
-    for most in (FEW_STEPS, most_steps):
-        for place, model in enumerate(models):
-            if place in found:
-                continue
-
-            def goal(value: float, place: int = place) -> float:
-                values[place] = value
-                return float(allowed(values, bounds)[place])
-
-            minimum = full_newton.minimum(model, starts[place], goal, min(most, most_steps))
-            if minimum is not None:
-                found[place], bounds[place] = minimum, minimum.bound
-    return found
-
-
-def solved_together(
-    problems: list[Problem], settings: Settings, starts: list[Vector]
-) -> dict[int, Fit]:
-    """Return the fits, by place, of problems that differ in their targets and are solved together.
-
-    The tolerance is on the sum of their objectives, as it is documented: half of it is shared out
-    by the objectives, half evenly, so that a class that is easy to tell from the rest need not be
-    exact to many digits more than the others.
-    """
-    models = [problem.model for problem in problems if isinstance(problem.model, LinearModel)]
-    first, alike = problems[0], len(models) == len(problems)
-    if not (alike and settings.leaves_all_open):
-        return {}
-    by_newton = len(models) > 1 and first.is_free and full_newton.serves(models[0])
-    if not (by_newton or _is_for_interior_points(first)):
-        return {}
-    assert first.terms is not None
-    watches = [Watch(problem, settings, None) for problem in problems]
-    aim, floors = watches[0].aim, np.array([watch.floor for watch in watches])
-    assert aim is not None
-
-    def allowed(values: Vector, bounds: Vector) -> Vector:
-        shared = float(np.maximum(bounds, floors).mean())
-        return np.asarray(aim * 0.5 * (np.maximum(values, floors) + shared))
-
-    fits: dict[int, Fit] = {}
-
-    def proved(place: int, point: Found, gap: float) -> bool:
-        fits[place] = _by_slopes(problems[place], watches[place], models[place], point)
-        return fits[place].gap <= gap
-
-    if by_newton:
-        found = newton_minima(models, starts, allowed, settings.max_iter)
-        fits = {place: _proved(problems[place], watches[place], *of) for place, of in found.items()}
-    else:
-        interior_points(models, first.terms, starts, allowed, proved, settings.max_iter)
-    if len(fits) == len(problems) and total(list(fits.values())).converged:
-        return fits
-    return {place: fit for place, fit in fits.items() if fit.converged}
-
-
-def _solve_classes(
+def _solved_classes(
     problem: Problem, settings: Settings, start: Vector, score: Score | None, seed: int
 ) -> Fit:
     """Hand over a function, to Newton's method or of scaled coordinates where possible."""
-    method: dict[str, Any] = {}
     sampler = None
     if settings.batch_size is not None:
         n = problem.model.n_samples
         sampler = BatchSampler(n, min(settings.batch_size, n), np.random.default_rng(seed))
-        method |= {"exact": False, "tol": None, "rtol": None}  # the dual decides, if anything does
     function = ClassesFunction(problem, free_method=settings.diameter == "auto", sampler=sampler)
     watch = Watch(problem, settings, score, function)
+    options = watch.options() | function.terms()
+    if sampler is not None:
+        options |= {"exact": False, "tol": None, "rtol": None}  # the dual decides, if anything
     if function.curved is not None:
-        method["method"] = TruncatedNewton(function.curved, watch.small_residual)
-    result = minimize(
-        function,
-        function.start(start),
-        **{**_options(settings, watch), **function.terms(), **method},
-    )
+        tolerance, l2 = watch.tolerance, problem.model.l2
+        # The norm of the gradient with which the dual proves enough; 0 without a tolerance.
+        small = lambda value: math.sqrt(2.0 * l2 * tolerance.goal(value))  # noqa: E731
+        options["method"] = TruncatedNewton(function.curved, small)
+    result = minimize(function, function.start(start), **options)
     x = result["x"] = problem.nearest(function.point(result.x))
     if function.is_proved:
         function.raise_bound(x)
         # What the run itself knows is about a region that it guessed.
         everywhere = {"lower_bound": function.lower_bound, "certified_radius": math.inf}
         result.update(everywhere, success=settings.tol is None)
-    return _fit(problem, watch, result)
+    return _fit(problem, watch.tolerance, result, watch)
 
 
-def _restart(problem: Problem, settings: Settings) -> str | None:
-    """Return when to restart: smooth functions then converge linearly, others may be harmed."""
-    return "adaptive" if settings.diameter == "auto" and problem.is_smooth else None
-
-
-def _options(settings: Settings, watch: Watch) -> dict[str, Any]:
-    """Return what `minimize` is given for any problem."""
-    return {
-        "diameter": settings.diameter,
-        "output": settings.output,
-        "max_iter": settings.max_iter,
-        "tol": None if watch.uses_dual else watch.negligible(),
-        "rtol": None if watch.uses_dual else watch.aim,
-        "callback": watch if watch.wanted else None,
-        "callback_at": looks(settings.max_iter) if watch.wanted else None,
-        "progress": settings.progress,
-    }
-
-
-def _fit(problem: Problem, watch: Watch, result: OptimizeResult) -> Fit:
+def _fit(
+    problem: Problem, tolerance: Tolerance, result: OptimizeResult, watch: Watch | None = None
+) -> Fit:
     """Judge the point that is kept: the result, or the one with the best score."""
-    x = problem.nearest(result.x if watch.best is None else watch.best)
-    # A model's run has judged its point in float64; others are judged here.
+    best = None if watch is None else watch.best
+    x = problem.nearest(result.x if best is None else best)
+    # A run of a model has judged its point in float64; others are judged here.
     is_judged = x is result.x and isinstance(problem.model, LinearModel)
     value = float(result.fun) if is_judged and math.isfinite(result.fun) else problem.value(x)
-    bound = float(result.lower_bound)
-    radius, message = float(result.certified_radius), str(result.message)
-    below = not value - bound >= -problem.rounding(value)
-    refuted = below or _is_refuted(problem, x, result)
-    if refuted:
-        message = "The minimum is not within the given or guessed diameter."
-    if below or bound <= 0.0:  # losses and penalties are nonnegative: what always holds is better
+    bound, radius = float(result.lower_bound), float(result.certified_radius)
+    refuted = not value - bound >= -problem.rounding(value)
+    if refuted or bound <= 0.0:  # losses and penalties are nonnegative: what always holds is better
         bound, radius = 0.0, math.inf
-    tol = watch.settings.tol
-    score_decided = watch.score is not None and (watch.reached or bool(result.success))
+    stopped = watch is not None and (
+        watch.stalled or (watch.score is not None and (watch.reached or bool(result.success)))
+    )
     return Fit(
         x,
         value,
         abs(value - bound),  # below zero it is rounding, of about this size
-        -1.0 if tol is None else watch.target(value),
+        tolerance.target(value),
         radius,
         int(result.nit),
-        refuted and radius < math.inf,
-        tol is None or watch.stalled or score_decided,
-        message,
+        radius == math.inf or not _falls_beyond(problem, x, bound, radius),
+        tolerance.tol is None or stopped,
+        "The minimum is not within the given or guessed diameter."
+        if refuted
+        else str(result.message),
         result.status is Status.INTERRUPTED,
         str(result["method"]),
     )
 
 
-def _is_refuted(problem: Problem, x: Vector, result: OptimizeResult) -> bool:
-    """Tell whether the objective falls below its bound beyond the region that the bound is about.
+def _falls_beyond(problem: Problem, x: Vector, bound: float, radius: float) -> bool:
+    """Tell whether the objective falls below its bound beyond the region of the bound.
 
-    `minimize` looks too, but not where the region is so small that nothing in it matters.
+    `minimize` takes a diameter that is given for true; a user may have guessed it.
     """
-    if not result.certified_radius < math.inf:
-        return False
     _, gradient = problem.model.value_and_gradient(x)
-    norm = float(np.linalg.norm(gradient))
-    if not norm > 0.0:
-        return False
-    distances = result.certified_radius * DISTANCES_BEYOND
-    return any(
-        problem.value(problem.nearest(x - distance / norm * gradient)) < result.lower_bound
-        for distance in distances
-    )
-
-
-def looks(max_iter: int) -> list[int]:
-    """Return the iterations after which the callback is asked."""
-    chosen = list(range(1, min(FIRST_LOOKS, max_iter) + 1))
-    while chosen[-1] < max_iter:
-        chosen.append(min(math.ceil(LOOK_SPACING * chosen[-1]), max_iter))
-    return chosen
-
-
-def total(fits: list[Fit]) -> Fit:
-    """Return several fits as one, of the sum of their problems."""
-    return Fit(
-        np.array([fit.parameters for fit in fits]),
-        sum(fit.objective for fit in fits),
-        sum(fit.gap for fit in fits),
-        sum(fit.target for fit in fits),
-        min(fit.certified_radius for fit in fits),
-        max(fit.n_iter for fit in fits),
-        any(fit.refuted for fit in fits),
-        all(fit.converged or fit.ended for fit in fits),
-        next((fit.message for fit in fits if not fit.converged), fits[0].message),
-        any(fit.interrupted for fit in fits),
-        ", ".join(dict.fromkeys(fit.method for fit in fits if fit.method)),
-    )
+    direction = gradient / max(float(np.linalg.norm(gradient)), np.finfo(float).tiny)
+    points = (x - 4.0**power * radius * direction for power in range(1, 11))  # up to a million
+    return any(problem.value(problem.nearest(point)) < bound for point in points)

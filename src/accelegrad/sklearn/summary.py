@@ -1,28 +1,26 @@
-"""What is known of a fitted estimator, in text and in HTML."""
+"""What is known of a fitted estimator, in words."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from html import escape
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+import scipy.sparse as sp
 
 from accelegrad.run.result import rounded_down, rounded_up
 
 Facts = list[tuple[str, str]]
 
 NOT_KNOWN = "not known"
-MOST_NAMED = 10  # so many classes are listed; a table has as many columns
-FEW = 3  # numbers of so few columns are shown with six digits, of more with three
+MOST_NAMED = 10  # so many classes are listed; a table has as many columns. Chosen
 #: What `method_` says, where that is not a name that `minimize` takes
 METHODS = {
     "directly": "solved directly, without a run of minimize",
     "TruncatedNewton": "Newton's method with conjugate gradients",
 }
-CELL = "padding:.1em .8em .1em 0;vertical-align:top;text-align:"
 
 
 def model_in_words(estimator: Any) -> str:
@@ -40,19 +38,6 @@ def model_in_words(estimator: Any) -> str:
     return f"{words}, target scale {shown}{', ...' if scales.size > MOST_NAMED else ''}"
 
 
-def quality_facts(estimator: Any) -> Facts:
-    """Return what is known of how well a model was fitted."""
-    objective, gap = float(estimator.objective_), float(estimator.gap_)
-    share = f" ({gap / objective:.1e} of the objective)" if objective > 0.0 else ""
-    proved = math.isfinite(gap)
-    return [
-        ("objective", f"{objective:.8g}" if math.isfinite(objective) else NOT_KNOWN),
-        ("certified gap", f"{rounded_up(gap, 3)}{share}" if proved else NOT_KNOWN),
-        *([("proved for", _reach(estimator))] if proved else []),
-        ("iterations", str(estimator.n_iter_)),
-    ]
-
-
 def labels_in_words(labels: Any) -> list[str]:
     """Return labels as files have them: whole numbers without a point."""
     values = np.asarray(labels).tolist()
@@ -61,7 +46,7 @@ def labels_in_words(labels: Any) -> list[str]:
 
 
 class Summary:
-    """What `summary()` returns: printed as text, and as HTML in notebooks.
+    """What `summary()` returns, to be printed.
 
     Attributes
     ----------
@@ -76,15 +61,24 @@ class Summary:
         coefficients are all zero are not among them.
     """
 
-    def __init__(self, estimator: Any, top: int) -> None:
-        rows = _rows_of(estimator)
+    def __init__(
+        self, estimator: Any, top: int, name_of: Callable[[int], str] | None = None
+    ) -> None:
+        # Sparse, because a sparse model may have more columns than memory has room for.
+        entries = sp.coo_array(_two_dimensional(estimator.coef_))
+        entries.eliminate_zeros()
+        places, columns = np.unique(entries.col, return_inverse=True)
+        used = np.zeros((entries.shape[0], places.size))
+        used[entries.row, columns] = entries.data
         self.title = model_in_words(estimator)
-        self.facts = _facts(estimator, rows)
-        self.heads = _heads(estimator, len(rows))
-        self.coefficients = _largest(estimator, rows, top)
+        self.facts = _facts(estimator, entries)
+        self.heads = _heads(estimator, len(used))
+        order = np.argsort(-np.abs(used).max(axis=0, initial=0.0), kind="stable")[:top]
+        name = name_of or partial(_name, getattr(estimator, "feature_names_in_", None))
+        self.coefficients = [(name(int(places[k])), used[:, k]) for k in order]
         self._intercepts = np.ravel(estimator.intercept_)
-        self._unused = int((rows == 0.0).all(axis=0).sum())
-        self._left_out = rows.shape[1] - self._unused - len(self.coefficients)
+        self._unused = entries.shape[1] - places.size
+        self._left_out = places.size - len(self.coefficients)
 
     def __repr__(self) -> str:
         width = max(len(name) for name, _ in self.facts) + 2
@@ -95,7 +89,7 @@ class Summary:
     def _table(self) -> list[list[str]]:
         """Return heads, intercepts and coefficients as they are shown."""
         columns = len(self.heads)
-        digits = 6 if columns <= FEW else 3
+        digits = 6 if columns <= 3 else 3
         table = [["", *self.heads]] if columns > 1 else []
         rows = [("intercept", np.broadcast_to(self._intercepts, columns)), *self.coefficients]
         table += [[name, *(f"{value:+.{digits}g}" for value in row)] for name, row in rows]
@@ -107,52 +101,41 @@ class Summary:
         rest = [f"and {self._left_out} smaller ones"] if self._left_out else []
         return rest + ([f"and {self._unused} that are zero"] if self._unused else [])
 
-    def _repr_html_(self) -> str:
-        return self.html
 
-    @property
-    def html(self) -> str:
-        """The same as HTML, which notebooks show."""
-        facts = "".join(_html_row([name, value], "left") for name, value in self.facts)
-        heads = [] if len(self.heads) > 1 else [["", *self.heads]]
-        rows = "".join(_html_row(row, "right") for row in heads + self._table())
-        rest = "".join(f"<p>{line}</p>" for line in self._rest())
-        return (
-            f"<div><p><b>{escape(self.title)}</b></p><table>{facts}</table>"
-            f"<table style='margin-top:.8em'>{rows}</table>{rest}</div>"
-        )
+def _two_dimensional(coefficients: Any) -> Any:
+    return coefficients if sp.issparse(coefficients) else np.atleast_2d(coefficients)
 
 
-def _html_row(cells: Sequence[str], align: str) -> str:
-    """Return a row of a table: a name to the left, and what belongs to it."""
-    name, *values = map(escape, cells)
-    return (
-        f"<tr><th style='{CELL}left'>{name}</th>"
-        + "".join(f"<td style='{CELL}{align}'>{value}</td>" for value in values)
-        + "</tr>"
-    )
+def _name(names: Sequence[str] | None, place: int) -> str:
+    return f"x{place}" if names is None else str(names[place])
 
 
-def _rows_of(estimator: Any) -> npt.NDArray[Any]:
-    """Return the coefficients, a row for each class, quantile or output."""
-    coefficients = estimator.coef_
-    dense = coefficients.toarray() if hasattr(coefficients, "toarray") else coefficients
-    return np.atleast_2d(dense)
-
-
-def _facts(estimator: Any, rows: npt.NDArray[Any]) -> Facts:
-    used = int(np.count_nonzero(rows))
+def _facts(estimator: Any, entries: Any) -> Facts:
+    rows, columns = entries.shape
     facts = [("rows", str(estimator.n_samples_seen_)), ("features", str(estimator.n_features_in_))]
     if hasattr(estimator, "classes_"):
-        facts.append(("classes", _classes_in_words(estimator, len(rows))))
+        facts.append(("classes", _classes_in_words(estimator, rows)))
     if getattr(estimator, "method_", ""):
         facts.append(("method", METHODS.get(estimator.method_, estimator.method_)))
-    facts += quality_facts(estimator)
+    facts += _quality(estimator)
     facts.append(("converged", f"{'yes' if estimator.converged_ else 'no'} (tol {estimator.tol})"))
     if hasattr(estimator, "seconds_"):
         facts.append(("seconds", f"{estimator.seconds_:.3g}"))
-    facts.append(("coefficients", f"{used} of {rows.size} not zero"))
+    facts.append(("coefficients", f"{entries.nnz} of {rows * columns} not zero"))
     return facts
+
+
+def _quality(estimator: Any) -> Facts:
+    """Return what is known of how well a model was fitted."""
+    objective, gap = float(estimator.objective_), float(estimator.gap_)
+    share = f" ({gap / objective:.1e} of the objective)" if objective > 0.0 else ""
+    proved = math.isfinite(gap)
+    return [
+        ("objective", f"{objective:.8g}" if math.isfinite(objective) else NOT_KNOWN),
+        ("certified gap", f"{rounded_up(gap, 3)}{share}" if proved else NOT_KNOWN),
+        *([("proved for", _reach(estimator))] if proved else []),
+        ("iterations", str(estimator.n_iter_)),
+    ]
 
 
 def _classes_in_words(estimator: Any, columns: int) -> str:
@@ -179,20 +162,6 @@ def _heads(estimator: Any, count: int) -> list[str]:
     if levels.size == count:
         return [f"{level:g}" for level in levels]
     return [f"output {place}" for place in range(count)]
-
-
-def _largest(
-    estimator: Any, rows: npt.NDArray[Any], top: int
-) -> list[tuple[str, npt.NDArray[Any]]]:
-    """Return the features with the largest coefficients, in absolute value, with all of these."""
-    sizes = np.abs(rows).max(axis=0)
-    places = np.argsort(-sizes, kind="stable")[:top]
-    places = places[sizes[places] > 0.0]
-    names: Sequence[Any] = getattr(estimator, "feature_names_in_", range(rows.shape[1]))
-    return [
-        (str(names[place]) if hasattr(estimator, "feature_names_in_") else f"x{place}", column)
-        for place, column in ((int(place), rows[:, place]) for place in places)
-    ]
 
 
 def _aligned(table: list[list[str]]) -> list[str]:

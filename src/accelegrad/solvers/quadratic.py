@@ -13,7 +13,7 @@ from scipy.linalg.lapack import dpotrs
 
 from accelegrad.errors import Vector
 from accelegrad.linalg import cholesky_factor, with_unit_diagonal
-from accelegrad.models.gram import Matrix
+from accelegrad.models.matrix import Matrix
 from accelegrad.rounding import UNIT
 
 #: The most Newton steps: a handful is usual, and what is left undone the next quadratic does.

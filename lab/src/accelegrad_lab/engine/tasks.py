@@ -17,7 +17,7 @@ import numpy as np
 
 from accelegrad.errors import Vector
 from accelegrad.files import whole_file
-from accelegrad.files.archive import DAMAGE, load_arrays
+from accelegrad.files.archive import load_arrays
 
 GENERATION = 1  # raised when a task's meaning changes, so that old results are not taken for new
 
@@ -58,7 +58,7 @@ class Store:
         try:
             arrays = load_arrays(self.path(task), compressed=True)
             facts = json.loads(arrays.pop("facts").tobytes())
-        except DAMAGE:
+        except Exception:  # any, of a damaged file
             return None
         return Outcome(arrays, facts)
 

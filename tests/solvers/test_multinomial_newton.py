@@ -15,8 +15,7 @@ from accelegrad.models.multinomial import MultinomialModel
 from accelegrad.proofs.multinomial_dual import MultinomialDual
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad.sklearn import AcceleGradClassifier
-from accelegrad.solvers.classes import CurvedClasses
-from accelegrad.solvers.truncated_newton import TruncatedNewton
+from accelegrad.solvers.multinomial_newton import CurvedClasses, TruncatedNewton
 from reference.truncated_newton import direction
 
 
@@ -38,7 +37,7 @@ def written_out(model, x):
     X = model.rows.X.toarray() if sp.issparse(model.rows.X) else model.rows.X
     W, b = model.split(x)
     total = np.zeros((model.n_parameters, model.n_parameters))
-    for row, share in zip(X, model.shares_of(None), strict=True):
+    for row, share in zip(X, model.rows.shares, strict=True):
         s = np.exp(W @ row + b)
         s /= s.sum()
         # How the margins of the classes depend on the parameters.

@@ -1,0 +1,257 @@
+"""Minima without a run: values and bounds enclose them, beside scikit-learn's and SciPy's."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import minimize as scipy_minimize
+from scipy.optimize import nnls
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
+from sklearn.linear_model import ElasticNet, LogisticRegression, Ridge
+
+import accelegrad as ag
+from accelegrad.proofs.column_sums import ColumnSums
+from accelegrad.proofs.fenchel import Terms
+from accelegrad.sklearn import AcceleGradClassifier
+from accelegrad.solvers.direct import DirectNewton
+
+LABELS = ("logistic", "squared_hinge", "modified_huber")
+NUMBERS = ("huber", "squared_epsilon_insensitive", "squared")
+
+
+def rows_for(loss):
+    """Return some rows: classes that can nearly be separated, or numbers with outliers."""
+    if loss in LABELS:
+        X, y = load_breast_cancer(return_X_y=True)
+        return (X - X.mean(axis=0)) / X.std(axis=0), 2.0 * y - 1.0
+    X, y = load_diabetes(return_X_y=True)
+    return X / X.std(axis=0), y / 10.0
+
+
+def terms_of(model, l1=0.0, feasible_set=None):
+    return Terms.of(model, ag.L1(l1) if l1 else None, feasible_set)
+
+
+def found(model, rtol=1e-3, most_steps=100, start=None, **given):
+    start = np.zeros(model.n_parameters) if start is None else start
+    goal = lambda value: rtol * value  # noqa: E731
+    return DirectNewton(model).minimum(terms_of(model, **given), start, goal, most_steps)
+
+
+def least_value(model, start):
+    """Return the lowest value that SciPy finds from a start."""
+    options = {"maxiter": 1000, "gtol": 1e-12, "ftol": 1e-16}
+    return scipy_minimize(
+        model.value_and_gradient, start, jac=True, method="L-BFGS-B", options=options
+    ).fun
+
+
+@pytest.mark.parametrize("l2", [1.0, 1e-4, 1e-6])
+@pytest.mark.parametrize("loss", [*LABELS, *NUMBERS])
+def test_value_and_bound_enclose_the_minimum(loss, l2):
+    X, y = rows_for(loss)
+    for intercept in (True, False):
+        model = ag.LinearModel(X, y, loss, l2=l2, fit_intercept=intercept)
+        x, value, bound, steps = found(model)
+        assert 1 <= steps <= 60
+        assert value - bound <= 1e-3 * value
+        assert value == pytest.approx(model.value(x), rel=1e-12)
+        # Both are computed with rounding; a bound allows for it, SciPy's value does not.
+        assert bound <= least_value(model, x) * (1.0 + 1e-14)
+
+
+@pytest.mark.parametrize("kind", ["weights", "sparse", "float32"])
+@pytest.mark.parametrize("loss", ["logistic", "huber"])
+def test_rows_of_all_kinds(loss, kind):
+    X, y = rows_for(loss)
+    weights = np.random.default_rng(0).exponential(size=y.size) if kind == "weights" else None
+    rows = {"sparse": sp.csr_matrix(X), "float32": X.astype(np.float32)}.get(kind, X)
+    model = ag.LinearModel(rows, y, loss, l2=1e-3, fit_intercept=True, sample_weight=weights)
+    x, value, bound, _ = found(model, rtol=1e-9)
+    assert value - bound <= 1e-9 * value
+    assert bound <= least_value(model, x) * (1.0 + 1e-14)
+
+
+# -- beside other solvers ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("l2", [1.0, 1e-6])
+def test_ridge(intercept, l2):
+    X, y = load_diabetes(return_X_y=True)
+    x, *_ = found(ag.LinearModel(X, y, "squared", l2=l2, fit_intercept=intercept), rtol=1e-8)
+    peer = Ridge(alpha=l2 * y.size, fit_intercept=intercept, solver="cholesky").fit(X, y)
+    np.testing.assert_allclose(x[: X.shape[1]], peer.coef_, rtol=1e-7)
+
+
+@pytest.mark.parametrize("l1", [1.0, 1e-3])
+def test_elastic_net(l1):
+    X, y = load_diabetes(return_X_y=True)
+    model = ag.LinearModel(X, y, "squared", l2=1e-3, fit_intercept=True)
+    x, value, bound, _ = found(model, rtol=1e-8, l1=l1)
+    alpha = l1 + model.l2
+    peer = ElasticNet(alpha=alpha, l1_ratio=l1 / alpha, tol=1e-12, max_iter=10**6).fit(X, y)
+    np.testing.assert_allclose(x[:-1], peer.coef_, rtol=1e-6, atol=1e-6)
+    np.testing.assert_array_equal(x[:-1] == 0.0, peer.coef_ == 0.0)
+    assert 0.0 <= value - bound <= 1e-8 * value
+
+
+def test_weights_within_a_box():
+    X, y = load_diabetes(return_X_y=True)
+    l2 = 1e-3
+    model = ag.LinearModel(X, y, "squared", l2=l2)
+    x, *_ = found(model, rtol=1e-8, feasible_set=ag.Box(0.0, np.inf))
+    ridge = np.sqrt(l2 * y.size) * np.eye(X.shape[1])
+    peer, _ = nnls(np.vstack([X, ridge]), np.append(y, np.zeros(X.shape[1])))
+    np.testing.assert_allclose(x, peer, rtol=1e-7, atol=1e-9)
+
+
+def test_coefficients_of_logistic_regression():
+    X, y = rows_for("logistic")
+    l2 = 1e-3
+    model = ag.LinearModel(X, y, "logistic", l2=l2, fit_intercept=True)
+    x, value, _, _ = found(model, rtol=1e-10)
+    peer = LogisticRegression(C=1.0 / (l2 * y.size), tol=1e-10, max_iter=10_000).fit(X, y)
+    off = np.sqrt(2 * 1e-10 * value / l2)  # of weights with such a gap, at most
+    np.testing.assert_allclose(x[:-1], peer.coef_[0], atol=off)
+    np.testing.assert_allclose(x[-1:], peer.intercept_, atol=30 * off)
+
+
+def test_l1_logistic_regression():
+    X, y = rows_for("logistic")
+    model = ag.LinearModel(X, y, "logistic", fit_intercept=True)
+    x, value, bound, _ = found(model, rtol=1e-7, l1=1e-2)
+    assert value == pytest.approx(model.value(x) + 1e-2 * np.abs(x[:-1]).sum(), rel=1e-12)
+    assert 0.0 <= value - bound <= 1e-7 * value
+    peer = LogisticRegression(
+        l1_ratio=1.0, C=1.0 / (1e-2 * y.size), solver="saga", tol=1e-8, max_iter=10**5
+    ).fit(X, y)
+    np.testing.assert_allclose(x[:-1], peer.coef_[0], atol=1e-3)
+    np.testing.assert_array_equal(x[:-1] == 0.0, peer.coef_[0] == 0.0)
+
+
+# -- how it gets there -------------------------------------------------------------------------------
+
+
+def test_slopes_of_a_step_prove_more_than_those_at_its_end():
+    X, y = rows_for("logistic")
+    model = ag.LinearModel(X, y, "logistic", l2=1e-4, fit_intercept=True)
+    x, value, bound, _ = found(model)
+    assert value - bound < 0.1 * model.dual_gap(x)
+
+
+def test_a_minimum_to_start_from_takes_one_step():
+    X, y = rows_for("squared_hinge")
+    model = ag.LinearModel(X, y, "squared_hinge", l2=1e-2, fit_intercept=True)
+    x = found(model, rtol=1e-9).point
+    assert found(model, rtol=1e-6, start=x).steps == 1
+
+
+def test_a_short_step_is_proved_too():
+    """Where the whole step is too long, the point on the way to it may be good enough."""
+    X, y = load_digits(return_X_y=True)
+    model = ag.LinearModel(X, np.where(y == 0, 1.0, -1.0), "squared_hinge", l2=1e-4)
+    minimum = DirectNewton(model).minimum(terms_of(model), np.zeros(64), lambda value: 1e-5)
+    assert minimum.value == model.value(minimum.point)
+    assert minimum.value - minimum.bound <= 1e-5
+    best = ag.minimize(model, rtol=1e-6).fun
+    assert minimum.bound <= best <= minimum.value * (1.0 + 1e-6)
+
+
+def test_what_it_does_not_serve():
+    X, y = rows_for("logistic")
+
+    def serves(X, y, loss, **given):
+        model = ag.LinearModel(X, y, loss, **given)
+        return DirectNewton.serves(model, terms_of(model))
+
+    assert serves(X, y, "logistic", l2=1e-3)
+    assert serves(X, y, "squared", l2=1e-3)
+    assert not serves(X, y, "logistic")  # no bound without a term
+    assert not serves(X, y, "squared")
+    assert not serves(X, y, "hinge", l2=1e-3)
+    wide = np.random.default_rng(0).normal(size=(500, 1000))
+    assert not serves(wide, y[:500], "logistic", l2=1e-3)
+    assert not serves(wide, y[:500], "squared", l2=1e-3)
+    # Of short sparse rows the products cost little, but the factors of so many columns do not.
+    short = sp.random(500, 5000, density=1e-3, format="csr", rng=np.random.default_rng(0))
+    assert not serves(short, y[:500], "logistic", l2=1e-3)
+
+
+def test_steps_that_find_nothing():
+    X, y = rows_for("logistic")
+    assert found(ag.LinearModel(X, y, "logistic", l2=1e-4), most_steps=2) is None
+    # Huge rows: without a warning.
+    huge = ag.LinearModel(1e200 * X, y, "squared_hinge", l2=1e-4, fit_intercept=True)
+    assert found(huge) is None
+
+
+def test_estimators_go_on_with_a_run_where_steps_do_not_do():
+    X, y = rows_for("logistic")
+    short = AcceleGradClassifier(max_iter=2, tol=1e-3)
+    with pytest.warns(Warning, match="missed tol"):
+        short.fit(X, y)
+    assert short.method_ != "directly"
+    assert AcceleGradClassifier().fit(X, y).method_ == "directly"
+
+
+def test_classes_share_the_tolerance_of_their_sum():
+    X, y = load_digits(return_X_y=True)
+    fitted = AcceleGradClassifier("squared_hinge").fit(X, y)
+    assert fitted.method_ == "directly"
+    assert fitted.converged_
+    assert fitted.gap_ <= 1e-3 * fitted.objective_
+    exact = AcceleGradClassifier("squared_hinge", tol=1e-6).fit(X, y)
+    assert fitted.objective_ - fitted.gap_ <= exact.objective_
+    assert exact.objective_ - exact.gap_ <= fitted.objective_
+
+
+# -- what products of columns prove ------------------------------------------------------------------
+
+
+def exact_sums(model, x):
+    """Return mean loss, level, mean and combination of the residuals in extended precision."""
+    wide = np.longdouble
+    X, y, shares = (np.asarray(part, dtype=wide) for part in (model.X, model.y, model.shares))
+    x = x.astype(wide)
+    r = X @ x[: model.n_features] + (x[-1] if model.fit_intercept else 0) - y
+    return (shares @ r**2) / 2, -(shares @ (r**2 / 2 + r * y)), shares @ r, (shares * r) @ X
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e7])
+def test_sums_by_products_are_off_by_no_more_than_they_say(intercept, offset):
+    rng = np.random.default_rng(int(offset) % 97 + intercept)
+    X = (rng.normal(size=(400, 7)) + offset) * 10.0 ** rng.integers(-4, 5, 7)
+    y = X @ (rng.normal(size=7) / np.abs(X).max(0)) + offset + rng.normal(size=400)
+    weights = rng.random(400)
+    model = ag.LinearModel(X, y, "squared", fit_intercept=intercept, sample_weight=weights)
+    sums = ColumnSums(model)
+    for _ in range(20):
+        x = rng.normal(size=model.n_parameters)
+        x[:7] /= np.abs(X).max(0)
+        known = sums.at(x)
+        loss, level, mean, combination = exact_sums(model, x)
+        assert abs(known.mean_loss - loss) <= known.error
+        assert abs(known.slopes.level - level) <= known.slopes.level_error
+        off = np.abs(known.slopes.combination - combination)
+        assert (off <= known.slopes.combination_error).all()
+        if intercept:
+            assert abs(known.slopes.mean - mean) <= known.slopes.mean_error
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+def test_a_path_of_one_gram_matrix_proves_each_minimum(offset):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(300, 6)) + offset  # whose products cancel, the more the larger it is
+    y = X @ np.array([1.0, -1.0, 0.5, 0.0, 0.0, 0.0]) + rng.normal(size=300) + offset
+    model = ag.LinearModel(X, y, "squared", fit_intercept=True)
+    centred = ag.LinearModel(X - X.mean(0), y - y.mean(), "squared")
+    direct, point = DirectNewton(model), np.zeros(7)
+    for l1 in (1.0, 0.3, 0.1, 1e-2):
+        minimum = direct.minimum(terms_of(model, l1), point, lambda value: 1e-3 * value)
+        point = minimum.point
+        value = model.value(point) + l1 * np.abs(point[:-1]).sum()
+        least = found(centred, rtol=1e-8, l1=l1)
+        assert minimum.value == pytest.approx(value, rel=1e-9)
+        assert minimum.bound <= least.value * (1 + 1e-9)
+        assert least.bound * (1 - 1e-9) <= minimum.value <= minimum.bound + 1e-3 * minimum.value
