@@ -137,8 +137,8 @@ def test_any_shape_on_more_threads_than_rows(n: int, d: int, layout: str) -> Non
         assert_close(compiled(model.at, w, threads=threads).margins, X @ w[:-1] + w[-1], 1e-12)
 
 
-def test_a_matrix_without_entries(layout: str = "int32") -> None:
-    model = LinearModel(LAYOUTS[layout](np.zeros((6, 3))), np.ones(6), fit_intercept=True)
+def test_a_matrix_without_entries() -> None:
+    model = LinearModel(sp.csr_array((6, 3)), np.ones(6), fit_intercept=True)
     w = np.array([1.0, 2.0, 3.0, 0.5])
     expected = plain(model.value_and_gradient, w)
     found = compiled(model.value_and_gradient, w, threads=2)

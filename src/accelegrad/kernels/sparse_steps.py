@@ -180,22 +180,7 @@ def _squares(vector: Any, count: Any) -> float:
 
 @compiled
 def _gradient_of_one(
-    f: Any,
-    level: Any,
-    flat: Any,
-    x0: Any,
-    X: Any,
-    targets: Any,
-    weights: Any,
-    at: Any,
-    dots: Any,
-    free: Any,
-    gradient: Any,
-    listed: Any,
-    total: Any,
-    order: Any,
-    first: int,
-    end: int,
+    f: Any, points: Any, rows: Any, room: Any, order: Any, first: int, end: int
 ) -> Any:
     """Write down the sparse part of the gradient of a batch; return how many columns it has.
 
@@ -204,7 +189,9 @@ def _gradient_of_one(
     with g_s follow from those with the rows.
     """
     # No functions for parts of this: each call would count references to all arrays.
-    data, indices, indptr = X
+    _, level, _, flat, x0 = points
+    data, indices, indptr, targets, weights = rows
+    at, dots, _, _, free, gradient, listed, _, total = room
     one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
     last, last_level = np.uint64(4 * (level.size - 1)), np.uint64(at.size - 3)
     count, shifted, slopes, base = np.uint64(0), x0.size > 0, 0.0, 0.0
@@ -278,28 +265,12 @@ def _gradient_of_one(
 
 @compiled
 def _gradient_of_several(
-    K: int,
-    f: Any,
-    joint: bool,
-    level: Any,
-    flat: Any,
-    x0: Any,
-    X: Any,
-    targets: Any,
-    weights: Any,
-    at: Any,
-    dots: Any,
-    free: Any,
-    gradient: Any,
-    listed: Any,
-    place: Any,
-    slopes: Any,
-    order: Any,
-    first: int,
-    end: int,
+    K: int, joint: bool, f: Any, points: Any, rows: Any, room: Any, order: Any, first: int, end: int
 ) -> Any:
     """Do the same for K sets of coefficients."""
-    data, indices, indptr = X
+    _, level, _, flat, x0 = points
+    data, indices, indptr, targets, weights = rows
+    at, dots, _, slopes, free, gradient, listed, place, _ = room
     one, two, three, four = np.uint64(K), np.uint64(2 * K), np.uint64(3 * K), np.uint64(4 * K)
     last, last_level = np.uint64(4 * (level.size - 1) * K), np.uint64(at.size - 3 * K)
     count, shifted = np.uint64(0), x0.size > 0
@@ -377,18 +348,9 @@ def _measure_intercept(K: int, flat: Any, x0: Any, dots: Any, free: Any) -> None
 
 
 @compiled
-def _add(
-    K: int,
-    f: Any,
-    flat: Any,
-    level: Any,
-    factors: Any,
-    free: Any,
-    gradient: Any,
-    listed: Any,
-    count: int,
-) -> None:
+def _add(K: int, f: Any, flat: Any, level: Any, room: Any, count: int) -> None:
     """Add the multiples of g_s to the columns."""
+    factors, free, gradient, listed = room.factors, room.free, room.gradient, room.listed
     one, size = np.uint64(K), np.uint64(4 * K)
     for where in range(count):
         j = listed[where]
@@ -565,36 +527,23 @@ def _measure(K: int, state: Any, columns: Any, x0: Any, level: Any, levels: Any)
 
 @compiled
 def _steps(
-    K: int,
-    state: Any,
-    fixed: Any,
-    levels: Any,
-    level: Any,
-    columns: Any,
-    flat: Any,
-    x0: Any,
-    X: Any,
-    targets: Any,
-    weights: Any,
-    room: Any,
-    order: Any,
-    ends: Any,
+    K: int, state: Any, fixed: Any, points: Any, rows: Any, room: Any, order: Any, ends: Any
 ) -> Any:
     """Do a step for each batch of rows, for K sets of coefficients; return how many were done."""
     f, own, groups, first = fixed[0], K // state.size, state.size, 0
-    at, dots, factors, slopes, free, gradient, listed, place, total = room
+    levels, level, columns, flat, x0 = points
+    at, dots, factors, free = room.at, room.dots, room.factors, room.free
     if state[0].rebases == 0:
         _measure(K, state, columns, x0, level, levels)
     for step in range(ends.size):
         last = ends[step]
         for g in range(groups):
             _locate(K, own, g, state[g], f, levels, at, dots)
-        rows = (level, flat, x0, X, targets, weights, at, dots, free, gradient, listed)
+        batch = (points, rows, room, order, first, last)
         if K == 1:
-            count = _gradient_of_one(f, *rows, total, order, first, last)
+            count = _gradient_of_one(f, *batch)
         else:
-            more = (place, slopes, order, first, last)
-            count = _gradient_of_several(K, f, own > 1, *rows, *more)
+            count = _gradient_of_several(K, own > 1, f, *batch)
         if f.intercept:
             _measure_intercept(K, flat, x0, dots, free)
         finite, lost = True, False
@@ -606,7 +555,7 @@ def _steps(
             lost |= _couple(K, own, g, state[g], f, levels, factors)
         if lost:
             _rebase(K, state, columns, x0, level, levels, factors)
-        _add(K, f, flat, level, factors, free, gradient, listed, count)
+        _add(K, f, flat, level, room, count)
         if lost:
             _measure(K, state, columns, x0, level, levels)
         first = last
@@ -614,50 +563,24 @@ def _steps(
 
 
 # Two kernels: for one set of coefficients the steps are compiled without loops over several, which
-# would take far longer. `flat` has the same memory as `columns`: compiling a reshape takes seconds.
+# would take far longer. Points are the levels, the level of each column, the columns, the same
+# memory as a vector, and x0; rows are the parts of a CSR matrix, targets and weights.
 
 
 @kernel
 def steps_of_one(
-    state: Any,
-    fixed: Any,
-    levels: Any,
-    level: Any,
-    columns: Any,
-    flat: Any,
-    x0: Any,
-    X: Any,
-    targets: Any,
-    weights: Any,
-    room: Any,
-    order: Any,
-    ends: Any,
+    state: Any, fixed: Any, points: Any, rows: Any, room: Any, order: Any, ends: Any
 ) -> Any:
     """Do a step for each batch of rows; return how many were done."""
-    points = (levels, level, columns, flat, x0)
-    return _steps(1, state, fixed, *points, X, targets, weights, room, order, ends)
+    return _steps(1, state, fixed, points, rows, room, order, ends)
 
 
 @kernel
 def steps_of_several(
-    state: Any,
-    fixed: Any,
-    levels: Any,
-    level: Any,
-    columns: Any,
-    flat: Any,
-    x0: Any,
-    X: Any,
-    targets: Any,
-    weights: Any,
-    room: Any,
-    order: Any,
-    ends: Any,
+    state: Any, fixed: Any, points: Any, rows: Any, room: Any, order: Any, ends: Any
 ) -> Any:
     """Do the same for several sets of coefficients."""
-    points = (levels, level, columns, flat, x0)
-    K = columns.shape[2]
-    return _steps(K, state, fixed, *points, X, targets, weights, room, order, ends)
+    return _steps(points[2].shape[2], state, fixed, points, rows, room, order, ends)
 
 
 @kernel
@@ -819,22 +742,14 @@ class SparseSteps:
         self._fixed["canonical"] = chunk.canonical
         lengths = np.diff(data.matrix[2]).astype(np.int64)[order]
         most = int(np.add.reduceat(lengths, np.append(0, ends[:-1])).max())
-        done = (steps_of_one if K == 1 else steps_of_several)(
-            self._numbers,
-            self._fixed,
-            self._levels,
-            self._level,
-            self._columns,
-            self._columns.reshape(-1),
-            self._start,
-            data.matrix,
-            read_only(data.y.reshape(data.y.shape[0], -1)),
-            read_only(chunk.weights),
-            _room(self._level.size, K, self._levels.shape[1], most),
-            read_only(order),
-            read_only(ends),
-        )
-        return int(done)
+        flat = self._columns.reshape(-1)  # here, since kernels take seconds to compile it
+        points = (self._levels, self._level, self._columns, flat, self._start)
+        targets = read_only(data.y.reshape(data.y.shape[0], -1))
+        rows = (*data.matrix, targets, read_only(chunk.weights))
+        room = _room(self._level.size, K, self._levels.shape[1], most)
+        run: Any = steps_of_one if K == 1 else steps_of_several
+        batches = (read_only(order), read_only(ends))
+        return int(run(self._numbers, self._fixed, points, rows, room, *batches))
 
     # -- points ----------------------------------------------------------------------------------
 
@@ -930,14 +845,15 @@ class SparseSteps:
 @announces
 def _calls() -> Iterator[Call]:
     """Yield a call for rows of all the types that there are kernels for."""
+    numbers = (np.zeros(1, NUMBERS), np.zeros(1, FIXED))
     for name, run, K in (("one", steps_of_one, 1), ("several", steps_of_several, 2)):
-        levels, level = np.ones((1, 1), LEVEL), np.zeros(1, np.uint8)
-        columns, x0 = np.zeros((1, 4, K)), np.zeros((0, K))
-        points = (np.zeros(1, NUMBERS), np.zeros(1, FIXED), levels, level, columns)
-        numbers = (read_only(np.ones((1, 1))), read_only(np.ones(1)), _room(1, K, 1, 1))
+        columns = np.zeros((1, 4, K))
+        parts = (np.zeros(1, np.uint8), columns, columns.reshape(-1), np.zeros((0, K)))
+        points = (np.ones((1, 1), LEVEL), *parts)
         for end, X in csr_layouts():
-            rows = (X, *numbers, NO_ROWS, NO_ROWS)
-            yield Call(f"steps of {name}, {end}", run, (*points, columns.reshape(-1), x0, *rows))
+            rows = (*X, read_only(np.ones((1, 1))), read_only(np.ones(1)))
+            given = (*numbers, points, rows, _room(1, K, 1, 1), NO_ROWS, NO_ROWS)
+            yield Call(f"steps of {name}, {end}", run, given)
     out = np.zeros(5), np.zeros((1, 1)), np.zeros(1)
     arguments = (np.zeros(4), np.zeros((0, 1)), np.zeros(1, np.uint8), *out)
     yield Call("points of sparse steps", combined, arguments)
