@@ -180,19 +180,19 @@ class AdaGradNorm(AcceleGrad):
         per_group: bool = False,
         sharded: bool = False,
     ) -> None:
-        super().__init__(
-            params,
-            lr,
-            diameter=diameter,
-            projection=projection,
-            diagonal=False,
-            weight_decay=weight_decay,
-            maximize=maximize,
-            capturable=capturable,
-            differentiable=differentiable,
-            per_group=per_group,
-            sharded=sharded,
-        )
+        options: dict[str, Any] = {
+            "diameter": diameter,
+            "gradient_bound": 0.0,
+            "projection": projection,
+            "penalty": None,
+            "diagonal": False,
+            "weight_decay": weight_decay,
+            "maximize": maximize,
+            "capturable": capturable,
+            "differentiable": differentiable,
+        }
+        # Not AcceleGrad's own: a warning names the caller by the number of calls in between.
+        AveragingOptimizer.__init__(self, params, lr, options, per_group=per_group, sharded=sharded)
 
     def _check(self, group: dict[str, Any]) -> None:
         if is_ball(group["projection"]):
