@@ -85,8 +85,8 @@ TRANSCRIBED = {
         *(AbsoluteDeviations.random(30, 10, 0), 10, None, 12, 24),
         {"search", "model", "insurance"},
     ),
-    # AcceleGrad finds the best points, and gets most of the steps
-    "few cuts": (max_linear(5, 100, 60), 100, None, 12, 36, {"search", "model", "insurance"}),
+    # most cuts are forgotten
+    "few cuts": (max_linear(7, 100, 60), 100, None, 12, 36, {"search", "model", "insurance"}),
     "box": (max_linear(3, 20), 20, (-1.0, 1.0), None, 24, {"model", "insurance"}),
 }
 
@@ -142,18 +142,11 @@ def assert_same(first, second):
 
 
 @settings
-def test_runs_are_deterministic(name):
-    fun, d, options = SETTINGS[name]
-    first, second = (solve(fun, np.full(d, 0.2), max_iter=60, **options) for _ in range(2))
-    assert_same(first, second)
-
-
-@settings
 def test_resume_is_bit_for_bit_from_any_iteration(name, tmp_path):
     fun, d, options = SETTINGS[name]
     path, x0 = tmp_path / "run.agc", np.full(d, 0.2)
     whole = solve(fun, x0, max_iter=45, **options)
-    for stop in range(1, 40, 1 if not options else 4):
+    for stop in range(1, 40, 3 if not options else 7):
         solve(fun, x0, max_iter=stop, checkpoint=path, **options)
         assert_same(solve(fun, x0, max_iter=45, resume=path, **options), whole)
 

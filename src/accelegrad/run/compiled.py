@@ -116,8 +116,7 @@ class CompiledRule(Rule):
         if not isinstance(model.X, np.ndarray):
             return CompiledState(SparseSteps(settings, [start], **terms))
         if change is not None:
-            shift = np.zeros_like(change.scale) if change.shift is None else change.shift
-            terms["change"] = change.scale, shift
+            terms["change"] = change.scale, change.shift
         return CompiledState(DenseSteps(settings, start, **terms))
 
     @cached_property
