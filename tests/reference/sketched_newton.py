@@ -12,11 +12,11 @@ def inverse(matrix, pairs):
     return B
 
 
-def sketched_newton(function, curvature, between, x0, evaluations, memory):
+def sketched_newton(function, curvature, x0, evaluations, memory):
     """Return the trials in order, which of them were accepted, and where curvature was taken.
 
     ``function(x)`` returns value and gradient; ``curvature(x, number, caution)`` returns a matrix
-    and what the next one costs; ``between(x, trial)`` returns where to go back to, from 0 to 1.
+    and what the next one costs.
     """
     trials, accepted, sketched = [x0], [True], []
     x, (value, gradient) = x0, function(x0)
@@ -42,12 +42,14 @@ def sketched_newton(function, curvature, between, x0, evaluations, memory):
             accepted.append(bool(new_value <= value - 1e-4 * t * slope))
             if accepted[-1]:
                 break
-            t = min(t * between(x, trial), 0.9 * t)
-            caution = min(max(10 * caution, 0.03), 1.0)
+            t /= 2
+            while function(x + t * direction)[0] > value - 1e-4 * t * slope:
+                t /= 2
+            caution = min(max(10 * caution, 0.01), 1.0)
         if not accepted[-1]:
             break
         if t == 1.0:
-            caution = caution / 10 if caution / 10 > 3e-3 else 0.0
+            caution = caution / 10 if caution > 0.01 else 0.0
         if np.dot(trial - x, new_gradient - gradient) > 0:
             pairs.append((trial - x, new_gradient - gradient))
         x, value, gradient = trial, new_value, new_gradient

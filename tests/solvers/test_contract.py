@@ -136,8 +136,6 @@ def test_points_between_two_are_as_evaluated_there(kind, data):
         assert_allclose(between.value, case.value(w, case.shares), rtol=1e-12)
         gradient = case.gradient(w, case.shares)
         assert_allclose(between.gradient, gradient, rtol=1e-10, atol=1e-13)
-        slope = gradient @ (case.q - case.p)
-        assert_allclose(case.model.slope_between(p, q, t), slope, rtol=1e-10, atol=1e-13)
 
 
 @every
@@ -212,7 +210,6 @@ def test_an_evaluation_is_one_pass_and_points_between_none():
     assert np.isfinite(p.gradient).all()
     assert len(passes) == 2
     model.between(p, q, 0.5).value  # noqa: B018
-    model.slope_between(p, q, 0.5)
     rows = model.sampled(10, 0, by=p)
     assert len(passes) == 2
     model.gram(p, rows)

@@ -16,9 +16,9 @@ from accelegrad.rules.base import KnownEvaluation
 from accelegrad.solvers import DualAscent, SketchedNewton
 from accelegrad.solvers import curvature as curved
 from accelegrad.solvers.dual_ascent import DualOracle
-from accelegrad.solvers.newton import CurvedOracle
+from accelegrad.solvers.newton import CurvedOracle, SmoothedCurvedOracle
 from accelegrad.solvers.oracles import sum_oracle
-from accelegrad.solvers.smoothing import SmoothedCurvedOracle
+from accelegrad.solvers.search import shorter_share
 from reference.sketched_newton import inverse, sketched_newton
 from toys import linear_problem
 
@@ -86,10 +86,14 @@ class Bowl:
     def original(self, evaluation):
         return evaluation
 
+    @property
+    def sum(self):
+        return self
+
     def guess(self, point):
         return None
 
-    def between(self, point, trial):
+    def shorter(self, point, trial, value, fall):
         return 0.5
 
     def curvature(self, point, number, caution):
@@ -150,12 +154,16 @@ class Valley:
     def original(self, evaluation):
         return evaluation
 
+    @property
+    def sum(self):
+        return self
+
     def guess(self, point):
         return None
 
-    def between(self, point, trial):
-        middle = trial if isinstance(trial, np.ndarray) else trial.point
-        return 0.3 + 0.2 * float(np.cos(middle.sum() - point.sum()))
+    def shorter(self, point, trial, value, fall):
+        move = trial.point - point
+        return shorter_share(lambda t: self.value_and_gradient(point + t * move)[0], value, fall)
 
     def curvature(self, point, number, caution):
         if number == 0:
@@ -172,7 +180,7 @@ def test_steps_are_those_of_the_plain_transcription(error, cost, memory):
     start = np.full(6, 4.0)
     run(rule, valley, start, 9)
     trials, accepted, sketched = sketched_newton(
-        valley.value_and_gradient, valley.matrix, valley.between, start, 9, memory
+        valley.value_and_gradient, valley.matrix, start, 9, memory
     )
     assert len(trials) == 9
     assert_allclose(valley.seen, trials, rtol=1e-7, atol=1e-9)
@@ -264,17 +272,17 @@ def test_samples_stand_for_all_rows():
     assert not counts[weights == 0].any()
 
 
-def test_the_lowest_point_on_the_way_is_found():
+def test_a_step_that_is_too_long_is_halved_until_the_value_falls():
     model = problem("huber", fit_intercept=True)
     oracle = CurvedOracle(model, np.random.default_rng(0))
     start = oracle(np.zeros(9))
-    far = oracle(start.point - 40 * start.gradient)
-    t = oracle.between(start.point, far)
-    grid = [
-        model.value(start.point + s * (far.point - start.point)) for s in np.linspace(0, 1, 2001)
-    ]
-    value = model.value(start.point + t * (far.point - start.point))
-    assert value - min(grid) < 0.01 * (start.value - min(grid))
+    far = oracle(start.point - 4000 * start.gradient)
+    fall = 4000 * start.gradient @ start.gradient
+    t, move, evaluations = 1.0, far.point - start.point, oracle.points
+    while model.value(start.point + t * move) > start.value - 1e-4 * t * fall:
+        t /= 2
+    assert oracle.shorter(start.point, far, start.value, fall) == t < 0.25
+    assert oracle.points == evaluations
 
 
 # -- minima ----------------------------------------------------------------------------------------
@@ -471,7 +479,7 @@ def test_less_smoothing_goes_on_from_the_lowest_point():
     assert state.point is oracle.lowest.point is good
     assert state.value == pytest.approx(less.value(good), rel=1e-14)
     assert_allclose(state.gradient, less.gradient(good), atol=1e-15)
-    assert oracle.curvature(good, 1, 0.0).scaled
+    assert oracle.sum.curvature(good, 1, 0.0).scaled
 
 
 def test_the_oracle_suits_the_rule_and_the_loss():

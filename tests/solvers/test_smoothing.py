@@ -7,7 +7,8 @@ from scipy.optimize import linprog, minimize_scalar
 from sklearn.svm import LinearSVC
 
 import accelegrad as ag
-from accelegrad.solvers.smoothing import LARGEST_SHRINK, SmoothedCurvedOracle, smoothing_gap
+from accelegrad.solvers.newton import SmoothedCurvedOracle
+from accelegrad.solvers.smoothing import LARGEST_SHRINK, smoothing_gap
 
 KINKED = ["hinge", "absolute", "quantile", "epsilon_insensitive"]
 

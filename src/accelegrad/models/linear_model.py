@@ -417,14 +417,6 @@ class LinearModel:
         margins = p.margins + t * (q.margins - p.margins)
         return ModelPoint.of_margins(self, p.w + t * (q.w - p.w), margins)
 
-    def slope_between(self, p: Any, q: Any, t: float) -> float:
-        """Return the derivative of P(p + t (q - p)) by t: no product with X."""
-        d = self.n_features
-        change, move = q.margins - p.margins, q.w[:d] - p.w[:d]
-        slopes = self.slopes(p.margins + t * change)
-        penalty = self.l2 * float((p.w[:d] + t * move) @ move)
-        return float(self.shares @ (slopes * change)) + penalty
-
     def sampled(self, count: int, seed: Any, by: Any = None, *, caution: float = 0.0) -> ModelRows:
         """Return rows that stand for all: see `accelegrad.models.row_sum.RowSum.sampled`."""
         if by is None:

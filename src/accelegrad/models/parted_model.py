@@ -299,13 +299,6 @@ class PartedModel(LinearModel):
         where = Where(self.new_name(), self.loss, (p.where.name, q.where.name, t))
         return PartedPoint(self, p.w + t * (q.w - p.w), where)
 
-    def slope_between(self, p: Any, q: Any, t: float) -> float:
-        """Return the derivative of P(p + t (q - p)) by t: no pass over the rows."""
-        d = self.n_features
-        move = q.w[:d] - p.w[:d]
-        slope = float(self.parts.total("line-search", tasks.slope_between, *p.ref, *q.ref, t))
-        return slope + self.l2 * float((p.w[:d] + t * move) @ move)
-
     def sampled(self, count: int, seed: Any, by: Any = None, *, caution: float = 0.0) -> ModelRows:
         """Return rows that stand for all, the same for any split."""
         if by is None:

@@ -104,11 +104,6 @@ def sums_at(part: Part, at: ModelPoint, gradient: bool) -> PointSums:  # noqa: A
         )
 
 
-def slope_between(part: Part, p: ModelPoint, q: ModelPoint, t: float) -> float:  # noqa: ARG001
-    """Return the derivative of the mean loss at p + t (q - p) by t."""
-    return p.model.slope_between(p, q, t)
-
-
 def batch_sums(part: Part, w: Vector, loss: Loss, rows: RowNumbers) -> tuple[float, Vector]:
     """Return sum_i p_i l(m_i) over some rows of the part, by their numbers in it, and its slope."""
     if rows.size == 0:

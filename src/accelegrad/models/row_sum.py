@@ -142,9 +142,6 @@ class RowSum(Protocol):
         There is no pass over the rows before its gradient is asked for.
         """
 
-    def slope_between(self, p: Any, q: Any, t: float) -> float:
-        """Return the derivative of P(p + t (q - p)) by t: no pass over the rows."""
-
     def sampled(
         self, count: int, seed: Any, by: Any = None, *, caution: float = 0.0
     ) -> SampledRows:

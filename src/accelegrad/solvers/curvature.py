@@ -17,20 +17,17 @@ from accelegrad.models.row_sum import MOST_SAMPLED, RowPoint, RowSum, SampledRow
 
 # Seconds on the machine where they were measured, of which only the ratios matter; those of Gram
 # matrices are in `accelegrad.models.gram`. An evaluation takes these per entry of X and per row,
-DENSE_ENTRY, SPARSE_ENTRY, ROW = 0.6e-9, 1.5e-9, 1.5e-8
-LEAST_EVALUATION = 5e-5  # and this at least;
-LEAST_ROW = 1e-10  # a row of a Gram matrix this at least, even an empty one: it is divided by;
-FACTOR_PRODUCT = 5e-11  # and a factorisation this per product.
-# Those below were set by trial on the data sets of `accelegrad bench`.
-#: The least number of rows of a sample per parameter.
-SAMPLED_PER_PARAMETER = 15
-#: A sample has more rows than that while it costs at most this many evaluations.
-CHEAP = 1.0
-#: Each sample is this many times as large as the one before.
-SAMPLE_GROWTH = 3
-#: In evaluations: curvature that costs more is a last resort; that of a smoothed loss pays sooner.
-MOST_COSTLY, MOST_COSTLY_SMOOTHED = 12.0, 60.0
-#: In evaluations and in parameters: curvature beyond either is never used.
+# and the last one at least; a factorisation takes the following per product.
+DENSE_ENTRY, SPARSE_ENTRY, ROW, LEAST_EVALUATION = 0.6e-9, 1.5e-9, 1.5e-8, 5e-5
+FACTOR_PRODUCT = 5e-11
+#: The least number of rows of a sample per parameter, and how many times as large as the one before
+#: each sample is (half and twice as much change nothing on 19 problems).
+SAMPLED_PER_PARAMETER, SAMPLE_GROWTH = 15, 3
+#: In evaluations: curvature that costs more is a last resort (with half of it, columns of very
+#: different sizes take 8 times as long).
+MOST_COSTLY = 12.0
+#: In evaluations and in parameters: curvature beyond either is never used (with twice the first,
+#: sparse least squares take 6 times as long).
 NEVER_BEYOND_COST, NEVER_BEYOND_PARAMETERS = 300.0, 3000
 #: A column whose curvature is below this share of the largest may have been missed by the sample.
 RARE_COLUMN = 1e-3
@@ -84,7 +81,6 @@ class Costs(NamedTuple):
     row: float
     factor: float
     constant: bool  # whether the curvature is the same everywhere
-    most_costly: float  # in evaluations: what costs more is a last resort
 
     @classmethod
     def of(cls, model: RowSum) -> Costs:
@@ -99,7 +95,6 @@ class Costs(NamedTuple):
             row=storage.gram_seconds_per_row(model.n_parameters),
             factor=FACTOR_PRODUCT * model.n_parameters**3 / 3,
             constant=model.loss.name == "squared",
-            most_costly=MOST_COSTLY_SMOOTHED if model.loss.smoothing > 0.0 else MOST_COSTLY,
         )
 
     def of_sample(self, size: int) -> float:
@@ -109,7 +104,7 @@ class Costs(NamedTuple):
     @property
     def least(self) -> int:
         """The rows of the smallest sample that is of use; 0 where curvature is a last resort."""
-        return self._fewest if self.of_sample(self._fewest) <= self.most_costly else 0
+        return self._fewest if self.of_sample(self._fewest) <= MOST_COSTLY else 0
 
     @property
     def _fewest(self) -> int:
@@ -117,18 +112,19 @@ class Costs(NamedTuple):
 
     @property
     def _is_out_of_question(self) -> bool:
-        limit = max(self.most_costly, NEVER_BEYOND_COST)
-        too_costly = self.of_sample(self._fewest) > limit
+        too_costly = self.of_sample(self._fewest) > NEVER_BEYOND_COST
         return too_costly or self.n_parameters > NEVER_BEYOND_PARAMETERS
 
     def sample(self, number: int) -> int:
         """Return how many rows to take for the first time (1), the second, and so on; 0: none."""
         n = self.n_samples
-        if self.constant and self.of_sample(n) <= self.most_costly:
+        if self.constant and self.of_sample(n) <= MOST_COSTLY:
             return n
         if self._is_out_of_question:
             return 0
-        cheap = int((CHEAP * self.evaluation - self.factor) / max(self.row, LEAST_ROW))
+        # A sample may take as long as an evaluation.
+        rest = max(self.evaluation - self.factor, 0.0)
+        cheap = int(rest / self.row) if self.row * n > rest else n
         size = max(self._fewest, cheap) * int(SAMPLE_GROWTH ** min(number - 1, 20))
         return size if size <= MOST_SAMPLED * n else n
 
@@ -148,7 +144,7 @@ class Costs(NamedTuple):
         if n_curved is not None:
             size = min(size, max(n_curved, 1))
         cost = self.of_sample(size) if size else math.inf
-        return cost, 0.0 if cost <= self.most_costly else cost
+        return cost, 0.0 if cost <= MOST_COSTLY else cost
 
 
 def second_derivative_matrix(model: RowSum, point: RowPoint, rows: SampledRows) -> Matrix:

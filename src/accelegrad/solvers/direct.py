@@ -24,16 +24,20 @@ from accelegrad.proofs.fenchel import Reach, Terms
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.run.oracle import QUIET
 from accelegrad.solvers.curvature import Costs, second_derivative_matrix
-from accelegrad.solvers.newton import SHORTEST_STEP, bolder, more_careful
 from accelegrad.solvers.proximal_newton import (
     FEW_COLUMNS,
-    PROMISING,
-    falls_enough,
     limits_of,
     minimum_of_columns,
     soon_ready,
 )
 from accelegrad.solvers.row_oracle import Goal
+from accelegrad.solvers.search import (
+    PROMISING,
+    bolder,
+    falls_enough,
+    more_careful,
+    shorter_share,
+)
 
 #: A matrix of second derivatives and its factors may take this many seconds, by the estimates of
 #: `Costs`: for more or longer rows a sample's are faster (measured on 20 shapes: up to here it took
@@ -155,23 +159,26 @@ class DirectNewton:
                 aim = minimum_of_columns(terms, limits, None, matrix, at.gradient, at.w)
             except NonFiniteError:
                 return None
-            whole = trial = model.at(aim.point)
-            lower = value_at(whole)
+            whole = model.at(aim.point)
+            lower, share = value_at(whole), 1.0
             wanted = goal(lower)
             if self._is_least_squares or aim.fall <= PROMISING * wanted:
                 bound = max(bound, dual.at_slopes(at.slopes_at(whole, caution)))
                 if lower - bound <= wanted:
                     return DirectMinimum(whole.w, lower, bound, number)
-            share = 1.0
-            while not falls_enough(value, lower, aim.fall, share):
-                share *= 0.5
-                if share < SHORTEST_STEP:
+            if falls_enough(value, lower, aim.fall, 1.0):
+                at, value = whole, lower
+            else:
+
+                def on_the_way(
+                    share: float, start: ModelPoint = at, end: ModelPoint = whole
+                ) -> float:
+                    return value_at(model.between(start, end, share))
+
+                share = shorter_share(on_the_way, value, aim.fall)
+                if share == 0.0:
                     return None
-                trial = model.between(at, whole, share)
-                lower = value_at(trial)
-            at, value = trial, lower
-            if share < 1.0 and value - bound <= goal(value):
-                at = model.at(at.w)  # its margins are a mean of others, and rounded
+                at = model.at(at.w + share * (whole.w - at.w))
                 value = value_at(at)
                 if value - bound <= goal(value):
                     return DirectMinimum(at.w, value, bound, number)

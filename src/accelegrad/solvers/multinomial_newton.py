@@ -30,8 +30,8 @@ from accelegrad.models.multinomial import (
 )
 from accelegrad.norms import norm
 from accelegrad.rules.base import Array, Evaluated, Oracle, Step, StepRule, inner
-from accelegrad.solvers.newton import FLAT, VALUE_ROUNDING
 from accelegrad.solvers.row_oracle import no_goal
+from accelegrad.solvers.search import VALUE_ROUNDING
 
 # Measured on seven data sets of several classes with alpha = 1e-5 and 1e-3, unless it says chosen.
 #: The share of the gradient that a direction leaves at most, less where the gradient is small, and
@@ -42,9 +42,9 @@ LEFT, LEFT_OUT = 0.25, 0.04
 AIM = 0.3
 #: Products with the second derivatives for a direction, at most; chosen.
 MOST_PRODUCTS = 250
-#: The slope along a direction is searched for with this many trials, each at most so many times as
-#: far as the one before; chosen.
-TRIALS, FARTHER = 30, 10.0
+#: A slope along a direction is flat enough at this share of the first one. It is searched for with
+#: so many trials, each at most so many times as far as the one before; chosen.
+FLAT, TRIALS, FARTHER = 0.1, 30, 10.0
 #: Fewer rows than these are all used: then a row that is there twice makes no difference to one of
 #: twice the weight. Of more, rows are left out where at most this share of them remains (digits
 #: with all rows: 1.4 to 1.6 times as long), with at most so many entries, since they are copied.

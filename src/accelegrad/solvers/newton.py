@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -21,63 +21,37 @@ from accelegrad.solvers.curvature import (
     coordinate_curvatures,
     second_derivative_matrix,
 )
-from accelegrad.solvers.row_oracle import Goal, RowOracle
+from accelegrad.solvers.row_oracle import Goal, RowOracle, rows_in_memory
+from accelegrad.solvers.search import (
+    DESCENT,
+    PROMISING,
+    SHORTEST_STEP,
+    VALUE_ROUNDING,
+    bolder,
+    more_careful,
+    shorter_share,
+)
+from accelegrad.solvers.smoothing import SmoothedOracle, smoothing_gap
 
-# Chosen, where nothing else is said; `accelegrad bench` times the whole method.
-#: A step is too long if it gains less than this share of the fall that the slope promises (Armijo's
-#: rule, with the customary constant).
-DESCENT = 1e-4
-#: Where values differ by rounding alone, a step may leave this share of the slope at most.
-FLATTER = 0.9
-#: A step this short that gains nothing means that rounding hides any further fall.
-SHORTEST_STEP = 1e-12
 #: The least product of a move and the change of the gradient along it that can be divided by
 LEAST_PRODUCT = 1e-290
-#: After a step that was too long, the next trial has at most this share of its length.
-NARROWING = 0.9
-#: A value that is higher by at most this, relative to it, may be as low: two units of rounding.
-VALUE_ROUNDING = 4e-16
 #: The share of the Newton decrement that is expected to remain after a step with new curvature
+#: (half or twice as much: 1 % of the time)
 EXPECTED_DECREMENT = 0.05
-#: The share of its square that is expected to remain after a step without any curvature
-EXPECTED_SQUARE = 0.2
-#: Caution is multiplied by BOLDER after a step that is not too long, and is 0 once it is below
-#: BOLD; after a step that is too long it is divided by BOLDER, and is at least WARNED.
-BOLDER, BOLD, WARNED = 0.1, 3e-3, 0.03
 # What has to be done before the next trial is known.
 BEGIN, START_OVER, SKETCH, AIM, NOTHING = "begin", "start over", "sketch", "aim", ""
-# These were set by trial on the data sets of `accelegrad bench`.
-#: A run starts from the minimum over a sample, found in the same way. The sample has at most this
-#: share of the rows, and at most this many entries (32 MB), as others of rows that are elsewhere.
-START_SHARE, SAMPLE_ENTRIES = 0.1, 1 << 22
+#: A run starts from the minimum over a sample, found in the same way (without it tall data take 1.4
+#: times as long). The sample has at most this share of the rows, at most so many per parameter, and
+#: at most this many entries (32 MB).
+START_SHARE, START_PER_PARAMETER, SAMPLE_ENTRIES = 0.1, 150, 1 << 22
 #: It has at least this many rows, and this many per parameter; else there is none.
-FEWEST_SAMPLED, ROWS_PER_PARAMETER = 100, 5
-#: More rows than this share of them or this many per parameter, whichever is more, do not help it.
-ENOUGH_SHARE, ENOUGH_PER_PARAMETER = 0.02, 150
+FEWEST_SAMPLED, FEWEST_PER_PARAMETER = 100, 5
 #: The most steps on a sample, which end where the value is off by this share of what the sample
-#: leaves unknown anyway.
+#: leaves unknown anyway; chosen.
 START_STEPS, START_PRECISION = 20, 0.3
-#: A slope is flat enough at this share of the one at the start; it is searched for this often.
-FLAT, TRIALS = 0.1, 12
-# The number of the sample for the start; those of samples for curvature count from 1.
-_START_SAMPLE = 0
 
-
-if TYPE_CHECKING:
-    from accelegrad.solvers.smoothing import SmoothedCurvedOracle
 #: What the rule works on: a smooth sum, or a smooth one close to a sum with kinks.
 Sum: TypeAlias = "CurvedOracle | SmoothedCurvedOracle"
-
-
-def bolder(caution: float) -> float:
-    """Return the caution after a step that was not too long."""
-    less = caution * BOLDER
-    return less if less > BOLD else 0.0
-
-
-def more_careful(caution: float) -> float:
-    """Return the caution after a step that was too long."""
-    return min(max(caution / BOLDER, WARNED), 1.0)
 
 
 class SketchedNewtonState(NamedTuple):
@@ -108,9 +82,10 @@ class SketchedNewton(StepRule):
     The direction is :math:`d = -B g`, where B is the inverse of the curvature C of a sample of the
     summands, taken at some point before, with the corrections of the last ten steps (L-BFGS with
     :math:`B_0 = C^{-1}`). The trial :math:`x + d` is accepted if
-    :math:`f(x + d) \le f(x) + 10^{-4} \langle g, d \rangle`; else the lowest point on the way to it
-    is tried next. New curvature is taken, from a larger sample, when steps gain too little with the
-    old one: when more than the share :math:`0.05^{2/(1+c)}` of the squared Newton decrement
+    :math:`f(x + d) \le f(x) + 10^{-4} \langle g, d \rangle`; else the step is halved until that
+    holds, which takes no pass over the rows. New curvature is taken, from a larger sample, when
+    steps gain too little with the old one: when more than the share :math:`0.05^{2/(1+c)}` of the
+    squared Newton decrement
     :math:`\langle g, B g\rangle` remains after a step, c being the cost of new curvature in
     evaluations (and, where it is expensive, only after c steps with the old one). Before the first
     sample C is diagonal; where a sample costs too much it stays diagonal, and the method is L-BFGS.
@@ -190,7 +165,7 @@ class SketchedNewton(StepRule):
 
     def _begun(self, state: SketchedNewtonState, oracle: Sum) -> SketchedNewtonState:
         """Return the state with the oracle's guess as a trial, or else a step from the start."""
-        guess = oracle.guess(state.point)
+        guess = oracle.sum.guess(state.point)
         if guess is None:
             return self._started_over(state, oracle)
         return state._replace(trial=guess, direction=guess - state.point)
@@ -199,17 +174,15 @@ class SketchedNewton(StepRule):
         """Return the state for another function, of which nothing else is known yet."""
         none = state.moves[:0]
         state = state._replace(moves=none, gradient_changes=none, sketches=0, caution=1.0, used=0)
-        if self._pays(EXPECTED_SQUARE, 0, self._curvature(state, oracle)):
-            return self._sketched(state, oracle)
-        return self._directed(state, oracle)
+        affordable = self._curvature(state, oracle).patience == 0.0
+        return self._sketched(state, oracle) if affordable else self._directed(state, oracle)
 
     def _acceptable(self, state: SketchedNewtonState, trial: Evaluation) -> bool:
-        promised = DESCENT * state.step_size * state.slope
-        if trial.value <= state.value - promised:
+        if trial.value <= state.value - DESCENT * state.step_size * state.slope:
             return True
         # Where values differ by rounding alone, a flatter slope shows that the trial is better.
         near = trial.value <= state.value + VALUE_ROUNDING * abs(state.value)
-        return near and abs(inner(trial.gradient, state.direction)) <= FLATTER * state.slope
+        return near and 2.0 * abs(inner(trial.gradient, state.direction)) <= state.slope
 
     def _accepted(self, state: SketchedNewtonState, trial: Evaluation) -> SketchedNewtonState:
         if state.slope == 0.0:  # a guess
@@ -221,18 +194,14 @@ class SketchedNewton(StepRule):
     def _improved(
         self, state: SketchedNewtonState, before: float, oracle: Sum
     ) -> SketchedNewtonState:
-        """Return the state with new curvature, if steps gain too little with the old one."""
-        curvature = self._curvature(state, oracle)
-        better = self._pays(state.slope / before, state.used, curvature)
-        return self._sketched(state, oracle) if better else state
+        """Return the state with new curvature, if steps gain too little with the old one.
 
-    def _pays(self, remaining: float, used: int, curvature: Factored | Diagonal) -> bool:
-        """Return whether new curvature pays.
-
-        `remaining` is the share of the squared decrement that remains after a step.
+        `before` is the squared decrement before the last step.
         """
-        slow = remaining > float(EXPECTED_DECREMENT ** (2.0 / (1.0 + curvature.cost)))
-        return slow and used >= curvature.patience
+        curvature = self._curvature(state, oracle)
+        expected = float(EXPECTED_DECREMENT ** (2.0 / (1.0 + curvature.cost)))
+        slow = state.slope > expected * before and state.used >= curvature.patience
+        return self._sketched(state, oracle) if slow else state
 
     def _remembered(self, state: SketchedNewtonState, trial: Evaluation) -> SketchedNewtonState:
         """Return the state with the last step among those remembered."""
@@ -258,7 +227,7 @@ class SketchedNewton(StepRule):
         return self._directed(new, oracle)
 
     def _curvature(self, state: SketchedNewtonState, oracle: Sum) -> Factored | Diagonal:
-        return oracle.curvature(state.sketched_at, state.sketches, state.sketched_with)
+        return oracle.sum.curvature(state.sketched_at, state.sketches, state.sketched_with)
 
     def _directed(self, state: SketchedNewtonState, oracle: Sum) -> SketchedNewtonState:
         """Return the state with a direction from its point, and the trial at its end."""
@@ -288,15 +257,16 @@ class SketchedNewton(StepRule):
         self, state: SketchedNewtonState, trial: Evaluation, oracle: Sum
     ) -> SketchedNewtonState:
         """Return the state with a trial that is nearer."""
-        t = state.step_size
         if state.slope == 0.0:  # a guess
             return state._replace(due=START_OVER)
-        if t <= SHORTEST_STEP:
+        t = state.step_size
+        share = oracle.sum.shorter(state.point, trial, state.value, t * state.slope)
+        if share * t <= SHORTEST_STEP:
             raise LineSearchError(
                 "the value falls no further along the direction of descent: rounding has the last "
                 "word, or the gradient is wrong."
             )
-        t = min(t * oracle.between(state.point, trial), NARROWING * t)
+        t *= share
         trial_point = state.point + t * state.direction
         caution = more_careful(state.caution)
         return state._replace(trial=trial_point, step_size=t, caution=caution)
@@ -349,6 +319,11 @@ class CurvedOracle(RowOracle):
         return evaluation
 
     @property
+    def sum(self) -> CurvedOracle:
+        """The smooth sum: this one."""
+        return self
+
+    @property
     def lowest(self) -> Evaluation | None:
         """What is known at the lowest point evaluated so far."""
         return self.best
@@ -396,14 +371,14 @@ class CurvedOracle(RowOracle):
         """How many rows the sample has that gives a start; 0 where there is none."""
         model, costs = self.model, self._costs
         most = SAMPLE_ENTRIES * model.n_samples / max(1, model.storage.entries)
-        enough = max(ENOUGH_SHARE * model.n_samples, ENOUGH_PER_PARAMETER * model.n_parameters)
+        enough = START_PER_PARAMETER * model.n_parameters
         size = int(min(START_SHARE * model.n_samples, most, enough))
-        few = size < max(ROWS_PER_PARAMETER * model.n_parameters, FEWEST_SAMPLED)
+        few = size < max(FEWEST_PER_PARAMETER * model.n_parameters, FEWEST_SAMPLED)
         return 0 if few or not costs.least or costs.constant else size
 
     def guess(self, point: Vector) -> Vector | None:
         """Return roughly the minimum over a sample of the rows, None where there are too few."""
-        size, rng, model = self._guess_size, self._generator(_START_SAMPLE), self.model
+        size, rng, model = self._guess_size, np.random.default_rng([self._seed, 0]), self.model
         if size == 0:
             return None
         # A weak l2 term gets the weight against a row that it had before, up to that of a row:
@@ -420,20 +395,15 @@ class CurvedOracle(RowOracle):
         found: Vector = state.trial
         return found
 
-    def between(self, point: Vector, trial: Evaluation) -> float:
-        """Return where the objective is lowest between a point (0) and a trial beyond that (1).
-
-        The margins in between are known from those at both ends, so that it costs no pass over the
-        rows.
-        """
+    def shorter(self, point: Vector, trial: Evaluation, value: float, fall: float) -> float:
+        """Return how much of the way from a point to a trial lets the value fall: no pass."""
         before, after = self._evaluated(point), self._known(trial)
-        move = trial.point - point
 
-        def slope(t: float) -> float:
-            return self.model.slope_between(before, after, t)
+        def value_at(share: float) -> float:
+            return self.model.between(before, after, share).value
 
         with np.errstate(**QUIET):
-            return _zero(slope, float(before.gradient @ move), float(trial.gradient @ move))
+            return shorter_share(value_at, value, fall)
 
     def curvature(self, point: Vector, number: int, caution: float) -> Factored | Diagonal:
         """Return the curvature at a point from the `number`-th sample; 0: one per coordinate."""
@@ -470,10 +440,6 @@ class CurvedOracle(RowOracle):
             matrix = second_derivative_matrix(model, at, rows)
         return Factored(matrix, *self._costs.price(number + 1, rows.n_curved))
 
-    def _generator(self, number: int) -> np.random.Generator:
-        """Return the same random numbers for the same sample, whenever it is drawn."""
-        return np.random.default_rng([self._seed, number])
-
     def _evaluated(self, point: Vector) -> RowPoint:
         """Return what is known at a point; mostly it was one of the last two evaluated."""
         for known in (*self._latest, self.best):
@@ -494,23 +460,78 @@ class CurvedOracle(RowOracle):
         self._made_from = None if made is None else _Origin(**made)
 
 
-def _zero(slope: Callable[[float], float], low: float, high: float) -> float:
-    """Return approximately where a slope that is `low` < 0 at 0 and `high` > 0 at 1 is zero.
+class SmoothedCurvedOracle(SmoothedOracle[CurvedOracle]):
+    """A sum over rows whose loss has kinks, and a smooth one close below with its curvature.
 
-    By regula falsi, the Illinois way.
+    Parameters
+    ----------
+    model, rng, goal
+        As for `RowOracle`; the loss has kinks, and the sum a dual bound.
     """
-    if not (low < 0.0 < high < math.inf):
-        return 0.5
-    lower, upper, enough = 0.0, 1.0, FLAT * -low
-    for _ in range(TRIALS):
-        t = (lower * high - upper * low) / (high - low)
-        found = slope(t)
-        if not math.isfinite(found):
-            return 0.5 * (lower + t)
-        if abs(found) <= enough:
-            return t
-        if found < 0.0:
-            lower, low, high = t, found, 0.5 * high
+
+    # The sum is made by setting mu, so it comes after it.
+    saved = (*RowOracle.saved, "mu", "_next_mu", "smooth")
+
+    def __init__(self, model: RowSum, rng: np.random.Generator, goal: Goal | None = None) -> None:
+        super().__init__(model, rng, goal)
+        if not model.has_dual_bound:
+            raise ValueError(
+                f"the {model.loss.name} loss is smoothed as far as the dual gap allows; that needs "
+                "a LinearModel with l2 > 0, or few columns and more rows: the model has l2 = 0 and "
+                f"{model.n_samples} rows of {model.n_features} columns."
+            )
+        self._latest: Evaluation | None = None
+
+    def _smoothed(self, mu: float) -> CurvedOracle:
+        return CurvedOracle(self.model.smoothed(mu), self.rng)
+
+    @property
+    def lowest(self) -> Evaluation | None:
+        """What is known of the smooth sum where the function itself was lowest so far."""
+        best = self.best
+        if best is not None and self._latest is not None and best.point is not self._latest.point:
+            return self.sum.seen(best.point, self._known(best))
+        return self.sum.lowest
+
+    def __call__(self, point: Vector) -> Evaluation:
+        """Evaluate the smooth sum and the function itself, and choose the next mu."""
+        self.changed = self._smooth_as_due(point)
+        evaluation = self.sum(point)
+        known = self._latest = self._itself_at(evaluation)
+        at, smooth = self._known(known), self.sum._known(evaluation)
+        mu, goal = self.sum.model.loss.smoothing, self.goal(at.value)
+        part = smoothing_gap(at, smooth, mu)
+        if self.model.l2 > 0.0:
+            waits = self.sum.bound_can_wait(evaluation, goal, part)
+            gap = part + self.sum.remaining(evaluation) if waits else 0.0
+        else:  # a bound is costly
+            gap = part + self._remaining(smooth)
+            waits = gap > PROMISING * goal
+        if waits:
+            known.late_bound = self._late_bound(smooth, mu)
         else:
-            upper, high, low = t, found, 0.5 * low
-    return lower if lower > 0.0 else upper
+            known.dual_value = at.dual_value_by(smooth)
+            gap = at.value - known.dual_value
+        self._shrink(part, gap, goal, at.value)
+        return evaluation
+
+    def _remaining(self, smooth: RowPoint) -> float:
+        """Return an estimate of the smooth sum's gap: half of Newton's squared decrement.
+
+        The second derivatives are taken to be those of all rows times the share that is curved.
+        """
+        curved = max(smooth.curved_share, 1.0 / self.model.n_samples)
+        space = rows_in_memory(self.model).dual.without_terms("a smoothed loss").space
+        mu = self.sum.model.loss.smoothing
+        return float(0.5 * mu * space.distance(smooth.gradient) ** 2 / curved)
+
+    def original(self, evaluation: Evaluation) -> Evaluation:
+        """Return what is known of the function itself where the sum was evaluated last."""
+        assert self._latest is not None
+        assert self._latest.point is evaluation.point
+        return self._latest
+
+    def final_gradient(self, evaluation: Evaluation) -> Vector:
+        """Return the unsmoothed gradient, computed again: a checkpoint does not hold margins."""
+        self.njev += 1
+        return self.model.at(evaluation.point).gradient

@@ -13,14 +13,13 @@ from accelegrad.proofs.fenchel import Terms
 from accelegrad.rules.base import Rule
 from accelegrad.solvers.dual_ascent import DualAscent, DualOracle
 from accelegrad.solvers.interior_point import BarrierOracle, InteriorPoint, has_one_kink
-from accelegrad.solvers.newton import CurvedOracle, SketchedNewton
+from accelegrad.solvers.newton import CurvedOracle, SketchedNewton, SmoothedCurvedOracle
 from accelegrad.solvers.proximal_newton import (
     PenalisedOracle,
     ProximalNewton,
     SmoothedPenalisedOracle,
 )
 from accelegrad.solvers.row_oracle import Goal, RowOracle
-from accelegrad.solvers.smoothing import SmoothedCurvedOracle
 
 #: The rules that work on the rows of a linear model, and on nothing else.
 SUM_RULES = (SketchedNewton, DualAscent, ProximalNewton, InteriorPoint)

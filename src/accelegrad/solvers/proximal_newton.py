@@ -22,20 +22,20 @@ from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.rules.base import Array, Step, StepRule
 from accelegrad.run.oracle import QUIET, Evaluation
 from accelegrad.solvers.curvature import Costs, Factored, second_derivative_matrix
-from accelegrad.solvers.newton import (
-    DESCENT,
-    SHORTEST_STEP,
-    VALUE_ROUNDING,
-    bolder,
-    more_careful,
-)
 from accelegrad.solvers.quadratic import Limits, Minimum, box_minimum
 from accelegrad.solvers.row_oracle import Goal, RowOracle, rows_in_memory
+from accelegrad.solvers.search import (
+    PROMISING,
+    SHORTEST_STEP,
+    bolder,
+    falls_enough,
+    more_careful,
+    shorter_share,
+)
 from accelegrad.solvers.smoothing import (
     LARGEST_SHRINK,
     NEGLIGIBLE_GAP,
-    first_smoothing,
-    shrunk_smoothing,
+    SmoothedOracle,
     smoothing_gap,
 )
 
@@ -58,8 +58,6 @@ SETTLED = 1e-3
 #: Of the wanted gap: a smoothing whose part is smaller is not what leaves a larger gap (without
 #: this, 9 of 60 fits of the hinge loss to columns of sizes 1e-3 to 1e3 missed a gap of 1e-3).
 NEGLIGIBLE_PART = 0.02
-#: A bound that leaves at most this many times the wanted gap is worth a better one.
-PROMISING = 10.0
 
 #: What the rule works on: a smooth sum, or a smooth one close to a sum with kinks.
 Sum: TypeAlias = "PenalisedOracle | SmoothedPenalisedOracle"
@@ -127,7 +125,7 @@ class ProximalNewton(StepRule):
         moved = ProximalNewtonState(
             state.iteration + 1,
             trial.point,
-            1.0 if oracle.changed else self._next_caution(caution, share),
+            1.0 if oracle.changed else (bolder if share == 1.0 else more_careful)(caution),
             idle,
             share,
         )
@@ -144,43 +142,19 @@ class ProximalNewton(StepRule):
         point, number, caution = state.point, state.iteration + 1, state.caution
         while True:
             aim = oracle.aim(point, number, caution)
-            trial, share = oracle(aim.target), 1.0
-            while not falls_enough(aim.value, trial.value, aim.fall, share):
-                shorter = self._shorter(point, aim, oracle, SHORT if caution < 1.0 else 0.0)
-                if shorter == 0.0:
-                    break
-                share = min(shorter, 0.5 * share)
-                trial = oracle(point + share * (aim.target - point))
-            else:
-                return aim, trial, share, caution
-            caution = self._next_caution(caution, 0.0)
-
-    def _shorter(
-        self,
-        point: Array,
-        aim: Aim,
-        oracle: Sum,
-        least: float,
-    ) -> float:
-        """Return how much of a step that is too long to do; 0 if less than `least`."""
-        share = 0.5
-        while share >= least:
-            if share <= SHORTEST_STEP:
+            trial = oracle(aim.target)
+            if falls_enough(aim.value, trial.value, aim.fall, 1.0):
+                return aim, trial, 1.0, caution
+            least = SHORT if caution < 1.0 else SHORTEST_STEP
+            share = oracle.sum.shorter(point, aim, least)
+            if share > 0.0:
+                return aim, oracle(point + share * (aim.target - point)), share, caution
+            if caution == 1.0:
                 raise LineSearchError(
                     "the value falls no further towards the minimum of the model: rounding has the "
                     "last word."
                 )
-            value = oracle.value_between(point, aim.target, share)
-            if falls_enough(aim.value, value, aim.fall, share):
-                return share
-            share *= 0.5
-        return 0.0
-
-    def _next_caution(self, caution: float, share: float) -> float:
-        """Return the caution of the next model: less, unless a step was too long."""
-        if share < 1.0:
-            return more_careful(caution)
-        return bolder(caution)
+            caution = more_careful(caution)
 
     def output(self, state: ProximalNewtonState) -> Array:
         """Return the last point that was accepted."""
@@ -297,6 +271,11 @@ class PenalisedOracle(TermsOracle):
         """
         return self._before == math.inf or self._before - value <= SETTLED * goal
 
+    @property
+    def sum(self) -> PenalisedOracle:
+        """The smooth sum: this one."""
+        return self
+
     def take_over(self, other: PenalisedOracle) -> None:
         """Take over what is known of another sum over the same rows: no pass over them."""
         self._part = None
@@ -307,12 +286,16 @@ class PenalisedOracle(TermsOracle):
             )
             self._latest.append(self._finish(evaluation))
 
-    def value_between(self, point: Vector, target: Vector, share: float) -> float:
-        """Return the value between two points that were evaluated last."""
+    def shorter(self, point: Vector, aim: Aim, least: float) -> float:
+        """Return how much of the way to a model's minimum lets the value fall: no pass."""
+        before, after = self._evaluated(point), self._evaluated(aim.target)
+
+        def value_at(share: float) -> float:
+            at = self.model.between(before, after, share)
+            return at.value + (0.0 if self.penalty is None else self.penalty.value(at.w))
+
         with np.errstate(**QUIET):
-            at = self.model.between(self._evaluated(point), self._evaluated(target), share)
-            term = 0.0 if self.penalty is None else self.penalty.value(at.w)
-            return at.value + term
+            return shorter_share(value_at, aim.value, aim.fall, least)
 
     def _evaluated(self, point: Vector) -> RowPoint:
         return self._known(self._evaluation(point))
@@ -465,50 +448,22 @@ class PenalisedOracle(TermsOracle):
         return Aim(*minimum_of_columns(self.terms, self._limits, *given), value)
 
 
-class SmoothedPenalisedOracle(TermsOracle):
+class SmoothedPenalisedOracle(SmoothedOracle[PenalisedOracle], TermsOracle):
     """The same for a loss with kinks: a smooth sum close below, and bounds of the sum itself."""
 
     saved = (*TermsOracle.saved, "mu", "_next_mu")
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self._smooth: PenalisedOracle | None = None
-        self._next_mu = math.nan  # what the next model is smoothed with
-        self.changed = False
-
-    @property
-    def sum(self) -> PenalisedOracle:
-        """The smooth sum of the present mu."""
-        assert self._smooth is not None
-        return self._smooth
-
-    @property
-    def mu(self) -> float | None:
-        """The present smoothing; None before the first step."""
-        return None if self._smooth is None else self.sum.model.loss.smoothing
-
-    @mu.setter
-    def mu(self, mu: float | None) -> None:
-        if mu is None:
-            return
-        rng, before = np.random.default_rng(self._seed), self._smooth
-        smooth = self.model.smoothed(mu)
-        self._smooth = PenalisedOracle(smooth, rng, None, self.terms, self.penalty)
-        if before is not None:
-            self._smooth.take_over(before)
+    def _smoothed(self, mu: float) -> PenalisedOracle:
+        rng, smooth = np.random.default_rng(self._seed), self.model.smoothed(mu)
+        oracle = PenalisedOracle(smooth, rng, None, self.terms, self.penalty)
+        if self.smooth is not None:
+            oracle.take_over(self.smooth)
+        return oracle
 
     def aim(self, point: Vector, number: int, caution: float) -> Aim:
         """Return the minimum of the smooth sum's model, less smooth a sum where that is due."""
-        if self._smooth is None:
-            self._count_value()
-            self._next_mu = first_smoothing(self.model.at(point), self.model.loss)
-        if self._next_mu != self.mu:
-            self.mu = self._next_mu
+        self._smooth_as_due(point)
         return self.sum.aim(point, number, caution)
-
-    def value_between(self, point: Vector, target: Vector, share: float) -> float:
-        """Return the smooth sum's value between two points that were evaluated last."""
-        return self.sum.value_between(point, target, share)
 
     def __call__(self, point: Vector) -> Evaluation:
         """Evaluate the smooth sum."""
@@ -519,27 +474,24 @@ class SmoothedPenalisedOracle(TermsOracle):
 
         It has a bound, and decides how smooth the next sum is.
         """
-        self._count_value()
-        self.njev += 1
         with np.errstate(**QUIET):
-            smooth: Any = self.sum._known(evaluation)
-            at = smooth.beside(self.model)
-            known = Evaluation(
-                evaluation.point, at.value, late_gradient=self._late_gradient, model=at
-            )
-            known = self._finish(known)
-            goal = self.goal(known.value)
+            known = self._itself_at(evaluation)
+            at, smooth = self._known(known), self.sum._known(evaluation)
+            value, goal = known.value, self.goal(known.value)
             slopes = self.sum.model_slopes(evaluation)
             settled = self.sum.is_settled(evaluation.value, goal)
-            bound = best_bound(self.dual, smooth, known.value, goal, slopes, settled=settled)
-            if known.value - bound > goal > 0.0 and settled and self.model.has_dual_bound:
+            bound = best_bound(self.dual, smooth, value, goal, slopes, settled=settled)
+            if value - bound > goal > 0.0 and settled and self.model.has_dual_bound:
                 bound = max(bound, at.dual_value_by(smooth))
             known.dual_value = bound
             mu = self.sum.model.loss.smoothing
-            part, gap = smoothing_gap(at, smooth, mu), known.value - bound
-            self._next_mu = shrunk_smoothing(mu, part, gap, goal, known.value)
-            least = max(NEGLIGIBLE_PART * goal, NEGLIGIBLE_GAP * known.value)
-            if settled and gap > goal and part > least:
+            part, gap = smoothing_gap(at, smooth, mu), value - bound
+            self._shrink(part, gap, goal, value)
+            if (
+                settled
+                and gap > goal
+                and part > max(NEGLIGIBLE_PART * goal, NEGLIGIBLE_GAP * value)
+            ):
                 self._next_mu = min(self._next_mu, mu / LARGEST_SHRINK)
         self.changed = self._next_mu != mu
         return known
@@ -586,15 +538,6 @@ def minimum_of_columns(
     return Minimum(target, found.fall + 0.5 * slope * (slope / total))
 
 
-def falls_enough(before: float, value: float, fall: float, share: float) -> bool:
-    """Return whether a value is low enough after a share of a step, by Armijo's rule.
-
-    `fall` is what the model promises for the whole step; where it is rounding, nothing has to fall.
-    """
-    rounding = VALUE_ROUNDING * abs(value)
-    return value <= before + (rounding if fall <= rounding else -DESCENT * share * fall)
-
-
 def limits_of(terms: Terms) -> Limits:
     """Return l1 terms and box, one number for each weight."""
     return Limits(np.full(terms.n_features, terms.l1), terms.lower, terms.upper)
@@ -622,4 +565,7 @@ def best_bound(
     bound = max(bound, dual.by_balanced(at))
     if dual.model.fit_intercept and goal < value - bound <= PROMISING * goal:
         bound = max(bound, dual.by(at))
+        if value - bound > goal and dual.has_slopes_here:
+            # The mean of the slopes themselves is known more exactly than that of the gradient.
+            bound = max(bound, dual.at_slopes(at.derivatives))
     return bound

@@ -9,9 +9,8 @@ import numpy as np
 
 from accelegrad.errors import Vector
 from accelegrad.geometry.penalties import L1, ElasticNet, GroupL2, NuclearNorm
-from accelegrad_lab.functions.kinks import hinge_loss
 from accelegrad_lab.functions.problem import COMPOSITE, Cases, Function, gaussian, signs_of
-from accelegrad_lab.functions.smooth import least_squares, logistic_loss, sparse_rows
+from accelegrad_lab.functions.smooth import least_squares, logistic_loss
 
 CASES = Cases()
 
@@ -115,38 +114,3 @@ def matrix_completion() -> Function:
 
     penalty = NuclearNorm(1.0, shape)
     return Function(fun, np.zeros(600), statement, penalty=penalty, slope=slope, smooth=True)
-
-
-@CASES.add(COMPOSITE, "sparse least squares with an l1 penalty, 3000 x 10,000")
-def sparse_lasso() -> Function:
-    """Most coordinates end at zero."""
-    A = sparse_rows(3000, 10_000, 30, 641)
-    true = np.zeros(10_000)
-    true[::100] = 3 * gaussian(642, 100)
-    b = A @ true + 0.5 * gaussian(643, 3000)
-
-    def statement(cp: Any, x: Any) -> Any:
-        return cp.sum_squares(A @ x - b) / 6000 + 0.005 * cp.norm1(x)
-
-    return Function(
-        least_squares(A, b),
-        np.zeros(10_000),
-        statement,
-        penalty=L1(0.005),
-        slope=_signs(0.005),
-        smooth=True,
-    )
-
-
-@CASES.add(COMPOSITE, "hinge loss with an l1 penalty, 300 x 50")
-def l1_hinge() -> Function:
-    """Kinks in the function and in the penalty."""
-    A = gaussian(651, 300, 50)
-    y = signs_of(A[:, :5] @ gaussian(652, 5), 653, 0.5)
-
-    def statement(cp: Any, x: Any) -> Any:
-        losses = cp.sum(cp.pos(1 - cp.multiply(y, A @ x))) / 300
-        return losses + 0.02 * cp.norm1(x)
-
-    fun, x0 = hinge_loss(A, y, 0.0), np.zeros(50)
-    return Function(fun, x0, statement, penalty=L1(0.02), slope=_signs(0.02))

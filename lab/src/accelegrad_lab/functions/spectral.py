@@ -78,21 +78,3 @@ def spectral_norm() -> Function:
         return cp.sigma_max(_affine(cp, constant, matrices, x))
 
     return Function(fun, np.ones(10), statement)
-
-
-@CASES.add(SPECTRAL, "nuclear norm of an affine 12 x 10 matrix, d=30")
-def affine_nuclear_norm() -> Function:
-    """The sum of the singular values of A_0 + sum_k x_k A_k."""
-    raw = gaussian(431, 31, 12, 10)
-    constant, matrices = raw[0], raw[1:]
-
-    def fun(x: Vector) -> tuple[float, Vector]:
-        left, sizes, right = np.linalg.svd(
-            constant + np.tensordot(x, matrices, 1), full_matrices=False
-        )
-        return float(sizes.sum()), np.tensordot(matrices, left @ right, 2)
-
-    def statement(cp: Any, x: Any) -> Any:
-        return cp.normNuc(_affine(cp, constant, matrices, x))
-
-    return Function(fun, np.ones(30), statement)

@@ -16,9 +16,9 @@ import numpy as np
 
 from accelegrad.errors import Vector
 from accelegrad_lab.engine.content import Claim, Figure, Report, Verdict
+from accelegrad_lab.engine.line_file import put
 from accelegrad_lab.playground import playground
 from accelegrad_lab.report.prepared import Entry, Line, PreparedFigure, prepare
-from accelegrad_lab.report.tables import put
 from accelegrad_lab.report.words import claim_title, evidence_tables, typeset
 
 SIGNS = {Verdict.HOLDS: "✓", Verdict.IN_PART: "◐", Verdict.FAILS: "✗"}

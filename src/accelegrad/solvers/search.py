@@ -1,0 +1,60 @@
+"""How much of a step to do: it is halved until the value falls, on margins known at both ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+#: A step is too long if it gains less than this share of the fall that is promised (Armijo's rule,
+#: with the customary constant).
+DESCENT = 1e-4
+#: A step this short that gains nothing means that rounding hides any further fall.
+SHORTEST_STEP = 1e-12
+#: A value that is higher by at most this, relative to it, may be as low: two units of rounding.
+VALUE_ROUNDING = 4e-16
+#: Caution of the next matrix of second derivatives, from 0 to 1, is divided by this after a step
+#: that was not too long, and multiplied after one that was. What is below the least is 0.
+CAUTION_FACTOR, LEAST_CAUTION = 10.0, 0.01
+#: A bound is worth its cost where the gap is estimated to be at most this many times the wanted
+#: one; chosen (half and twice as much change nothing).
+PROMISING = 10.0
+
+
+def falls_enough(before: float, value: float, fall: float, share: float) -> bool:
+    """Return whether a value is low enough after a share of a step, by Armijo's rule.
+
+    `fall` is what is promised for the whole step; where it is rounding, nothing has to fall.
+    """
+    rounding = VALUE_ROUNDING * abs(value)
+    return value <= before + (rounding if fall <= rounding else -DESCENT * share * fall)
+
+
+def shorter_share(
+    value_at: Callable[[float], float], before: float, fall: float, least: float = SHORTEST_STEP
+) -> float:
+    """Return 1/2, 1/4, ... of a step, whichever first lets the value fall; 0 if below `least`.
+
+    Parameters
+    ----------
+    value_at : callable
+        From a share of the step to the value there.
+    before, fall
+        As for `falls_enough`.
+    least : float
+        The shortest share that is of use.
+    """
+    share = 0.5
+    while share >= least:
+        if falls_enough(before, value_at(share), fall, share):
+            return share
+        share *= 0.5
+    return 0.0
+
+
+def bolder(caution: float) -> float:
+    """Return the caution after a step that was not too long."""
+    return caution / CAUTION_FACTOR if caution > LEAST_CAUTION else 0.0
+
+
+def more_careful(caution: float) -> float:
+    """Return the caution after a step that was too long."""
+    return min(max(CAUTION_FACTOR * caution, LEAST_CAUTION), 1.0)
