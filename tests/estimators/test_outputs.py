@@ -119,18 +119,6 @@ def test_the_summary_of_a_fit():
     assert lines[-1] == "and 2 smaller ones"
 
 
-def test_the_summary_of_classes_in_a_notebook():
-    labels = np.array(["<a>", "b", "c"])[np.digitize(Y[:, 1], [0.0, 4.0])]
-    fitted = AcceleGradClassifier().fit(X, labels)
-    html = fitted.summary().html
-    assert "&lt;a&gt;" in html
-    assert "<a>" not in html
-    numbers = re.findall(r"<td[^>]*right'>([^<]*)</td>", html)
-    assert len(numbers) == 3 + 3 + 12  # heads, intercepts, and four features for three classes
-    assert float(numbers[3]) == pytest.approx(fitted.intercept_[0], rel=1e-5)
-    assert "classes        <a>, b, c\n" in str(fitted.summary())
-
-
 def test_the_summary_says_for_which_of_two_classes_a_coefficient_speaks():
     fitted = AcceleGradClassifier().fit(X, np.where(Y[:, 1] > 0.0, "up", "down"))
     assert "classes        down, up (positive coefficients: up)" in str(fitted.summary())

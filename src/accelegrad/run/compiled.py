@@ -116,8 +116,7 @@ class CompiledRule(Rule):
             squares = row_squares(model.X)
             return CompiledState(SparseEpochs(kind, data, start, squares=squares, **given))
         if change is not None:
-            shift = np.zeros_like(change.scale) if change.shift is None else change.shift
-            given["change"] = change.scale, shift
+            given["change"] = change.scale, change.shift
         return CompiledState(DenseEpochs(kind, data, start, **given))
 
     def step(self, state: CompiledState, oracle: Any) -> Step:
