@@ -268,7 +268,7 @@ def lowest_of_cuts(
         return None
     unit, found = step * norm(slopes[int(below.argmin())]) ** 2, None
     for _ in range(MOST_UNITS):
-        if not (0.0 < unit < math.inf and np.isfinite(below / unit).all()):
+        if not (0.0 < unit * step < math.inf and 0.0 < unit / step < math.inf):
             break
         better = _lowest_in_unit(rows, center, slopes, below, step, unit)
         if better is None:
@@ -294,9 +294,12 @@ def _lowest_in_unit(
     count, size = slopes.shape
     length, bend = math.sqrt(unit * step), math.sqrt(unit / step)  # units of offsets and slopes
     matrix = np.empty((count, size + 1))
-    np.divide(slopes, bend, out=matrix[:, :size])
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        np.divide(slopes, bend, out=matrix[:, :size])
+        low, high = np.full(count, -math.inf), below / unit - ADDED
     matrix[:, size] = -math.sqrt(ADDED)
-    low, high = np.full(count, -math.inf), below / unit - ADDED
+    if not (np.isfinite(matrix).all() and np.isfinite(high).all()):
+        return None
     senses = np.zeros(count, dtype=np.intc)
     before = 0
     if rows is not None:

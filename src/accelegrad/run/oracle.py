@@ -286,11 +286,7 @@ class FunctionOracle(Oracle):
 
     def _gradient(self, returned: Any, point: Vector, source: str) -> Vector:
         shape = point.shape if self._shape is None else self._shape
-        if (
-            type(returned) is np.ndarray
-            and returned.shape == shape
-            and returned.dtype.char == "d"
-        ):
+        if type(returned) is np.ndarray and returned.shape == shape and returned.dtype.char == "d":
             return returned.flatten()  # a copy: functions may hand out the same buffer every time
         self.unit = max(self.unit, unit_of(returned))
         return checked_gradient(returned, shape, source)
