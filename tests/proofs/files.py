@@ -365,11 +365,18 @@ def assert_same(got: tuple[Any, Any], table: Table, how: str) -> None:
     assert y.dtype.isnative, f"{how}: targets in foreign byte order"
 
 
+def surveyed(path: Path, wanted: Wanted) -> Any:
+    """Return a table whose columns are known."""
+    table = open_table(path, wanted)
+    table.survey()
+    return table
+
+
 def check_reading(rng: np.random.Generator, path: Path, table: Table) -> None:
     wanted = Wanted(**table.wanted)
     whole = open_table(path, wanted).whole()
     assert_same(joined([whole]), table, "whole")
-    assert open_table(path, wanted).names == table.names, "other names"
+    assert surveyed(path, wanted).names == table.names, "other names"
     if table.kind.startswith(("LIBSVM", "text")) and table.y.dtype.kind != "U":
         data = read(path, **table.wanted)
         X = data.X.toarray() if sp.issparse(data.X) else data.X
@@ -386,9 +393,7 @@ def check_reading(rng: np.random.Generator, path: Path, table: Table) -> None:
 
 def check_columns(rng: np.random.Generator, path: Path, table: Table) -> None:
     """Ask for some columns by name, in another order, as a model does that predicts."""
-    known = open_table(path, Wanted(**table.wanted)).columns or tuple(
-        map(Column, table.names or ())
-    )
+    known = surveyed(path, Wanted(**table.wanted)).columns or tuple(map(Column, table.names or ()))
     starts = np.cumsum([0, *(len(column.features) for column in known)])
     order = rng.permutation(len(known))[: int(rng.integers(1, 6))]
     wanted = Wanted(table.target, [known[place] for place in order], optional=True)
