@@ -10,8 +10,7 @@ from scipy.optimize import minimize as scipy_minimize
 from sklearn.datasets import load_iris
 
 import accelegrad as ag
-from accelegrad.models.multinomial import MultinomialModel, ScaledClasses
-from accelegrad.models.scaling import ColumnScaling, column_scaling
+from accelegrad.models.multinomial import MultinomialModel
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.proofs.multinomial_dual import MultinomialDual
 from accelegrad.sklearn import AcceleGradClassifier
@@ -104,25 +103,6 @@ def test_a_class_without_rows():
     assert value - gap <= least  # the third class's intercept may go to minus infinity
     with pytest.raises(ValueError, match="classes must hold whole numbers from 0 to 1"):
         MultinomialModel(X, classes, 2)
-
-
-@pytest.mark.parametrize("intercept", [True, False])
-def test_scaled_classes(intercept):
-    X, classes, _ = data()
-    model = MultinomialModel(
-        X * np.array([1.0, 1e3, 1e-3, 1.0]), classes, 3, fit_intercept=intercept
-    )
-    change = ScaledClasses(column_scaling(model.rows), 3)
-    rng = np.random.default_rng(0)
-    v, g = rng.standard_normal((2, model.n_parameters))
-    np.testing.assert_allclose(change.invert(change.apply(v)), v)
-    np.testing.assert_allclose(change.invert_adjoint(change.adjoint(g)), g)
-    assert change.apply(v) @ g == pytest.approx(v @ change.adjoint(g))
-    W, _ = model.split(change.apply(v))
-    np.testing.assert_allclose(W.ravel(), change.scale * v[:12])
-    if not intercept:
-        alone = ColumnScaling(change.scale[:4])
-        np.testing.assert_allclose(change.apply(v)[:4], alone.apply(v[:4]))
 
 
 # --------------------------------------------------------------------------------- lower bounds

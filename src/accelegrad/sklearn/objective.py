@@ -24,14 +24,12 @@ from accelegrad.geometry.sets import (
 )
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import DELTA, EPSILON, LOSSES, Loss, make_loss
-from accelegrad.models.multinomial import MultinomialModel, ScaledClasses, classes_model
+from accelegrad.models.multinomial import MultinomialModel, classes_model
 from accelegrad.models.parted_model import PartedModel
-from accelegrad.models.scaling import ColumnScaling, can_scale
+from accelegrad.models.scaling import can_scale
 from accelegrad.models.streamed_model import model_of
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.solvers.direct import DirectNewton
-
-Change = ColumnScaling | ScaledClasses
 
 PENALTIES = ("l2", "l1", "elasticnet")
 LENGTHS = (DELTA.name, EPSILON.name)  # parameters of losses that are compared with residuals

@@ -29,9 +29,9 @@ from accelegrad.errors import Vector
 from accelegrad.front_door import minimize
 from accelegrad.geometry.penalties import L1
 from accelegrad.models.linear_model import LinearModel
-from accelegrad.models.multinomial import MultinomialModel, PartedClasses, ScaledClasses
+from accelegrad.models.multinomial import MultinomialModel, PartedClasses
 from accelegrad.models.sampling import BatchSampler
-from accelegrad.models.scaling import column_scaling, scaled_penalty, scaled_set
+from accelegrad.models.scaling import ColumnScaling, column_scaling
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.proofs.multinomial_dual import MultinomialDual
 from accelegrad.run.result import Status
@@ -332,9 +332,9 @@ class ClassesFunction:
             self.curved = SampledClasses(model)
         elif curved:
             self.curved = CurvedClasses(model)
-        self._change: ScaledClasses | None = None
+        self._change: ColumnScaling | None = None
         if free_method and not curved and problem.can_be_scaled:
-            self._change = ScaledClasses(column_scaling(model.rows), model.n_classes)
+            self._change = column_scaling(model.rows, n_classes=model.n_classes)
         self.lower_bound = 0.0  # losses are nonnegative
 
     def __call__(self, v: Vector) -> tuple[float, Vector]:
@@ -359,11 +359,11 @@ class ClassesFunction:
 
     def terms(self) -> dict[str, Any]:
         """Return penalty and set in the coordinates of the run."""
-        problem, scale = self.problem, None if self._change is None else self._change.scale
-        return {
-            "penalty": scaled_penalty(problem.penalty(), scale),
-            "feasible_set": scaled_set(problem.feasible_set, scale, self._model.n_parameters),
-        }
+        penalty, chosen, change = self.problem.penalty(), self.problem.feasible_set, self._change
+        if change is not None:
+            penalty = change.scaled_penalty(penalty)
+            chosen = change.scaled_set(chosen, self._model.n_parameters)
+        return {"penalty": penalty, "feasible_set": chosen}
 
     def raise_bound(self, x: Vector) -> None:
         """Bring the lower bound up to date with what is known at a point."""
