@@ -260,7 +260,8 @@ def lowest_of_cuts(
     step : float
         The step t.
     most_units : int
-        How many units are tried. In small ones the step may not reach the limits any more.
+        How many units are tried. At a point that constraints hold back the promise is rounding, and
+        so are multipliers that are found in its unit: for these the first one is right.
 
     Returns
     -------
