@@ -133,11 +133,6 @@ class Points(list[np.ndarray]):
         self.append(x.copy())
         return self.at(x)
 
-    @property
-    def gap(self) -> float:
-        least = self.at(np.linalg.lstsq(self.A, self.b, rcond=None)[0])[0]
-        return min(self.at(x)[0] for x in self) - least
-
 
 def shrunk(x: np.ndarray, step: float) -> np.ndarray:
     return L1(0.3).prox(x, step)
@@ -230,17 +225,6 @@ def test_uni_fast_sgd_is_its_recurrence() -> None:
         A += a
         np.testing.assert_allclose(points[2 * k], y, rtol=1e-7, atol=1e-9)
         np.testing.assert_allclose(points[2 * k + 1], x, rtol=1e-7, atol=1e-9)
-
-
-@pytest.mark.parametrize(("method", "told"), [(ac_fgm, (0.0,)), (ad_gd, ())])
-def test_peers_converge_on_a_smooth_function(method, told) -> None:
-    """Gradient descent with steps 1/L has f - f* <= L ||x0 - x*||^2 / (2 k); neither is worse."""
-    points = Points(300)
-    with pytest.raises(Enough):
-        method(points, np.ones(8), unchanged, *told)
-    L = np.linalg.norm(points.A, 2) ** 2
-    x_star = np.linalg.lstsq(points.A, points.b, rcond=None)[0]
-    assert points.gap <= L * np.sum((np.ones(8) - x_star) ** 2) / (2 * 300)
 
 
 # -- counting --------------------------------------------------------------------------------------

@@ -14,11 +14,10 @@ from accelegrad.cli import main as cli
 from accelegrad_lab.datasets import as_binary
 from accelegrad_lab.engine.content import Verdict
 from accelegrad_lab.engine.experiment import Family, Results, Setup, slope, verdict_of
-from accelegrad_lab.engine.model_tasks import minimum_task as text_minimum
-from accelegrad_lab.engine.model_tasks import model_of
 from accelegrad_lab.engine.runner import Progress, TaskError, run_tasks
-from accelegrad_lab.engine.stored_data import imported_data
-from accelegrad_lab.engine.tasks import Outcome, Store, Task, log_spaced
+from accelegrad_lab.engine.stored_data import imported_data, model_of
+from accelegrad_lab.engine.stored_data import minimum_task as text_minimum
+from accelegrad_lab.engine.tasks import Outcome, Store, Task
 from accelegrad_lab.paper import (
     deterministic,
     large_batch,
@@ -64,18 +63,6 @@ def test_a_key_belongs_to_the_parameters_alone():
     assert Task("other", small_task().parameters).key != small_task().key
 
 
-def test_results_are_computed_once(tmp_path, monkeypatch):
-    store = Store(tmp_path)
-    first = store.get(small_task())
-    from accelegrad_lab.engine.tasks import TASKS
-
-    monkeypatch.setitem(TASKS, "regression", lambda *_: pytest.fail("computed again"))
-    again = store.get(small_task())
-    for name, values in first.arrays.items():
-        np.testing.assert_array_equal(values, again.arrays[name])
-    assert first.facts == again.facts
-
-
 def test_a_damaged_result_is_computed_again(tmp_path):
     store = Store(tmp_path)
     good = store.get(small_task())
@@ -113,19 +100,11 @@ def test_epochs_are_counted_in_rows(tmp_path):
     np.testing.assert_allclose(outcome.arrays["epochs"], outcome.arrays["iteration"] / 60)
 
 
-def test_log_spaced():
-    numbers = log_spaced(1000, 50)
-    assert numbers[0] == 1
-    assert numbers[-1] == 1000
-    assert numbers == sorted(set(numbers))
-    assert log_spaced(3) == [1, 2, 3]
-
-
 # -- the runner ------------------------------------------------------------------------------------
 
 
 def test_the_numbers_do_not_depend_on_the_number_of_processes(tmp_path):
-    tasks = [small_task(rho=rho) for rho in (1.0, 2.0)] + [noisy_task(p=1), noisy_task(seed=1)]
+    tasks = [small_task(), noisy_task(p=1)]
     stores = {jobs: Store(tmp_path / str(jobs)) for jobs in (1, 2)}
     for jobs, store in stores.items():
         run_tasks(tasks, store, jobs=jobs, progress=SILENT)
@@ -366,19 +345,6 @@ def test_a_file_is_known_by_its_content(tmp_path):
     assert hinge.facts["lower"] >= (1 - 1e-9) * hinge.facts["minimum"]
 
 
-def test_the_hinge_minimum_is_the_minimum(tmp_path):
-    """LIBLINEAR against a certified run of our own."""
-    import accelegrad as ag
-
-    store = Store(tmp_path / "store")
-    data = imported_data(write_data(tmp_path / "a.svm", rows=200), store, as_binary)
-    parameters = {"data": data, "rows": 200, "seed": 0, "loss": "hinge", "l2": 0.1}
-    minimum = store.get(text_minimum(parameters)).facts["minimum"]
-    result = ag.minimize(model_of(parameters, store), diameter=10.0, max_iter=20_000)
-    assert result.lower_bound <= minimum <= result.fun
-    assert result.gap < 1e-2
-
-
 # -- the whole, and the command line -----------------------------------------------------------------
 
 
@@ -425,10 +391,7 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path, capsys, monkeypatch):
 
 BROKEN = {
     "a bad line": (b"1 1:0.5\n-1 2:x\n", r"line 2"),
-    "NaN": (b"1 1:0.5\n-1 2:nan\n", r"line 2"),
-    "empty": (b"", r"no rows"),
     "wrong compression": (b"BZh9 this is not bzip2 at all", r"bzip2|compress"),
-    "huge index": (b"1 1:0.5\n-1 99999999999:1\n", r"line 2"),
     "three classes": (b"1 1:0.5\n2 2:1\n3 1:1\n", r"labels|classes"),
 }
 

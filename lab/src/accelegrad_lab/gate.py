@@ -171,56 +171,44 @@ def _two_classes(name: str) -> Data:
 # -- functions: plain Python callables -------------------------------------------------------------
 
 
-def _squares(n: int, condition: float = 1.0) -> Fun:
-    """Return the mean of (Ax - b)^2, whose columns are scaled from 1 to `condition`."""
+def _affine(rows: int, n: int, evaluate: Any, l2: float = 0.0, condition: float = 1.0) -> Fun:
+    """Return F(Ax - b) + l2/2 ||x||^2 with columns scaled from 1 to `condition`.
+
+    `evaluate` gives the value and the slopes of F.
+    """
     rng = np.random.default_rng(0)
-    A = rng.standard_normal((4 * n, n)) * np.geomspace(1.0, condition, n)
-    b = rng.standard_normal(4 * n)
+    A = rng.standard_normal((rows, n)) * np.geomspace(1.0, condition, n)
+    b = rng.standard_normal(rows)
 
     def fun(x: Any) -> tuple[float, Any]:
-        residual = A @ x - b
-        return residual @ residual / b.size, 2 * (A.T @ residual) / b.size
+        value, slopes = evaluate(A @ x - b)
+        return value + l2 / 2 * x @ x, A.T @ slopes + l2 * x
 
     return fun
+
+
+def _squares(n: int, condition: float = 1.0) -> Fun:
+    """Return the mean of (Ax - b)^2."""
+    return _affine(4 * n, n, lambda z: (z @ z / z.size, 2 * z / z.size), condition=condition)
 
 
 def _distances(n: int) -> Fun:
     """Return the mean of |Ax - b|."""
-    rng = np.random.default_rng(0)
-    A, b = rng.standard_normal((4 * n, n)), rng.standard_normal(4 * n)
-
-    def fun(x: Any) -> tuple[float, Any]:
-        residual = A @ x - b
-        return np.abs(residual).mean(), A.T @ np.sign(residual) / b.size
-
-    return fun
+    return _affine(4 * n, n, lambda z: (np.abs(z).mean(), np.sign(z) / z.size))
 
 
 def _log_sum_exp(n: int) -> Fun:
-    rng = np.random.default_rng(0)
-    A, b = rng.standard_normal((3 * n, n)), rng.standard_normal(3 * n)
-
-    def fun(x: Any) -> tuple[float, Any]:
-        z = A @ x - b
+    def evaluate(z: Any) -> tuple[float, Any]:
         top = z.max()
         weights = np.exp(z - top)
-        total = weights.sum()
-        return top + np.log(total) + 0.05 * x @ x, A.T @ weights / total + 0.1 * x
+        return top + np.log(weights.sum()), weights / weights.sum()
 
-    return fun
+    return _affine(3 * n, n, evaluate, l2=0.1)
 
 
 def _largest(n: int) -> Fun:
     """Return the largest of 4 n affine functions, plus a small square."""
-    rng = np.random.default_rng(0)
-    A, b = rng.standard_normal((4 * n, n)), rng.standard_normal(4 * n)
-
-    def fun(x: Any) -> tuple[float, Any]:
-        z = A @ x - b
-        at = int(z.argmax())
-        return z[at] + 0.005 * x @ x, A[at] + 0.01 * x
-
-    return fun
+    return _affine(4 * n, n, lambda z: (z.max(), (np.arange(z.size) == z.argmax()) * 1.0), l2=0.01)
 
 
 def _chain(n: int) -> Fun:

@@ -360,8 +360,6 @@ def page(cases: Cases) -> Iterator[str]:
     yield from table_lines(head, rows, numbers=True)
     yield ""
     yield from _counts(cases)
-    yield ""
-    yield from _peers(cases)
 
 
 def _counts(cases: Cases) -> Iterator[str]:
@@ -391,23 +389,6 @@ def _counts(cases: Cases) -> Iterator[str]:
                 ", ".join(f"{geometric_mean(each):.2f}" for each in ratios.values()),
             ]
         )
-    yield from table_lines(head, rows, numbers=True)
-
-
-def _peers(cases: Cases) -> Iterator[str]:
-    """Go through a table of geometric means of the share that each contestant leaves."""
-    sizes = list(dict.fromkeys(key[2] for key in cases))
-    rows = []
-    for name in next(iter(cases.values())):
-        cells = []
-        for size in sizes:
-            left = [found[name] for key, found in cases.items() if key[2] == size]
-            mean = geometric_mean([min(max(each, RESOLUTION), 1e9) for each in left])
-            cells.append(f"{mean:.1e}")
-        rows.append([name, *cells])
-    yield "Geometric means over all sets and losses:"
-    yield ""
-    head = ["optimizer", *[f"batch {size or 'all'}" for size in sizes]]
     yield from table_lines(head, rows, numbers=True)
 
 

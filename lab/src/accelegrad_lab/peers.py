@@ -36,10 +36,8 @@ MOST_STEPS = 1_000_000
 MOST_EQUATIONS = 3000  # of a dense system that is solved directly; chosen, for memory
 MOST_PARAMETERS = 1000  # with which "newton-cholesky" is a choice: it factorises such a matrix
 MOST_COORDINATES = 2000  # beyond, SciPy's d x d matrices take minutes, or gigabytes
-SMALL = 100  # rows up to which scikit-learn's checks are timed too
 FOLDS = 5  # the default of all estimators here that cross-validate
 REFERENCE_TOL = 1e-6  # of one more fit of ours that looks for the minimum
-CHECKS = "scikit-learn's checks"  # no solver: what `fit` of any estimator has to do
 SCALED = ", intercept_scaling=10"
 
 
@@ -353,17 +351,6 @@ class _Wrapped:
         self.problem, self.setting = fit, setting
 
 
-class _Checks(_Wrapped):
-    """No solver: the checks that scikit-learn asks of every `fit`."""
-
-    def fit(self, X: Any, y: Any) -> Self:
-        """Check the data."""
-        from sklearn.utils.validation import check_X_y
-
-        check_X_y(X, y, accept_sparse="csr")
-        return self
-
-
 class _QuantReg(_Wrapped):
     """statsmodels' QuantReg."""
 
@@ -516,18 +503,6 @@ def _linear(function: Function) -> str:
     return _small(function) if linear else "it takes bounds and equations"
 
 
-def _ac_fgm(recorder: Recorder, accuracy: float, distance: float) -> object:  # noqa: ARG001
-    return ac_fgm(recorder.fun, recorder.function.x0, recorder.prox, accuracy)
-
-
-def _uni_fast_sgd(recorder: Recorder, accuracy: float, distance: float) -> object:  # noqa: ARG001
-    return uni_fast_sgd(recorder.fun, recorder.function.x0, recorder.prox, distance)
-
-
-def _ad_gd(recorder: Recorder, accuracy: float, distance: float) -> object:  # noqa: ARG001
-    return ad_gd(recorder.fun, recorder.function.x0, recorder.prox)
-
-
 def _universal_fast(recorder: Recorder, accuracy: float, distance: float) -> object:  # noqa: ARG001
     """Nesterov's method as this package has it; it takes no penalty, so a subgradient of it."""
     return minimize(
@@ -675,10 +650,6 @@ PEERS: Mapping[str, Peer] = {
     ),
     "RidgeCV": Peer("Ridge", "RidgeCV", _ridge_path, _path("squared", "l2"), _TWO, "CV"),
     "LassoCV": Peer("Lasso", "LassoCV", _lasso_path, _path("squared", "l1"), _TWO, "CV"),
-    CHECKS: Peer(
-        "checks", "check_X_y", _Checks, lambda fit: "" if fit.n_rows <= SMALL else "many rows",
-        _TWO, counts=False,
-    ),
     # functions
     "auto": _function("AcceleGrad", "minimize(f, x0)", _ours("auto"), "auto", own=True),
     "accelegrad": _function(
@@ -708,13 +679,17 @@ PEERS: Mapping[str, Peer] = {
     ),
     "ac-fgm": _function(
         "AC-FGM", "Li and Lan (2023), alpha = 0.1; it is given the accuracy, a run for each",
-        _ac_fgm, ladder=accuracies,
+        lambda one, accuracy, _: ac_fgm(one.fun, one.function.x0, one.prox, accuracy),
+        ladder=accuracies,
     ),
     "uni-fast-sgd": _function(
         "UniFastSgd", "Rodomanov et al. (2024); it is given the distance to a minimiser",
-        _uni_fast_sgd,
+        lambda one, _, distance: uni_fast_sgd(one.fun, one.function.x0, one.prox, distance),
     ),
-    "ad-gd": _function("AdGD", "Malitsky and Mishchenko (2024), the proximal form", _ad_gd),
+    "ad-gd": _function(
+        "AdGD", "Malitsky and Mishchenko (2024), the proximal form",
+        lambda one, *_: ad_gd(one.fun, one.function.x0, one.prox),
+    ),
     "universal-fast": _function(
         "Universal fast", "Nesterov (2015); it is given the accuracy, a run for each",
         _universal_fast, ladder=accuracies,

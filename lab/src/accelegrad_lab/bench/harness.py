@@ -146,7 +146,7 @@ class _Run:
 def measure(pair: Pair, case: Case, name: str, known: Problem, limit: float) -> Record:
     """Run a solver on a problem until the finest accuracy is reached or the time is up."""
     rungs: list[Rung] = []
-    call = _cold if PEERS[name].cold else pair.call
+    call = cold_call if PEERS[name].cold else pair.call
     try:
         status = _climb(call, case, name, known, limit, rungs)
     except TimeLimitError:
@@ -188,9 +188,9 @@ def _climb(
     return "ended"
 
 
-def _cold(function: Callable[..., Any], *arguments: Any, limit: float) -> tuple[Any, Any]:
+def cold_call(function: Callable[..., Any], *arguments: Any, limit: float) -> tuple[Any, Any]:
     """Call in a new process with an empty cache of compiled code, without anything before."""
-    with tempfile.TemporaryDirectory() as folder, _environment(NUMBA_CACHE_DIR=folder):
+    with tempfile.TemporaryDirectory() as folder, environment(NUMBA_CACHE_DIR=folder):
         worker = Worker(one_thread=False)
         try:
             answer = worker.call(function, *arguments, False, limit=limit)
@@ -200,7 +200,7 @@ def _cold(function: Callable[..., Any], *arguments: Any, limit: float) -> tuple[
 
 
 @contextlib.contextmanager
-def _environment(**variables: str) -> Iterator[None]:
+def environment(**variables: str) -> Iterator[None]:
     """Have variables for the processes that are started within the block."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)

@@ -60,11 +60,8 @@ def build_report(results: Results, limit: float, seconds: float, *, interrupted:
             if not more or accuracy == suite.judged
         },
         "Where a peer is more than twice as fast": dict(_losses(results)) or {"nowhere": ""},
-        "Without an accurate peer": dict(_alone(results)) or {"none": ""},
         "What is called": {PEERS[name].shown: PEERS[name].words for name in results.solvers},
-        "Problems": {one.shown: one.words for one in results.problems.values()},
-        "Not counted, as the minimum is not known well enough": dict(_doubtful(results))
-        or {"none": ""},
+        "Problems": {one.shown: _words(results, key) for key, one in results.problems.items()},
         "Versions": versions(),
     }
     summary = f"{len(results.problems)} problems. {suite.summary}"
@@ -222,29 +219,12 @@ def _losses(results: Results) -> Iterator[tuple[str, str]]:
             yield f"{results.problems[key].group}: {results.problems[key].shown}", words
 
 
-def _alone(results: Results) -> Iterator[tuple[str, str]]:
-    """Go through the problems without an accurate peer, and say what kept peers from it."""
-    compared = results.over_best_peer(results.suite.measures[0])
-    for key, one in results.problems.items():
-        if key not in compared:
-            yield one.shown, "; ".join(_short(results, key, name) for name in one.solvers)
-
-
-def _short(results: Results, key: str, name: str) -> str:
-    record, one, lowest = results.records.get((key, name)), results.problems[key], 0.0
-    if record is None or not record.rungs:
-        return f"{PEERS[name].shown}: {record.status if record else 'not run'}"
-    lowest = results.lowest(key)
-    above = (min(rung.value for rung in record.rungs) - lowest) / (one.unit(lowest) or 1.0)
-    return f"{PEERS[name].shown}: {above:.1e} above the best"
-
-
-def _doubtful(results: Results) -> Iterator[tuple[str, str]]:
-    for key, one in results.problems.items():
-        unsure = results.unsure(key)
-        lost = [f"{a:g}" for a in results.suite.accuracies if unsure > KNOWN * a]
-        if lost:
-            yield one.shown, f"known to {unsure:.1e}: not counted at {', '.join(lost)}"
+def _words(results: Results, key: str) -> str:
+    """Say what a problem is, and at which accuracies it does not count."""
+    unsure = results.unsure(key)
+    lost = [f"{a:g}" for a in results.suite.accuracies if unsure > KNOWN * a]
+    doubt = f"; minimum known to {unsure:.1e}: not counted at {', '.join(lost)}" if lost else ""
+    return results.problems[key].words + doubt
 
 
 # -- figures ---------------------------------------------------------------------------------------

@@ -25,9 +25,8 @@ from accelegrad_lab.compare.runs import (
     fit_of,
 )
 from accelegrad_lab.datasets import DataError, as_binary
-from accelegrad_lab.engine.model_tasks import minimum_task, used_columns
 from accelegrad_lab.engine.runner import Progress, run_tasks
-from accelegrad_lab.engine.stored_data import imported_data, stored_rows
+from accelegrad_lab.engine.stored_data import imported_data, minimum_task, stored_rows, used_columns
 from accelegrad_lab.engine.tasks import Outcome, Store, Task
 from accelegrad_lab.report.report import write_report
 

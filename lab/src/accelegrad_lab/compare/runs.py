@@ -7,7 +7,7 @@ alone: none of them tells where it is on its way.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,12 @@ from accelegrad.errors import nearest
 from accelegrad.front_door import minimize
 from accelegrad.models.linear_model import LinearModel
 from accelegrad_lab.engine.fit import Fit, Goal
-from accelegrad_lab.engine.model_tasks import minimum_task, model_of
 from accelegrad_lab.engine.recording import record
 from accelegrad_lab.engine.rows import Rows
+from accelegrad_lab.engine.stored_data import minimum_task, model_of
 from accelegrad_lab.engine.tasks import Outcome, Store, task
 from accelegrad_lab.engine.worker import Timing, quiet
-from accelegrad_lab.peers import COMPARED, PEERS
+from accelegrad_lab.peers import COMPARED, PEERS, iterations, once
 
 SOLVERS = ("auto", "accelegrad-newton", "dual-ascent", "interior-point")
 """Methods for sums over rows, and what is chosen by default: they run until `CLOSE` is proved.
@@ -134,7 +134,7 @@ def check_names(names: Sequence[str], loss: str) -> None:
 
 @task("compare-peer")
 def run_peer(parameters: dict[str, Any], store: Store) -> Outcome:
-    """Run a peer with 1, 2, 5, 10, ... iterations, each from the start.
+    """Run a peer with 1, 2, 3, 4, 6, ... iterations, each from the start.
 
     It ends when the peer converges, is as close to the minimum as can be seen, or the next fit
     would take more than what is left of the budget of seconds.
@@ -157,9 +157,9 @@ def _climb(
 ) -> str:
     """Add iterations, seconds and value of one fit after the other; return why that ended."""
     peer = PEERS[COMPARED[parameters["loss"]][parameters["peer"]]]
-    remaining, direct = float(parameters["budget"]), len(list(peer.ladder())) == 1
+    remaining, direct = float(parameters["budget"]), peer.ladder is once
     fit.warm_up(peer, 1.0)
-    for steps in [1] if direct else ladder(MOST_ITERATIONS):
+    for steps in peer.ladder() if direct else iterations():
         with quiet():
             sample = fit.sample(peer, steps, Timing(), remaining)
         (rung,) = sample.rungs
@@ -170,11 +170,3 @@ def _climb(
         if 2.5 * rung.seconds > remaining:
             return "TIME_LIMIT"
     return "MOST_STEPS"
-
-
-def ladder(most: int) -> Iterator[int]:
-    """Yield 1, 2, 5, 10, 20, 50, ... up to `most`."""
-    decade = 1
-    while decade <= most:
-        yield from (decade * digit for digit in (1, 2, 5) if decade * digit <= most)
-        decade *= 10

@@ -287,8 +287,7 @@ class Fit:
             return lambda: estimator.fit(X, y)
 
         fitted, seconds = timing.fastest(make)
-        value = self.objective(fitted) if hasattr(fitted, "coef_") else np.nan
-        bound = -np.inf
+        value, bound = np.nan if self.goal.path else self.objective(fitted), -np.inf
         if hasattr(fitted, "gap_") and fitted.converged_ and np.isinf(fitted.certified_radius_):
             bound = float(fitted.objective_ - fitted.gap_)
         if self.goal.path:

@@ -18,8 +18,8 @@ from accelegrad_lab.engine.experiment import (
     cells_text,
     number,
 )
-from accelegrad_lab.engine.model_tasks import minimum_task, model_of
 from accelegrad_lab.engine.recording import NAMES, record
+from accelegrad_lab.engine.stored_data import minimum_task, model_of
 from accelegrad_lab.engine.tasks import Outcome, Store, Task, task
 from accelegrad_lab.report.palette import tints
 
