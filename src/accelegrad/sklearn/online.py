@@ -53,7 +53,7 @@ class StreamState(NamedTuple):
     starts: tuple[Vector, ...]  # where the stream began; empty while that depends on waiting rows
     rows: float  # so far, with those that the first coefficients were learnt from
     weight: float  # of all of them
-    # Before the waiting rows: a tuple, empty before the first step, or a `SparseStream` for all.
+    # Before the waiting rows: a tuple, empty before the first step, or a `SparseSteps` for all.
     states: Any = ()
     change: ColumnScaling | None = None  # the coordinates, from the first rows
     waiting: Data | None = None  # rows that are too few for the first chunk, or for a batch
@@ -84,10 +84,10 @@ class Learnt(NamedTuple):
         ]
 
     def coefficients(self, *, last: bool) -> tuple[Vector, Vector] | None:
-        """Return the weights and intercepts of a `SparseStream`, which has no points; else None."""
+        """Return the weights and intercepts of a `SparseSteps`, which has no points; else None."""
         if isinstance(self.states, tuple):
             return None
-        found: tuple[Vector, Vector] = self.states.last() if last else self.states.output()
+        found: tuple[Vector, Vector] = self.states.coefficients(last=last)
         return found
 
 
@@ -127,7 +127,7 @@ def learn(
     oracles = [ChunkOracle(problem, batch_size, order, share, rows) for problem in problems]
     starts = stream.starts or tuple(problem.start() for problem in problems)
     change = stream.change if stream.states else first_change(problems[0], diameter)
-    # A `SparseStream` that goes on needs no rule: the starts in its coordinates take time.
+    # A `SparseSteps` that goes on needs no rule: the starts in its coordinates take time.
     rules = cache(
         lambda: [
             rule_for(problem, diameter, start, change)
@@ -285,7 +285,7 @@ def first_change(problem: Problem, diameter: float | str) -> ColumnScaling | Non
     """Return coordinates in which the first chunk's columns are standardised, where possible.
 
     Sparse ones are not centred, and have few different scales: so the steps of
-    `accelegrad.kernels.stream_steps` take no longer than their rows are long.
+    `accelegrad.kernels.sparse_steps` take no longer than their rows are long.
     A column that the chunk says nothing about gets the median of the others' scales: it may be rare
     rather than small.
     """
@@ -324,7 +324,7 @@ def rule_for(
 def after_chunk(rules: Callable[[], list[Rule]], states: Any, oracles: list[ChunkOracle]) -> Any:
     """Return the states after all batches of a chunk, with one step for each.
 
-    A `SparseStream`, which stands for the states of all problems, is changed; a rule's own state is
+    A `SparseSteps`, which stands for the states of all problems, is changed; a rule's own state is
     not.
     """
     done, batches = 0, oracles[0].ends.size
@@ -372,16 +372,16 @@ def _sparse_stream(rule: Rule, states: Any, problem: Problem) -> Any:
         scale = rule.change.scale
         if rule.change.shift.any() or np.unique(scale).size > MOST_SCALES:
             return states
-    from accelegrad.kernels.stream_steps import SparseStream
+    from accelegrad.kernels.sparse_steps import SparseSteps
 
     n_classes = model.n_classes if isinstance(model, MultinomialModel) else 1
-    return SparseStream(states, scale, model.l2, n_classes)
+    return SparseSteps.of_states(states, scale, model.l2, n_classes)
 
 
 def _chunk(oracles: list[ChunkOracle]) -> Any:
     """Return the rows of a chunk as compiled steps take them."""
     from accelegrad.kernels.gradient import data
-    from accelegrad.kernels.stream_steps import Chunk
+    from accelegrad.kernels.steps import Chunk
 
     models: list[Any] = [oracle.problem.model for oracle in oracles]
     rows = oracles[0].problem.rows
