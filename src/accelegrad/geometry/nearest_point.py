@@ -234,6 +234,7 @@ def lowest_of_cuts(
     slopes: Vector,
     below: Vector,
     step: float,
+    most_units: int = MOST_UNITS,
 ) -> LowestOfCuts | None:
     r"""Return the weights of cuts where the highest of them is lowest near a point of a polyhedron.
 
@@ -258,6 +259,9 @@ def lowest_of_cuts(
         How far each cut is below the value at the centre, e_i >= 0.
     step : float
         The step t.
+    most_units : int
+        How many units are tried. At a point that constraints hold back the promise is rounding, and
+        so are multipliers that are found in its unit: for these the first one is right.
 
     Returns
     -------
@@ -267,7 +271,7 @@ def lowest_of_cuts(
     if center.size > MOST_COORDINATES:  # DAQP also takes memory for the squared dimension
         return None
     unit, found = step * norm(slopes[int(below.argmin())]) ** 2, None
-    for _ in range(MOST_UNITS):
+    for _ in range(most_units):
         if not (0.0 < unit < math.inf and np.isfinite(below / unit).all()):
             break
         better = _lowest_in_unit(rows, center, slopes, below, step, unit)
