@@ -300,27 +300,6 @@ def test_continuous_targets_are_no_classes(tmp_path: Path, run: Run) -> None:
         assert "For numbers, give --loss squared_error, absolute_error," in message
 
 
-def test_the_scale_of_the_targets(tmp_path: Path, run: Run) -> None:
-    data = write_csv(tmp_path / "houses.csv", {**features(), "price": 1e5 * PRICES})
-    model = tmp_path / "houses.agm"
-    fit = ("fit", data, "--loss", "huber", "--out", model, "--no-progress")
-    expected = AcceleGradRegressor("huber").fit(X, 1e5 * PRICES)
-    for options, scale in (
-        ((), expected.target_scale_),
-        (("--stream",), expected.target_scale_),
-        (("--target-scale", "1"), 1.0),
-        (("--stream", "--target-scale", "250"), 250.0),
-    ):
-        run(*fit, *options)
-        assert load_model(model).target_scale_ == pytest.approx(scale, rel=1e-9)
-        shown = run("inspect", model)
-        assert ("target scale" in shown) == (scale != 1.0)
-    message = run.fails("fit", data, "--out", model, "--target-scale", "2")
-    assert "--target-scale is of no use with the loss log_loss" in message
-    message = run.fails(*fit, "--target-scale", "0")
-    assert "target_scale must be a finite number > 0" in message
-
-
 def test_ctrl_c_writes_no_model_before_there_is_one(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -344,28 +323,6 @@ def fitted_on(run: Run, data: Path, *options: Any) -> Path:
 
 def accuracy(run: Run, model: Path, data: Path, *options: Any) -> float:
     return float(lines(run("predict", model, data, "--score", *options))["accuracy"])
-
-
-@pytest.mark.parametrize("kind", ["csv", "svm", "parquet"])
-def test_text_classes_are_scored_against_numbers(tmp_path: Path, run: Run, kind: str) -> None:
-    words = np.where(LABELS > 0, "1", "2").astype("U3")
-    words[:3] = "xyz"
-    model = fitted_on(run, write_csv(tmp_path / "all.csv", {**features(), "kind": words}))
-    estimator = load_model(model)
-    predicted = estimator.predict(X)
-    assert set(predicted) == {"1", "2"}
-    numbers = predicted.astype(int)
-    name = tmp_path / f"new.{kind[:3]}"
-    if kind == "csv":
-        write_csv(name, {**features(), "kind": numbers})
-    elif kind == "svm":
-        dump_svmlight_file(X, numbers, str(name), zero_based=False)
-    elif kind == "parquet":
-        pandas = pytest.importorskip("pandas")
-        pytest.importorskip("pyarrow", reason="the extra files is not installed")
-        name = tmp_path / "new.parquet"
-        pandas.DataFrame(features()).assign(kind=numbers).to_parquet(name)
-    assert accuracy(run, model, name) == 1.0
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """The estimators' own behaviour: what is certified, streams, weights, edge cases, company."""
 
 import inspect
-import pickle
 import re
 import signal
 import warnings
@@ -9,19 +8,14 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn import config_context
-from sklearn.base import clone
-from sklearn.calibration import CalibratedClassifierCV
-from sklearn.compose import ColumnTransformer
 from sklearn.datasets import (
     load_diabetes,
     load_iris,
     make_classification,
 )
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.model_selection import cross_val_score
+from sklearn.preprocessing import StandardScaler
 
 import accelegrad as ag
 import accelegrad.sklearn
@@ -230,14 +224,6 @@ def test_paths(binary, numbers):
     assert not hasattr(chosen, "partial_fit")
 
 
-def test_a_path_with_processes_is_the_same(binary):
-    X, y = binary
-    options = {"alphas": [1e-1, 1e-2, 0.0], "cv": 2, "random_state": 0}
-    one, two = (AcceleGradClassifierCV(**options, n_jobs=jobs).fit(X, y) for jobs in (1, 2))
-    np.testing.assert_allclose(one.scores_, two.scores_)
-    np.testing.assert_allclose(one.coef_, two.coef_)
-
-
 def test_a_path_warns_once(binary):
     X, y = binary
     with warnings.catch_warnings(record=True) as caught:
@@ -375,13 +361,6 @@ def test_constant_columns_and_rows_of_zeros(loss, penalty):
     assert fit.converged_
 
 
-def test_one_row():
-    fit = AcceleGradRegressor().fit([[1.0, 2.0]], [3.0])
-    assert fit.predict([[1.0, 2.0]]) == pytest.approx(3.0, abs=1e-3)
-    with pytest.raises(ValueError, match="only 1 class"):
-        AcceleGradClassifier().fit([[1.0, 2.0]], [1])
-
-
 @pytest.mark.parametrize("loss", sorted(by_sklearn_name(classification=False)))
 def test_constant_columns_and_rows_of_zeros_of_regressors(loss):
     rng = np.random.default_rng(1)
@@ -441,14 +420,6 @@ def test_sparse_rows_with_long_indices(binary, kind):
     sparse = AcceleGradClassifier(alpha=1e-1, tol=1e-8).fit(given, y)
     np.testing.assert_allclose(sparse.coef_, dense.coef_, atol=2e-4)  # sqrt(2 gap / alpha)
     np.testing.assert_array_equal(sparse.predict(given), dense.predict(X))
-
-
-def test_single_precision(binary):
-    X, y = binary
-    double = AcceleGradClassifier(alpha=1e-1, tol=1e-6).fit(X, y)
-    single = AcceleGradClassifier(alpha=1e-1, tol=1e-4).fit(X.astype("f4"), y)
-    distance = np.linalg.norm(single.coef_ - double.coef_)
-    assert distance <= np.sqrt(20 * single.gap_) + np.sqrt(20 * double.gap_)
 
 
 def test_labels_may_be_words(flowers):
@@ -549,63 +520,6 @@ def test_sparsify_and_densify(binary):
     regressor = AcceleGradRegressor().fit(X, y)
     shape = regressor.coef_.shape
     assert regressor.sparsify().densify().coef_.shape == shape
-
-
-def test_pipeline_grid_and_calibration(binary):
-    X, y = binary
-    sparse = sp.csr_array(np.where(np.abs(X) > 0.5, X, 0.0))
-    pipeline = make_pipeline(StandardScaler(with_mean=False), AcceleGradClassifier(tol=1e-2))
-    assert cross_val_score(pipeline, sparse, y, cv=3).mean() > 0.9
-    grid = GridSearchCV(
-        pipeline, {"accelegradclassifier__alpha": [1e-1, 1e-3]}, cv=3, n_jobs=2
-    ).fit(X, y)
-    assert grid.best_score_ > 0.95
-    calibrated = CalibratedClassifierCV(AcceleGradClassifier("hinge", alpha=1e-2), cv=3)
-    assert calibrated.fit(X, y).predict_proba(X).shape == (y.size, 2)
-
-
-def test_tables_with_names():
-    pandas = pytest.importorskip("pandas")
-    rng = np.random.default_rng(0)
-    table = pandas.DataFrame(
-        {"size": rng.standard_normal(200), "kind": rng.choice(["a", "b"], 200)}
-    )
-    y = 2 * table["size"] + (table["kind"] == "a") + 0.1 * rng.standard_normal(200)
-    columns = ColumnTransformer(
-        [("number", StandardScaler(), ["size"]), ("word", OneHotEncoder(), ["kind"])]
-    ).set_output(transform="pandas")
-    columns.set_params(word__sparse_output=False)
-    model = make_pipeline(columns, AcceleGradRegressor()).fit(table, y)
-    assert model.score(table, y) > 0.98
-    names = list(model[-1].feature_names_in_)
-    assert names == ["number__size", "word__kind_a", "word__kind_b"]
-    numbers = AcceleGradRegressor().fit(table[["size"]], y)
-    with pytest.raises(ValueError, match="feature names"):
-        numbers.predict(table[["size"]].rename(columns={"size": "length"}))
-
-
-def test_metadata_routing(numbers):
-    X, y = numbers
-    weights = np.random.default_rng(0).uniform(0.1, 1, y.size)
-    with config_context(enable_metadata_routing=True):
-        estimator = AcceleGradRegressor(random_state=0).set_fit_request(sample_weight=True)
-        estimator.set_score_request(sample_weight=True)
-        routed = cross_validate(
-            estimator, X, y, cv=3, params={"sample_weight": weights}, return_estimator=True
-        )
-    rows = np.arange(y.size) >= -(-y.size // 3)
-    alone = AcceleGradRegressor(random_state=0)
-    alone.fit(X[rows], y[rows], sample_weight=weights[rows])
-    np.testing.assert_allclose(routed["estimator"][0].coef_, alone.coef_, rtol=1e-6)
-
-
-def test_pickling_and_cloning(binary):
-    X, y = binary
-    given = AcceleGradClassifier("hinge", feasible_set=ag.L1Ball(2.0), tol=1e-2, random_state=0)
-    fit = clone(given).fit(X, y)
-    again = pickle.loads(pickle.dumps(fit))
-    np.testing.assert_array_equal(again.predict(X), fit.predict(X))
-    np.testing.assert_array_equal(again.fit(X, y).coef_, fit.coef_)
 
 
 def test_large_read_only_data_in_processes():

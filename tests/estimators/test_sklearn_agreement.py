@@ -369,20 +369,3 @@ def test_raw_regression_data_without_any_scaling(name, penalty):
     least = objective("squared_error", X, y, w, y.mean() - X.mean(axis=0) @ w, ridge)
     assert least * (1 - 1e-9) <= value <= least * (1 + 2e-3)
     assert value - ours.gap_ <= least * (1 + 1e-3)
-
-
-@REAL
-@pytest.mark.parametrize("name", ["spambase"])
-def test_raw_classification_data_without_any_scaling(name):
-    X, y = real(name)
-    ours = AcceleGradClassifier(alpha=1e-3).fit(X, y)
-    scaled = StandardScaler(with_mean=False).fit(X)
-    # The same objective in standardised columns needs a weight a column: LogisticRegression has
-    # none, so its optimum without a penalty bounds ours from below.
-    free = LogisticRegression(C=np.inf, max_iter=5000, tol=1e-6).fit(scaled.transform(X), y)
-    probabilities = free.predict_proba(scaled.transform(X))
-    places = (y == free.classes_[1]).astype(int)
-    below = -np.log(probabilities[np.arange(y.size), places]).mean()
-    assert ours.converged_
-    assert below - 1e-4 <= ours.objective_
-    assert ours.gap_ <= 1e-3 * ours.objective_

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.datasets import load_breast_cancer, load_digits, load_iris
+from sklearn.datasets import load_digits, load_iris
 from sklearn.linear_model import SGDClassifier
 from sklearn.preprocessing import StandardScaler
 
@@ -111,16 +111,6 @@ def test_a_stream_goes_on_after_pickling(rows):
     np.testing.assert_array_equal(one.coef_, two.coef_)
 
 
-def test_dense_and_sparse_rows_and_weights_may_alternate_in_the_first_chunks():
-    X, y = numbers()
-    mixed = AcceleGradRegressor(random_state=0)
-    mixed.partial_fit(X[:10], y[:10])
-    mixed.partial_fit(sp.csr_array(X[10:20]), y[10:20], sample_weight=np.ones(10))
-    mixed.partial_fit(X[20:30].astype(np.float32), y[20:30])
-    assert mixed.n_samples_seen_ == 30
-    assert np.isfinite(mixed.coef_).all()
-
-
 # ---------------------------------------------------------------------------------- after fit
 
 
@@ -133,14 +123,6 @@ def test_one_row_that_is_far_off_does_not_undo_a_fit(loss, factor):
     fit.partial_fit(factor * X[:1], y[:1] + 1000.0)
     assert fit.score(X, y) > before - 0.01
     assert fit.n_samples_seen_ == 401
-
-
-def test_rows_that_say_otherwise_are_believed_in_time():
-    X, y = numbers(400)
-    other, targets = numbers(4000, seed=77)
-    fit = AcceleGradRegressor(random_state=0).fit(X, y)
-    assert fit.score(other, targets) < 0.0
-    assert fed(fit, other, targets, 50).score(other, targets) > 0.95
 
 
 @pytest.mark.parametrize(
@@ -270,14 +252,6 @@ def test_a_changed_parameter_keeps_what_was_learnt():
         assert regressor.score(X, y) > before - 0.05
 
 
-def test_two_classes_may_be_asked_for_in_another_way():
-    X, y = load_breast_cancer(return_X_y=True)
-    classifier = AcceleGradClassifier(random_state=0).partial_fit(X[:150], y[:150], classes=[0, 1])
-    for kind in ("ovr", "multinomial"):  # which for two classes is the same problem
-        classifier.set_params(multi_class=kind).partial_fit(X[150:200], y[150:200])
-    assert classifier.coef_.shape == (1, 30)
-
-
 # ------------------------------------------------------------------------- rows without weight
 
 
@@ -296,16 +270,6 @@ def test_a_chunk_without_weight_is_no_row():
     assert others.n_samples_seen_ == plain.n_samples_seen_ == 300
 
 
-def test_a_row_without_weight_is_not_there():
-    X, y = numbers()
-    weights = np.where(np.arange(400) % 3 == 0, 0.0, 2.0)
-    kept = weights > 0.0
-    all_rows = AcceleGradRegressor(random_state=0).partial_fit(X, y, sample_weight=weights)
-    some = AcceleGradRegressor(random_state=0)
-    some.partial_fit(X[kept], y[kept], sample_weight=weights[kept])
-    np.testing.assert_array_equal(all_rows.coef_, some.coef_)
-
-
 def test_a_chunk_of_a_class_without_weight_is_no_row():
     X, y = load_iris(return_X_y=True)
     classifier = AcceleGradClassifier(class_weight={0: 0.0}, random_state=0)
@@ -318,16 +282,3 @@ def test_a_chunk_of_a_class_without_weight_is_no_row():
     first.partial_fit(X, y, classes=[0, 1, 2], sample_weight=np.zeros(150))
     first.partial_fit(X, y)
     assert first.coef_.shape == (3, 4)
-
-
-def test_streams_with_chunks_without_weight():
-    X, y = numbers()
-    weights = np.where(np.arange(400) < 200, 0.0, 1.0)
-    fit = AcceleGradRegressor(random_state=0).fit(
-        lambda: ((X[i : i + 50], y[i : i + 50], weights[i : i + 50]) for i in range(0, 400, 50))
-    )
-    residual = X[200:] @ fit.coef_ + fit.intercept_ - y[200:]
-    expected = (residual**2).mean() / 2 + 1e-4 * fit.coef_ @ fit.coef_ / 2
-    assert fit.objective_ == pytest.approx(expected, rel=1e-12)
-    with pytest.raises(ValueError, match="all weights are zero"):
-        AcceleGradRegressor().fit(X, y, sample_weight=np.zeros(400))

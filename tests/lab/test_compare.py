@@ -28,7 +28,6 @@ from accelegrad_lab.engine.fit import Fit, Goal
 from accelegrad_lab.engine.recording import NAMES
 from accelegrad_lab.engine.rows import Rows
 from accelegrad_lab.engine.stored_data import (
-    find_minimum,
     imported_data,
     minimum_task,
     model_of,
@@ -261,50 +260,12 @@ def test_results_are_used_again(classes: CompareRequest, monkeypatch: pytest.Mon
 # -- minima and peers ------------------------------------------------------------------------------
 
 
-def minimum_of(loss: str, folder: Path, l2: float) -> tuple[Outcome, Objective, np.ndarray]:
-    path, X, y = data_for(loss, folder)
-    store = Store(folder / "store")
-    data = imported_data(path, store, lambda _: None)
-    model = {"data": data, "loss": loss, "options": OPTIONS.get(loss, {}), "l2": l2}
-    return find_minimum(model, store), objective(loss, X, y, l2), X
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-def test_the_minimum_is_certified(loss: str, tmp_path: Path) -> None:
-    found, value, _ = minimum_of(loss, tmp_path, 0.05)
-    minimum, w = found.facts["minimum"], found.arrays["x"]
-    assert value(w) == pytest.approx(minimum, rel=1e-12)
-    assert minimum - 1e-6 * minimum < found.facts["lower"] <= minimum
-    rng = np.random.default_rng(3)
-    for size in 10.0 ** np.arange(-4, 1):
-        assert value(w + size * rng.standard_normal(w.size)) > minimum * (1 - 1e-7)
-    assert found.facts["distance"] == pytest.approx(np.linalg.norm(w))
-    assert found.facts["start"] == pytest.approx(value(np.zeros(w.size)))
-
-
-@pytest.mark.parametrize("loss", [loss for loss in COMPARED if loss != "quantile"])
-def test_every_peer_has_the_same_objective(loss: str, tmp_path: Path) -> None:
-    path, X, y = data_for(loss, tmp_path)
-    asked = request(
-        path, tmp_path / "out", loss=loss, peers=("sklearn",), l2=0.5, tube=0.3, epochs=5
-    )
-    compare(asked)
-    value = objective(loss, X, y, 0.5)
-    minimum = minimum_of(loss, tmp_path, 0.5)[0]
-    best = minimum.facts["minimum"]
-    assert value(minimum.arrays["x"]) == pytest.approx(best, rel=1e-12)
-    rows = curves(asked.out)
-    for peer in (PEERS[key] for key in COMPARED[loss].values()):
-        ends = [float(row["P last"]) for row in rows if row["method"] == peer.shown]
-        assert best * (1 - 1e-7) <= ends[-1] <= best * (1 + 1e-4), peer
-
-
 def test_quantile_regression_without_l2_has_a_peer(tmp_path: Path) -> None:
     path, _, _ = data_for("quantile", tmp_path)
     asked = request(path, tmp_path / "out", loss="quantile", quantile=0.8, peers=("sklearn",))
     words = text_of(compare(replace(asked, l2=0.0)))
     assert re.search(r"lower bound [\d.]+ by the dual: P\* is certified to a relative", words)
-    minimum = minimum_of("quantile", tmp_path, 0.0)[0].facts["minimum"]
+    minimum = said("P*", asked.out)
     ends = [
         float(row["P last"]) for row in curves(asked.out) if row["method"] == "QuantileRegressor"
     ]

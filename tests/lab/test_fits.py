@@ -21,14 +21,14 @@ from accelegrad_lab.engine.fit import Fit, Goal
 from accelegrad_lab.engine.minimum import find_minimum
 from accelegrad_lab.engine.rows import Rows
 from accelegrad_lab.engine.worker import Timing, quiet
-from accelegrad_lab.peers import COMPARED, EVERYDAY, PEERS, SOLVERS, tolerances
+from accelegrad_lab.peers import EVERYDAY, PEERS, SOLVERS, tolerances
 from reference.losses import PARAMETER, loss_values
 
 SINGLE = [name for name, goal in GOALS.items() if not goal.path]
 PATHS = [name for name, goal in GOALS.items() if goal.path]
 L2 = [
     f"{loss} l2={strength}"
-    for loss in (*COMPARED, "squared_epsilon_insensitive")
+    for loss in LOSSES
     for strength in ("1/n", *(["0"] if loss in WITHOUT_L2 else []))
 ]
 #: The peers that need not end at the minimum of our objective: LIBLINEAR penalises its intercept,

@@ -93,7 +93,7 @@ def points(method, state, rule):
     if method == "bundle":
         return {"y": state.center}
     if method == "adagrad":
-        return {"y": state.point, "average": rule.output(state)}
+        return {"y": state.query_point, "average": rule.output(state)}
     y, z = state.gradient_point, state.mirror_point
     return {"y": y, "z": z, "average": rule.output(state)}
 

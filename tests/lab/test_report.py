@@ -424,20 +424,6 @@ def test_the_legend_hides_a_curve_in_all_panels(driver: Any) -> None:
     assert driver.execute_script(DRAWN)[0] == [True, 30, 30]
 
 
-def test_the_legend_hides_a_family_and_shows_one_alone(driver: Any) -> None:
-    click(driver, '#figure-family .legend [data-method="SGD"]')
-    assert driver.execute_script(DRAWN)[1] == [True, 1, 1]
-    click(driver, '#figure-family [data-do="all"]')
-    assert driver.execute_script(DRAWN)[1] == [True, 4, 4]
-    from selenium.webdriver import ActionChains
-
-    entry = driver.find_element("css selector", '#figure-family [data-entry="1"]')
-    ActionChains(driver).double_click(entry).perform()
-    assert driver.execute_script(DRAWN)[1] == [True, 1, 1]
-    ActionChains(driver).double_click(entry).perform()
-    assert driver.execute_script(DRAWN)[1] == [True, 4, 4]
-
-
 def test_the_switches_change_the_axes(driver: Any) -> None:
     def titles() -> set[str]:
         found = driver.find_elements("css selector", "#figure-grid [class*=xtitle]")
@@ -498,25 +484,6 @@ def test_the_theme_changes_the_plots(driver: Any) -> None:
     click(driver, "#theme")
     wait_for(driver, READY)
     assert look() == light
-
-
-def test_a_panel_can_be_enlarged(driver: Any) -> None:
-    click(driver, "#figure-grid .panel-head button")
-    assert len(driver.find_elements("css selector", "#figure-grid .panel-head")) == 1
-    assert driver.execute_script(DRAWN)[0] == [True, 5, 5]
-    click(driver, "#figure-grid .panel-head button")
-    assert driver.execute_script(DRAWN)[0] == [True, 30, 30]
-
-
-def test_counters_choose_claims(driver: Any) -> None:
-    def shown() -> list[str]:
-        rows = driver.find_elements("css selector", ".claim")
-        return [row.get_attribute("id") for row in rows if row.is_displayed()]
-
-    click(driver, ".counter.fails")
-    assert shown() == ["claim-stall"]
-    click(driver, ".counter.fails")
-    assert shown() == ["claim-rate", "claim-robust", "claim-stall"]
 
 
 @pytest.mark.parametrize("width", [900, 1600])

@@ -222,8 +222,6 @@ class Run:
         return bundle.REACH * max(np.linalg.norm(self.center - self.x0), insured)
 
     def _follow_model(self):
-        if self.gap == inf:
-            self.t = max(self.t, bundle.FIRST_IN_FLATTEST * self.flattest)
         t, least = self.t, bundle.ROUNDING_SHARE * abs(self.value)
         for _ in range(bundle.MOST_LENGTHENED):
             point, promise, gap = self._lowest(t)

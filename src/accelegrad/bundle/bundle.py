@@ -43,10 +43,6 @@ IN_A_ROW, GROWN = 3, 2.0
 #: After this many trials in a row without a fall the step shrinks, by this factor at most (after
 #: each of them, by up to ten: 1.3 times as many calls to 1e-6).
 PATIENCE, LARGEST_CUT = 10, 0.3
-#: The first step of the model is at least this many times the largest inverse curvature seen, and
-#: none is cut below that inverse itself: too short steps are seldom found out (calls to 1e-6 on
-#: functions with kinks: 62 without, 60 with 1, 58 with 3, 59 with 10, 61 with 30).
-FIRST_IN_FLATTEST = 3.0
 #: Trials that count as recent, and those among them that may miss on a smooth function
 RECENT, MAY_MISS = 10, 2
 #: An uneven trial that misses counts as more of them than may miss, once the scale is known from an
@@ -348,9 +344,6 @@ class Bundle(StepRule):
 
     def _follow_model(self, state: BundleState, oracle: Recorder) -> tuple[BundleState, Evaluated]:
         """Evaluate where the model is lowest, near the centre."""
-        if state.estimated_gap == math.inf:  # the first of these steps
-            first = max(state.step_size, FIRST_IN_FLATTEST * state.flattest)
-            state = state._replace(step_size=first)
         trial, t = self._worthwhile(state)
         if trial.is_rough:
             return self._without_model(state, oracle)

@@ -234,6 +234,7 @@ def lowest_of_cuts(
     slopes: Vector,
     below: Vector,
     step: float,
+    most_units: int = MOST_UNITS,
 ) -> LowestOfCuts | None:
     r"""Return the weights of cuts where the highest of them is lowest near a point of a polyhedron.
 
@@ -258,6 +259,9 @@ def lowest_of_cuts(
         How far each cut is below the value at the centre, e_i >= 0.
     step : float
         The step t.
+    most_units : int
+        How many units are tried. At a point that constraints hold back the promise is rounding, and
+        so are multipliers that are found in its unit: for these the first one is right.
 
     Returns
     -------
@@ -267,8 +271,8 @@ def lowest_of_cuts(
     if center.size > MOST_COORDINATES:  # DAQP also takes memory for the squared dimension
         return None
     unit, found = step * norm(slopes[int(below.argmin())]) ** 2, None
-    for _ in range(MOST_UNITS):
-        if not (0.0 < unit < math.inf and np.isfinite(below / unit).all()):
+    for _ in range(most_units):
+        if not (0.0 < unit * step < math.inf and 0.0 < unit / step < math.inf):
             break
         better = _lowest_in_unit(rows, center, slopes, below, step, unit)
         if better is None:
@@ -294,9 +298,12 @@ def _lowest_in_unit(
     count, size = slopes.shape
     length, bend = math.sqrt(unit * step), math.sqrt(unit / step)  # units of offsets and slopes
     matrix = np.empty((count, size + 1))
-    np.divide(slopes, bend, out=matrix[:, :size])
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        np.divide(slopes, bend, out=matrix[:, :size])
+        low, high = np.full(count, -math.inf), below / unit - ADDED
     matrix[:, size] = -math.sqrt(ADDED)
-    low, high = np.full(count, -math.inf), below / unit - ADDED
+    if not (np.isfinite(matrix).all() and np.isfinite(high).all()):
+        return None
     senses = np.zeros(count, dtype=np.intc)
     before = 0
     if rows is not None:

@@ -215,12 +215,15 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             warnings.warn(self._shortfall(fit), ConvergenceWarning, stacklevel=4)
 
     def _shortfall(self, fit: Fit) -> str:
-        known = (
-            f"the objective {fit.objective:.6g} is certified to be within {rounded_up(fit.gap)} of "
-            f"the minimum, {fit.gap / max(fit.objective, 1e-300):.1e} of it{self._where(fit)}"
-            if np.isfinite(fit.gap)
-            else "nothing could be certified"
-        )
+        known = "nothing could be certified"
+        if np.isfinite(fit.gap):
+            known = (
+                f"the objective {fit.objective:.6g} is certified to be within "
+                f"{rounded_up(fit.gap)} of the minimum, "
+                f"{fit.gap / max(fit.objective, 1e-300):.1e} of it"
+            )
+        if np.isfinite(fit.certified_radius):
+            known += f" (within a distance of {rounded_down(fit.certified_radius)} from the start)"
         if fit.interrupted:
             return f"{type(self).__name__} was interrupted after {fit.n_iter} iterations: {known}."
         return (
@@ -228,11 +231,6 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             f"{known}. Increase max_iter (now {self.max_iter}) or tol, or regularise more "
             f"(alpha). The solver said: {fit.message}"
         )
-
-    def _where(self, fit: Fit) -> str:
-        if np.isinf(fit.certified_radius):
-            return ""
-        return f" (that within a distance of {rounded_down(fit.certified_radius)} from the start)"
 
     def _taken(self, data: Data) -> tuple[Data, bool]:
         """Return checked rows as problems take them, and whether targets are as in the last fit."""
@@ -298,7 +296,8 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
 
     def _set_coefficients(self, rows: npt.NDArray[Any], intercepts: Vector) -> None:
         """Set `coef_` and `intercept_`, given one row of coefficients per problem or class."""
-        self.coef_, self.intercept_ = self._shaped(rows), intercepts
+        self.coef_ = self._shaped(rows)
+        self.intercept_ = intercepts if is_classifier(self) else float(intercepts[0])
 
     # -- streams ---------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sklearn.base import RegressorMixin, clone
 from sklearn.utils.validation import check_array
 
-from accelegrad.errors import Vector, real_number
+from accelegrad.errors import real_number
 from accelegrad.models.losses import (
     DELTA,
     EPSILON,
@@ -122,9 +122,6 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
 
     def _problems(self, objective: Objective, data: Data) -> list[Problem]:
         return [objective.on(data.X, data.y, data.weights)]
-
-    def _set_coefficients(self, rows: npt.NDArray[Any], intercepts: Vector) -> None:
-        self.coef_, self.intercept_ = self._shaped(rows), float(intercepts[0])
 
     def _judges(self, held: Data) -> list[Callable[[Any], float]]:
         loss = self._in_units(self._objective()).pointwise

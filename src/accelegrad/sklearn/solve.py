@@ -199,6 +199,8 @@ def _solved(problem: Problem, settings: Settings, start: Vector, seed: int, trie
 def _directly(problem: Problem, settings: Settings, start: Vector) -> Fit | None:
     """Return the fit of a small problem that needs no run; None where its gap is too large."""
     direct, terms, tolerance = problem.direct, problem.terms, Tolerance.of(problem, settings)
+    if tolerance.floor == 0.0 and problem.value(start) == 0.0:  # a constant fits, and 0 is proved
+        return _proved(tolerance, start, 0.0, 0.0, 0, "directly")
     if direct is None or terms is None:
         return None
     found = direct.minimum(terms, start, tolerance.goal, settings.max_iter)

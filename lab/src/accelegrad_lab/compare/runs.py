@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from accelegrad import LinearModel
 from accelegrad.errors import nearest
 from accelegrad.front_door import minimize
-from accelegrad.models.linear_model import LinearModel
 from accelegrad_lab.engine.fit import Fit, Goal
 from accelegrad_lab.engine.recording import record
 from accelegrad_lab.engine.rows import Rows

@@ -26,8 +26,8 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 from scipy.sparse.linalg import LinearOperator, cg, lsqr
 
+from accelegrad import LinearModel
 from accelegrad.errors import Vector
-from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.row_sum import second_derivatives
 from accelegrad_lab.engine.rows import is_sparse
 
@@ -375,7 +375,9 @@ def _by_linear_programme(rows: _Rows, seconds: float) -> _Found:
     v = np.asarray(program.eqlin.marginals, dtype=np.float64)
     theta = program.x[: rows.n] - program.x[rows.n :] if kinks.zone else program.x
     best = min((v, _through_kinks(rows, kinks, even, v)), key=lambda u: model.value(u / sizes))
-    lower = float(model.dual_value_at(np.clip(theta, kinks.low, kinks.high)))
+    lower = 0.0  # losses are not negative; with few rows the minimum is zero
+    if rows.n > model.n_parameters:
+        lower = float(model.dual_value_at(np.clip(theta, kinks.low, kinks.high)))
     return _Found("HiGHS", best / sizes, lower)
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from scipy.optimize import OptimizeResult
 
+from accelegrad import LinearModel
 from accelegrad.errors import Vector
 from accelegrad.front_door import minimize
-from accelegrad.models.linear_model import LinearModel
 from accelegrad.run.result import Status
 from accelegrad_lab.engine import minimum
 from accelegrad_lab.engine.tasks import Outcome, log_spaced

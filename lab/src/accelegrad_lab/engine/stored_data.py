@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from accelegrad import LinearModel
 from accelegrad.errors import Vector
 from accelegrad.files.tables import Reading
-from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import make_loss
 from accelegrad_lab.datasets import DataError, Dataset, as_binary, read, sparse_text
 from accelegrad_lab.engine.recording import minimum_outcome

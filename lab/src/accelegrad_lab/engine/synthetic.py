@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from accelegrad import LinearModel
 from accelegrad.errors import Vector, real_number, whole_number
-from accelegrad.models.linear_model import LinearModel
 from accelegrad_lab.engine.minimum import find_minimum
 
 Matrix = npt.NDArray[np.float64]

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from accelegrad import LinearModel
 from accelegrad.errors import Vector
 from accelegrad.geometry.sets import WholeSpace
-from accelegrad.models.linear_model import LinearModel
 from accelegrad_lab.engine.content import Curve, Panel
 from accelegrad_lab.engine.experiment import POINTS, Experiment, Family, Results, Setup
 from accelegrad_lab.engine.recording import record
