@@ -26,7 +26,6 @@ NOT_NUMERIC = frozenset(
         "test_datasets",
         "test_examples",
         "test_faults",
-        "test_file_cases",
         "test_atomic",
         "test_fit_cli",
         "test_kills",

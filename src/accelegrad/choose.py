@@ -138,14 +138,38 @@ class Facts:
         return not (self.diameter_given or self.options_given)
 
     @property
-    def columns_at_hand(self) -> bool:
-        """Whether some columns of a `LinearModel` can be asked for, and all its rows are used."""
-        return self.model is not None and self.model.has_columns and not self.minibatches
+    def asked_for(self) -> bool:
+        """Whether a method was given, as a rule object or by its name."""
+        return self.rule_given or self.name_given
 
     @property
-    def unscaled(self) -> bool:
-        """Whether scaled coordinates are not asked for."""
-        return not self.scale_given
+    def rows_alone(self) -> bool:
+        """Whether it is a `LinearModel`, and nothing was given that is meant for other methods."""
+        plain = self.nothing_given and not (self.minibatches or self.scale_given)
+        return plain and not self.function
+
+    @property
+    def columns_at_hand(self) -> bool:
+        """Whether some columns of a `LinearModel` can be asked for."""
+        return self._model.has_columns
+
+    @property
+    def something_given(self) -> bool:
+        """Whether something was given that methods for sums over rows do not take."""
+        return bool(self.given)
+
+    @property
+    def given(self) -> str:
+        """What was given that methods for sums over rows do not take, for the reason; or ""."""
+        reasons = {
+            "there is a constraint or a penalty": self.constrained,
+            "it is accelerated where the function is smooth, and safe": self.function,
+            "a diameter is given": self.diameter_given,
+            "batch_size asks for plain stochastic steps": self.minibatches,
+            "it is what the other options are meant for": self.options_given,
+            "scaled coordinates are asked for": self.scale_given,
+        }
+        return next((reason for reason, holds in reasons.items() if holds), "")
 
     @property
     def function(self) -> bool:
@@ -170,6 +194,8 @@ class Facts:
             return False
         if model.l2 == 0.0 and not self.separate_terms:
             return False  # nothing holds the weights
+        if self.constrained and not (self.no_limits and self.separate_terms):
+            return False
         n, d = model.n_samples, model.n_parameters
         if n > MOST_SHORT_ROWS:
             return False
@@ -242,6 +268,16 @@ class Facts:
         return "is smooth" if smooth else "can be smoothed as far as the dual gap allows"
 
     @property
+    def steps(self) -> str:
+        """What Newton's steps do, for the reason."""
+        model = self._model
+        if self.cheap_curvature:
+            count = f"the curvature in {model.n_parameters} coordinates"
+            return f"{count} costs little beside gradients"
+        few = f"steps on a sample of {model.n_samples} rows get close quickly"
+        return f"{few}; full gradients then refine the curvature"
+
+    @property
     def _model(self) -> LinearModel:
         assert self.model is not None  # functions have been dealt with further up in the table
         return self.model
@@ -270,8 +306,7 @@ class Row(NamedTuple):
 #: In the place of a method's name: the one that was given.
 GIVEN = "given"
 TABLE = [
-    Row(("rule_given",), GIVEN, "a rule object was given"),
-    Row(("name_given",), GIVEN, "it was asked for"),
+    Row(("asked_for",), GIVEN, "it was asked for"),
     Row(("streamed",), "accelegrad", "its steps take noise, and a stream has no end to plan for"),
     Row(
         ("exact_function", "nothing_given"),
@@ -284,33 +319,19 @@ TABLE = [
         "there is a constraint or a penalty, and a diameter is given",
     ),
     Row(
-        (
-            *("constrained", "no_limits", "separate_terms", "columns_at_hand", "nothing_given"),
-            *("unscaled", "few_rows_with_one_kink"),
-        ),
-        INTERIOR,
-        "the {facts.model.loss.name} loss has one kink, and its {facts.model.n_samples} rows are "
-        "few; an l1 term has one kink, too",
-    ),
-    Row(
-        ("constrained", "separate_terms", "columns_at_hand", "nothing_given", "unscaled"),
-        PROXIMAL,
-        "the {facts.model.loss.name} loss {facts.smoothness}, and each weight has its own term or "
-        "limits",
-    ),
-    Row(("constrained",), "accelegrad", "there is a constraint or a penalty"),
-    Row(("function",), "accelegrad", "it is accelerated where the function is smooth, and safe"),
-    Row(("diameter_given",), "accelegrad", "a diameter is given"),
-    Row(("minibatches",), "accelegrad", "batch_size asks for plain stochastic steps"),
-    Row(("options_given",), "accelegrad", "it is what the other options are meant for"),
-    Row(("scale_given",), "accelegrad", "scaled coordinates are asked for"),
-    Row(("no_dual_bound",), "accelegrad", "without an l2 term the dual gap need not get tight"),
-    Row(
-        ("few_rows_with_one_kink",),
+        ("rows_alone", "few_rows_with_one_kink"),
         INTERIOR,
         "the {facts.model.loss.name} loss has one kink, and its {facts.model.n_samples} rows are "
         "few",
     ),
+    Row(
+        ("rows_alone", "constrained", "separate_terms", "columns_at_hand"),
+        PROXIMAL,
+        "the {facts.model.loss.name} loss {facts.smoothness}, and each weight has its own term or "
+        "limits",
+    ),
+    Row(("something_given",), "accelegrad", "{facts.given}"),
+    Row(("no_dual_bound",), "accelegrad", "without an l2 term the dual gap need not get tight"),
     Row(
         ("uneven_columns",),
         "accelegrad",
@@ -327,18 +348,7 @@ TABLE = [
         DUAL,
         "the l2 term is so strong for rows of this size that a few passes climb the dual",
     ),
-    Row(
-        ("cheap_curvature",),
-        NEWTON,
-        "the {facts.model.loss.name} loss {facts.smoothness}; the curvature in "
-        "{facts.model.n_parameters} coordinates costs little beside gradients",
-    ),
-    Row(
-        (),
-        NEWTON,
-        "the {facts.model.loss.name} loss {facts.smoothness}; steps on a few of "
-        "{facts.model.n_samples} rows are soon near, and full gradients learn the curvature",
-    ),
+    Row((), NEWTON, "the {facts.model.loss.name} loss {facts.smoothness}; {facts.steps}"),
 ]
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,11 +29,9 @@ from accelegrad.models.scaling import (
     column_scaling,
     limits_intercept,
     near_start,
-    scaled_penalty,
-    scaled_set,
 )
 from accelegrad.proofs.fenchel import Terms
-from accelegrad.proofs.region import Region, Scaling
+from accelegrad.proofs.region import Region
 from accelegrad.rounding import ROUNDED_UP
 from accelegrad.rules import (
     DiagonalAcceleGrad,
@@ -80,8 +78,8 @@ class Space(NamedTuple):
         """Return them in the coordinates v of x = T v."""
         return Space(
             change.invert(self.start),
-            scaled_set(self.feasible_set, change.scale, self.start.size),
-            scaled_penalty(self.penalty, change.scale),
+            change.scaled_set(self.feasible_set, self.start.size),
+            change.scaled_penalty(self.penalty),
         )
 
 
@@ -123,7 +121,7 @@ def resolve(start: Vector, request: Request, model: LinearModel | None, *, value
     rule = _bind(rule, inner, diameter, request.project_y, values)
     if change is not None:
         rule = Rescaled(rule, change)
-    region = _region(space, inner, diameter, proven, rule, model)
+    region = _region(space, diameter, proven, rule, change, model)
     return Setting(rule, start, chosen, penalty, region, choice)
 
 
@@ -244,7 +242,7 @@ def _automatic_change(facts: Facts) -> ColumnScaling | None:
 
 
 def _given_scaling(scale: Any, model: LinearModel) -> ColumnScaling:
-    change = ColumnScaling(scale, np.zeros(model.n_features) if model.fit_intercept else None)
+    change = ColumnScaling(scale)
     if change.scale.size != model.n_features:
         raise ValueError(
             f"scale must have one entry per column, {model.n_features}, but it has "
@@ -356,7 +354,7 @@ def _bind(
         return rule
     if penalty is not None:
         _need(rule, "prox", "penalty")
-        bound["prox"] = functools.partial(_prox, penalty)
+        bound["prox"] = partial(_prox, penalty)
         if "term" in rule.can:
             bound["term"] = penalty.value
     if "probe" in rule.can and given.probe is None:
@@ -435,16 +433,13 @@ def _can(method: Method, ability: str) -> bool:
 
 def _region(
     given: Space,
-    inner: Space,
     diameter: float | None,
     proven: float,
     rule: Rule,
+    change: ColumnScaling | None,
     model: LinearModel | None,
 ) -> Region | None:
-    """Return where a minimiser is known, said or guessed to be; None if nothing is known.
-
-    `inner` is the space in the rule's coordinates.
-    """
+    """Return where a minimiser is known, said or guessed to be; None if nothing is known."""
     start, chosen, penalty = given
     space: FeasibleSet = WholeSpace()
     if chosen is not None:
@@ -457,15 +452,14 @@ def _region(
         return Region(space, start, proven, assumed=False, penalty=penalty)
     if "radius" not in rule.can:
         return None
-    if not isinstance(rule, Rescaled):
-        return Region(space, start, 0.0, assumed=True, growing=True, penalty=penalty)
+    growing = partial(Region, space, start, 0.0, assumed=True, growing=True, penalty=penalty)
+    if change is None:
+        return growing()
     assert model is not None
-    assert isinstance(rule.change, ColumnScaling)
-    stretch = _stretch(rule.change, model)
+    stretch = _stretch(change, model)
     if penalty is not None:  # the errors of its slopes do not depend on the columns
-        stretch = max(stretch, ROUNDED_UP * float(rule.change.scale.max()))
-    scaling = Scaling(rule.change, stretch, inner.start, inner.feasible_set or WholeSpace())
-    return Region(space, start, 0.0, assumed=True, growing=True, penalty=penalty, scaling=scaling)
+        stretch = max(stretch, ROUNDED_UP * float(change.scale.max()))
+    return growing(change=change, stretch=stretch)
 
 
 def _stretch(change: ColumnScaling, model: LinearModel) -> float:
@@ -474,9 +468,7 @@ def _stretch(change: ColumnScaling, model: LinearModel) -> float:
     The error of a gradient's entry is in proportion to the norm of its column.
     """
     columns = model.rounding.columns
-    scaled = change.scale * columns
-    if change.shift is not None:
-        scaled = scaled + change.scale * np.abs(change.shift)
+    scaled = change.scale * (columns + np.abs(change.shift))
     intercept = float(model.fit_intercept)
     size = math.hypot(float(np.linalg.norm(columns)), intercept)
     longest = math.hypot(float(np.linalg.norm(scaled)), intercept)

@@ -85,8 +85,8 @@ TRANSCRIBED = {
         *(AbsoluteDeviations.random(30, 10, 0), 10, None, 12, 24),
         {"search", "model", "insurance"},
     ),
-    # AcceleGrad finds the best points, and gets most of the steps
-    "few cuts": (max_linear(5, 100, 60), 100, None, 12, 36, {"search", "model", "insurance"}),
+    # most cuts are forgotten
+    "few cuts": (max_linear(7, 100, 60), 100, None, 12, 36, {"search", "model", "insurance"}),
     "box": (max_linear(3, 20), 20, (-1.0, 1.0), None, 24, {"model", "insurance"}),
 }
 
@@ -142,37 +142,13 @@ def assert_same(first, second):
 
 
 @settings
-def test_runs_are_deterministic(name):
-    fun, d, options = SETTINGS[name]
-    first, second = (solve(fun, np.full(d, 0.2), max_iter=60, **options) for _ in range(2))
-    assert_same(first, second)
-
-
-@settings
 def test_resume_is_bit_for_bit_from_any_iteration(name, tmp_path):
     fun, d, options = SETTINGS[name]
     path, x0 = tmp_path / "run.agc", np.full(d, 0.2)
     whole = solve(fun, x0, max_iter=45, **options)
-    for stop in range(1, 40, 1 if not options else 4):
+    for stop in range(1, 40, 3 if not options else 7):
         solve(fun, x0, max_iter=stop, checkpoint=path, **options)
         assert_same(solve(fun, x0, max_iter=45, resume=path, **options), whole)
-
-
-def test_among_these_iterations_are_all_kinds_of_steps():
-    """Searches that go on, AcceleGrad's steps, and cuts that are forgotten."""
-    seen = set()
-    for fun, d, options in SETTINGS.values():
-        if options:
-            continue
-        rule = Bundle()
-        state = rule.init(np.full(d, 0.2))
-        for _ in range(39):
-            before, state = state, rule.step(state, oracle_of(fun)).state
-            seen |= {"search"} if state.search.direction is not None else set()
-            seen |= {"low end"} if state.search.low_gradient is not None else set()
-            seen |= {"insurance"} if state.counts.insured > before.counts.insured else set()
-            seen |= {"forgotten"} if state.counts.calls > state.cuts.count else set()
-    assert {"search", "insurance", "forgotten"} <= seen
 
 
 @settings
@@ -199,16 +175,6 @@ def test_who_looks_on_changes_nothing(name, capsys):
     assert len(seen) == looked.nit
     assert np.nanmin(looked.trace["value"]) == looked.fun
     assert capsys.readouterr().err != ""
-
-
-def test_a_callback_stops():
-    def stop(intermediate_result):
-        if intermediate_result.nit == 7:
-            raise StopIteration
-
-    result = solve(max_linear(4), np.zeros(6), callback=stop)
-    assert result.status is Status.CALLBACK
-    assert result.nit == 7
 
 
 @settings
@@ -341,27 +307,6 @@ def test_a_constant_function_with_a_penalty(penalty):
 
 
 SLOPE = np.array([0.1, -0.6, 0.6, 0.1, -0.5])
-UNBOUNDED = {
-    "linear": lambda x: (float(SLOPE @ x), SLOPE.copy()),
-    "kinks": lambda x: (float(SLOPE @ x + 0.1 * np.abs(x).sum()), SLOPE + 0.1 * np.sign(x)),
-    "exponential": lambda x: (float(np.exp(x).sum()), np.exp(x)),
-    "steep": lambda x: (1e30 * float(SLOPE @ x), 1e30 * SLOPE),
-}
-
-
-@pytest.mark.parametrize("name", UNBOUNDED)
-def test_functions_without_a_minimiser_end(name):
-    result = solve(UNBOUNDED[name], np.zeros(5), max_iter=300)
-    assert result.status in (Status.DIVERGING, Status.MAX_ITER, Status.NON_FINITE)
-    assert result.lower_bound <= result.fun
-    assert np.isfinite(result.x).all()
-
-
-@pytest.mark.parametrize("feasible_set", [ag.Box(-1.0, 1.0), ag.Ball(0.0, 2.0), ag.L1Ball(1.0)])
-def test_linear_functions_on_sets(feasible_set):
-    result = solve(UNBOUNDED["linear"], np.zeros(5), feasible_set=feasible_set, tol=1e-9)
-    assert result.success
-    assert result.fun == pytest.approx(feasible_set.linear_minimum(SLOPE), abs=1e-8)
 
 
 ROWS = np.random.default_rng(12).standard_normal((30, 6))

@@ -81,7 +81,7 @@ def allowed(K, e, weights):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 def test_equals_another_solver(kind, seed):
     A, e = vectors(kind, np.random.default_rng([seed, 1]))
     K = A @ A.T
@@ -131,20 +131,7 @@ def test_vectors_that_come_and_go_leave_the_factor_right():
     assert left > 200
 
 
-def test_renumbered_vectors_go_on():
-    rng = np.random.default_rng(3)
-    A, e = vectors("plain", rng)
-    K, programme = A @ A.T, CutProgramme()
-    weights = solved(programme, K, e)
-    order = rng.permutation(len(e))
-    new_number = {int(old): new for new, old in enumerate(order)}
-    programme.renumber([new_number[i] for i in programme.active])
-    again = programme.weights(K[np.ix_(order, order)], e[order], weights[order])
-    assert_on_simplex(again)
-    assert miss(K[np.ix_(order, order)], e[order], again) <= allowed(K, e, weights)
-
-
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(24))
 def test_no_numbers_are_too_large_or_small(seed):
     """Squares from 0 (they vanish) to 1e290, linear terms that have nothing to do with them."""
     rng = np.random.default_rng([seed, 2])

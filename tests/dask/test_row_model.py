@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from dask import delayed
-from distributed import Client, default_client
+from distributed import default_client
 from numpy.testing import assert_allclose, assert_array_equal
 
 import accelegrad as ag
@@ -94,8 +94,10 @@ TERMS = {
 }
 
 
-@pytest.mark.parametrize("n_features", [D, 150])  # with more than 100 only some columns move
-@pytest.mark.parametrize("name", TERMS)
+# With more than 100 columns only some of them move.
+@pytest.mark.parametrize(
+    ("name", "n_features"), [("l1", D), ("l1, kinks", D), *((name, 150) for name in TERMS)]
+)
 def test_separate_terms_are_met_by_the_steps_of_one_machine(name, n_features):
     rng = np.random.default_rng(4)
     X = rng.standard_normal((N, n_features)) * (rng.random((N, n_features)) < 0.5)
@@ -112,23 +114,13 @@ def test_separate_terms_are_met_by_the_steps_of_one_machine(name, n_features):
     assert_allclose(result.lower_bound, known.lower_bound, rtol=0, atol=1e-9)
 
 
-def test_iterates_do_not_depend_on_the_number_of_workers():
-    options = dict(processes=False, n_workers=4, threads_per_worker=1)
-    with Client(**options, dashboard_address=":0", set_as_default=False) as client:
-        same_iterates_on(client)
-
-
 @pytest.mark.slow
 def test_iterates_do_not_depend_on_where_workers_are(dask_processes_client):
-    same_iterates_on(dask_processes_client)
-
-
-def same_iterates_on(client):
     X, y = plain_data(sparse=True)
     model, run = split_options("newton, intercept")
     expected, _ = iterates(ag.StreamedModel([(X, y)], **model), **run)
     blocks = blocks_of(X, y, [100, 200, 300, 450])
-    found, _ = iterates(RowModel(blocks, client=client, **model), **run)
+    found, _ = iterates(RowModel(blocks, client=dask_processes_client, **model), **run)
     assert_allclose(found, expected, rtol=0, atol=1e-10)
 
 
@@ -321,39 +313,21 @@ def test_margins_that_are_gone_are_computed_again():
     assert_allclose(model.between(p, q, 0.3).value, expected.value(w), rtol=1e-12)
 
 
-def bad_number(blocks):
-    X, y = blocks[1]
-    X = X.copy()
-    X[3, 2] = np.nan
-    return [blocks[0], (X, y)]
+SPOILT = {
+    "block 1: X must be finite, but row 3": lambda X, y: (
+        np.where(np.arange(N - 200)[:, None] == 3, np.nan, X),
+        y,
+    ),
+    "block 1 has 5 columns, but block 0 has 8": lambda X, y: (X[:, :5], y),
+    "block 1: it has 400 rows": lambda X, y: (X, y[:-1]),
+    "block 1: it must be a tuple": lambda X, y: X,
+}
 
 
-def bad_width(blocks):
-    X, y = blocks[1]
-    return [blocks[0], (X[:, :5], y)]
-
-
-def bad_length(blocks):
-    X, y = blocks[1]
-    return [blocks[0], (X, y[:-1])]
-
-
-def bad_tuple(blocks):
-    return [blocks[0], blocks[1][0]]
-
-
-@pytest.mark.parametrize(
-    ("spoil", "message"),
-    [
-        (bad_number, "block 1: X must be finite, but row 3"),
-        (bad_width, "block 1 has 5 columns, but block 0 has 8"),
-        (bad_length, "block 1: it has 400 rows"),
-        (bad_tuple, "block 1: it must be a tuple"),
-    ],
-)
-def test_errors_name_the_block(spoil, message):
+@pytest.mark.parametrize("message", SPOILT)
+def test_errors_name_the_block(message):
     X, y = plain_data()
-    blocks = spoil([(X[:200], y[:200]), (X[200:], y[200:])])
+    blocks = [(X[:200], y[:200]), SPOILT[message](X[200:], y[200:])]
     with pytest.raises(BlockError, match=message):
         RowModel([delayed(block) for block in blocks], l2=0.1)
 
@@ -376,12 +350,6 @@ def test_labels_of_a_block_are_checked():
 def test_other_data_are_refused(arguments, error, message):
     with pytest.raises(error, match=message):
         RowModel(*arguments)
-
-
-def test_methods_from_row_to_row_refuse_rows_that_are_elsewhere():
-    model = RowModel(blocks_of(*plain_data(), [100]), l2=0.1)
-    with pytest.raises(ValueError, match="in memory"):
-        ag.minimize(model, method="dual-ascent")
 
 
 def test_a_run_goes_on_from_a_checkpoint_bit_for_bit(tmp_path):

@@ -5,7 +5,11 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
-from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
+from accelegrad.sklearn import (
+    AcceleGradClassifier,
+    AcceleGradClassifierCV,
+    AcceleGradRegressor,
+)
 
 
 def sparse_data(n=300, d=10**6, entries=3000, seed=0):
@@ -15,9 +19,9 @@ def sparse_data(n=300, d=10**6, entries=3000, seed=0):
     return X, rng.integers(2, size=n)
 
 
-@pytest.mark.parametrize("loss", ["log_loss", "hinge", "squared_hinge", "modified_huber"])
-@pytest.mark.parametrize(("n", "d"), [(300, 10**6), (300, 10**5), (3000, 10**6)])
-def test_a_million_columns_of_a_few_entries_are_soon_fitted(loss, n, d):
+@pytest.mark.parametrize("loss", ["log_loss", "hinge"])
+def test_a_million_columns_of_a_few_entries_are_soon_fitted(loss):
+    n, d = 300, 10**6
     X, y = sparse_data(n, d, 10 * n)
     fitted = AcceleGradClassifier(loss, random_state=0).fit(X, y)
     assert fitted.converged_
@@ -30,9 +34,7 @@ def test_a_million_columns_of_a_few_entries_are_soon_fitted(loss, n, d):
     assert fitted.n_features_in_ == d
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"penalty": "l1"}, {"penalty": None}, {"early_stopping": True}]
-)
+@pytest.mark.parametrize("options", [{}, {"penalty": "l1"}, {"penalty": None}])
 def test_all_penalties(options):
     X, y = sparse_data(200, 4000, 2000)
     fitted = AcceleGradRegressor(**options, alpha=1e-2, random_state=0).fit(X, y)
@@ -64,3 +66,15 @@ def test_a_fit_that_misses_its_tolerance_leaves_all_coefficients():
             short.fit(X, y)
         assert short.coef_.shape == (1, 4000)
         assert short.predict(X).shape == (200,)
+
+
+def test_cross_validation_leaves_them_out_too():
+    X, y = sparse_data(200, 4000, 2000)
+    used = np.flatnonzero(abs(X).sum(axis=0))
+    wide, narrow = (
+        AcceleGradClassifierCV(alphas=[1.0, 1e-1, 1e-2], cv=2).fit(rows, y)
+        for rows in (X, X[:, used])
+    )
+    np.testing.assert_allclose(wide.scores_, narrow.scores_, rtol=1e-6)
+    np.testing.assert_allclose(wide.coef_[:, used], narrow.coef_, rtol=1e-6, atol=1e-9)
+    assert wide.coef_.shape == (1, 4000)

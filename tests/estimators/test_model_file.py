@@ -31,19 +31,12 @@ SIDES = (X @ [1.0, -2.0, 0.5, 0.0] + 0.1 * RNG.standard_normal(90) > 0).astype(i
 THIRDS = np.argsort(np.argsort(X[:, 0])) // 30
 
 FITTED: dict[str, Any] = {
-    "two classes": lambda: AcceleGradClassifier(random_state=1).fit(X, SIDES),
-    "strings": lambda: AcceleGradClassifier("hinge").fit(X, np.array(["no", "ja"])[SIDES]),
     "objects": lambda: AcceleGradClassifier().fit(X, np.array(["no", "jä"], dtype=object)[SIDES]),
     "bools": lambda: AcceleGradClassifier().fit(X, SIDES.astype(bool)),
     "multinomial": lambda: AcceleGradClassifier(alpha=1e-2).fit(X, THIRDS - 1),
-    "one a class": lambda: AcceleGradClassifier("squared_hinge", alpha=1e-2).fit(X, THIRDS + 0.0),
     "class weights": lambda: AcceleGradClassifier(class_weight={0: 1.5, 1: 0.5}).fit(X, SIDES),
-    "float32": lambda: AcceleGradClassifier().fit(X.astype(np.float32), SIDES),
-    "no intercept": lambda: AcceleGradRegressor(fit_intercept=False).fit(X, X[:, 0]),
     "numbers": lambda: AcceleGradRegressor("huber", delta=np.float64(0.7)).fit(X, X[:, 1] - 3.0),
     "sparse": lambda: AcceleGradRegressor(penalty="l1", alpha=0.05).fit(X, X[:, 1]).sparsify(),
-    "sparse classes": lambda: AcceleGradClassifier().fit(X, THIRDS).sparsify(),
-    "a name of a set": lambda: AcceleGradRegressor(feasible_set="simplex").fit(X, X[:, 1]),
     "a box": lambda: AcceleGradRegressor(
         feasible_set=ag.Box(-0.5, [0.1, 0.2, 0.3, np.inf]), alpha=0.1
     ).fit(X, X[:, 1]),

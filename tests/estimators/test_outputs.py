@@ -7,7 +7,6 @@ import pytest
 from sklearn.linear_model import QuantileRegressor, Ridge
 
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
-from accelegrad.sklearn.model_file import load_model, save_model
 
 RNG = np.random.default_rng(8)
 X = RNG.standard_normal((150, 4))
@@ -72,14 +71,6 @@ def test_several_outputs():
     assert one.predict(X).shape == (150, 1)
 
 
-def test_several_are_kept_in_a_file(tmp_path):
-    several = AcceleGradRegressor("quantile", quantile=LEVELS).fit(X, Y[:, 0])
-    save_model(several, tmp_path / "several.agm")
-    loaded = load_model(tmp_path / "several.agm")
-    np.testing.assert_array_equal(loaded.predict(X), several.predict(X))
-    assert str(loaded.summary()) == str(several.summary())
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -119,18 +110,6 @@ def test_the_summary_of_a_fit():
     assert lines[-1] == "and 2 smaller ones"
 
 
-def test_the_summary_of_classes_in_a_notebook():
-    labels = np.array(["<a>", "b", "c"])[np.digitize(Y[:, 1], [0.0, 4.0])]
-    fitted = AcceleGradClassifier().fit(X, labels)
-    html = fitted.summary().html
-    assert "&lt;a&gt;" in html
-    assert "<a>" not in html
-    numbers = re.findall(r"<td[^>]*right'>([^<]*)</td>", html)
-    assert len(numbers) == 3 + 3 + 12  # heads, intercepts, and four features for three classes
-    assert float(numbers[3]) == pytest.approx(fitted.intercept_[0], rel=1e-5)
-    assert "classes        <a>, b, c\n" in str(fitted.summary())
-
-
 def test_the_summary_says_for_which_of_two_classes_a_coefficient_speaks():
     fitted = AcceleGradClassifier().fit(X, np.where(Y[:, 1] > 0.0, "up", "down"))
     assert "classes        down, up (positive coefficients: up)" in str(fitted.summary())
@@ -143,12 +122,6 @@ def test_the_summary_of_many_classes_stays_within_a_screen():
     text = str(fitted.summary())
     assert "classes        12: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ...\n" in text
     assert max(map(len, text.splitlines())) <= 120
-
-
-def test_the_summary_says_in_words_that_there_was_no_run():
-    fitted = AcceleGradRegressor(alpha=0.01).fit(X, Y[:, 1])
-    assert fitted.method_ == "directly"
-    assert "method         solved directly, without a run of minimize\n" in str(fitted.summary())
 
 
 def test_the_summary_leaves_coefficients_of_zero_out():

@@ -25,14 +25,6 @@ from accelegrad.sklearn.cv import best_alpha
 ALPHAS = [1.0, 1e-1, 1e-2]
 # Where three alphas are enough for a test, the best one is often at an end.
 AT_AN_END = pytest.mark.filterwarnings("ignore:The best alpha:UserWarning")
-LOSSES_OF_NUMBERS = [
-    "squared_error",
-    "absolute_error",
-    "huber",
-    "quantile",
-    "epsilon_insensitive",
-    "squared_epsilon_insensitive",
-]
 
 
 def mean_loss(fitted, X, y, weights=None):
@@ -95,7 +87,7 @@ def test_no_alpha_with_a_score_is_an_error(rows):
 
 
 @AT_AN_END
-@pytest.mark.parametrize("loss", LOSSES_OF_NUMBERS)
+@pytest.mark.parametrize("loss", ["squared_error", "quantile"])
 def test_single_rows_have_a_loss_so_one_may_be_left_out(rows, loss):
     X, y = rows
     chosen = AcceleGradRegressorCV(loss, alphas=ALPHAS, cv=LeaveOneOut()).fit(X[:8], y[:8])
@@ -145,40 +137,9 @@ def test_weights_go_to_the_scorers_that_take_them(rows, scoring, weighted):
     assert chosen.scores_[0, 0] == pytest.approx(expected, rel=1e-12)
 
 
-@AT_AN_END
-def test_rows_without_weight_are_not_scored(rows):
-    X, y = rows
-    weights = np.where(np.arange(60) % 5 == 0, 0.0, 1.0)
-    split = [(np.arange(30), np.arange(30, 60)), (np.arange(30, 60), np.arange(30))]
-    options = {"alphas": ALPHAS, "scoring": "neg_max_error"}
-    chosen = AcceleGradRegressorCV(cv=split, **options).fit(X, y, sample_weight=weights)
-    kept = np.flatnonzero(weights)
-    removed = [tuple(np.flatnonzero(np.isin(kept, part)) for part in fold) for fold in split]
-    by_hand = AcceleGradRegressorCV(cv=removed, **options).fit(X[kept], y[kept])
-    # Weights of 1 and no weights differ in rounding, and the fits stop at a gap of 1e-3.
-    np.testing.assert_allclose(chosen.scores_, by_hand.scores_, rtol=1e-6)
-
-
 def test_one_score_only(rows):
     with pytest.raises(TypeError, match="scoring must be one score"):
         AcceleGradRegressorCV(alphas=ALPHAS, scoring=["r2", "neg_max_error"]).fit(*rows)
-
-
-@AT_AN_END
-def test_a_path_that_stops_early_has_not_missed_its_tolerance(rows):
-    X, y = rows
-    labels = y > np.median(y)
-    chosen = AcceleGradClassifierCV(
-        "hinge",
-        alphas=ALPHAS,
-        cv=2,
-        early_stopping=True,
-        validation_fraction=0.3,
-        n_iter_no_change=1,
-        tol=1e-12,
-        random_state=0,
-    ).fit(X, labels)  # warnings are errors here
-    assert not chosen.converged_
 
 
 @AT_AN_END

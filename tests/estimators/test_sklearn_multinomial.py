@@ -10,8 +10,7 @@ from scipy.optimize import minimize as scipy_minimize
 from sklearn.datasets import load_iris
 
 import accelegrad as ag
-from accelegrad.models.multinomial import MultinomialModel, ScaledClasses
-from accelegrad.models.scaling import ColumnScaling, column_scaling
+from accelegrad.models.multinomial import MultinomialModel
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.proofs.multinomial_dual import MultinomialDual
 from accelegrad.sklearn import AcceleGradClassifier
@@ -37,9 +36,9 @@ def naive(X, classes, weights, x, k, l2, intercept):
     return loss / math.fsum(weights) + l2 / 2 * math.fsum(w @ w for w in W)
 
 
-@pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("weighted", [True, False])
-@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize(
+    ("intercept", "weighted", "kind"), [(True, True, np.asarray), (False, False, sp.csr_array)]
+)
 def test_value_and_gradient(intercept, weighted, kind):
     X, classes, weights = data()
     given = weights if weighted else None
@@ -106,25 +105,6 @@ def test_a_class_without_rows():
         MultinomialModel(X, classes, 2)
 
 
-@pytest.mark.parametrize("intercept", [True, False])
-def test_scaled_classes(intercept):
-    X, classes, _ = data()
-    model = MultinomialModel(
-        X * np.array([1.0, 1e3, 1e-3, 1.0]), classes, 3, fit_intercept=intercept
-    )
-    change = ScaledClasses(column_scaling(model.rows), 3)
-    rng = np.random.default_rng(0)
-    v, g = rng.standard_normal((2, model.n_parameters))
-    np.testing.assert_allclose(change.invert(change.apply(v)), v)
-    np.testing.assert_allclose(change.invert_adjoint(change.adjoint(g)), g)
-    assert change.apply(v) @ g == pytest.approx(v @ change.adjoint(g))
-    W, _ = model.split(change.apply(v))
-    np.testing.assert_allclose(W.ravel(), change.scale * v[:12])
-    if not intercept:
-        alone = ColumnScaling(change.scale[:4])
-        np.testing.assert_allclose(change.apply(v)[:4], alone.apply(v[:4]))
-
-
 # --------------------------------------------------------------------------------- lower bounds
 
 SETS = [None, ag.NonNegative(), ag.Box(-0.3, 0.2), ag.Simplex(), ag.L1Ball(0.7)]
@@ -139,8 +119,8 @@ TERMS = [
 
 
 @pytest.mark.parametrize(("chosen", "l2", "l1"), TERMS)
-@pytest.mark.parametrize("loss", ["logistic", "hinge", "squared", "quantile"])
-@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("loss", ["logistic", "quantile"])
+@pytest.mark.parametrize("intercept", [True])
 def test_lower_bounds_are_below_every_feasible_point(chosen, l2, l1, loss, intercept):
     rng = np.random.default_rng(3)
     X = rng.standard_normal((50, 4))

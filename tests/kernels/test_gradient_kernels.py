@@ -109,20 +109,6 @@ def test_a_pass_gives_what_the_products_give(loss: str, layout: str, dtype: type
                 assert type(at.value) is float
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_all_ways_to_ask_give_the_same_bits(layout: str) -> None:
-    X, y = data("logistic")
-    model = LinearModel(LAYOUTS[layout](X), y, l2=0.1, fit_intercept=True)
-    w = point(model)
-    for threads in (1, 2):
-        value, gradient = compiled(model.value_and_gradient, w, threads=threads)
-        for _ in range(3):
-            at = compiled(model.at, w, threads=threads)
-            assert value == at.value == compiled(model.value, w, threads=threads)
-            np.testing.assert_array_equal(gradient, at.gradient)
-            np.testing.assert_array_equal(gradient, compiled(model.gradient, w, threads=threads))
-
-
 def test_many_callers_at_once_get_the_same_bits() -> None:
     X, y = data("logistic", n=5000)
     model = LinearModel(X, y)
@@ -151,9 +137,8 @@ def test_any_shape_on_more_threads_than_rows(n: int, d: int, layout: str) -> Non
         assert_close(compiled(model.at, w, threads=threads).margins, X @ w[:-1] + w[-1], 1e-12)
 
 
-@pytest.mark.parametrize("layout", ["int32", "int64"])
-def test_a_matrix_without_entries(layout: str) -> None:
-    model = LinearModel(LAYOUTS[layout](np.zeros((6, 3))), np.ones(6), fit_intercept=True)
+def test_a_matrix_without_entries() -> None:
+    model = LinearModel(sp.csr_array((6, 3)), np.ones(6), fit_intercept=True)
     w = np.array([1.0, 2.0, 3.0, 0.5])
     expected = plain(model.value_and_gradient, w)
     found = compiled(model.value_and_gradient, w, threads=2)
@@ -183,7 +168,7 @@ def test_wide_sparse_rows_take_turns_with_their_gradient(dtype: type) -> None:
     assert_close(some, exact[rows].T @ (margins - model.y)[rows] / 4, 1e-12)
 
 
-@pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 15, 16, 17, 33])
+@pytest.mark.parametrize("d", [1, 4, 5, 16, 17])
 def test_rows_of_few_entries(d: int) -> None:
     X, y = data("logistic", n=131, d=d)
     model = LinearModel(X, y, fit_intercept=True, sample_weight=np.arange(131.0))
@@ -264,16 +249,6 @@ def test_float32_data_are_summed_in_float64() -> None:
         assert_close(found[1], exact[1], 1e-13)
 
 
-def test_gaps_are_those_of_the_products() -> None:
-    for intercept, l2 in ((False, 0.1), (True, 0.1), (True, 0.0)):
-        X, y = data("logistic")
-        model = LinearModel(X, y, l2=l2, fit_intercept=intercept)
-        w = point(model)
-        expected = plain(model.dual_gap, w)
-        found = compiled(model.dual_gap, w, threads=2)
-        assert found == pytest.approx(expected, rel=1e-11)
-
-
 # Batches
 
 
@@ -348,17 +323,6 @@ def test_arrays_that_cannot_be_written_to_or_have_gaps() -> None:
     assert X.flags.writeable
 
 
-def test_an_evaluation_does_not_change_with_the_callers_array() -> None:
-    X, y = data("logistic")
-    model = LinearModel(X, y, l2=0.5)
-    w = np.ones(7)
-    at = compiled(model.at, w)
-    expected = compiled(model.value_and_gradient, w)
-    w[:] = 7.0
-    assert at.value == expected[0]
-    np.testing.assert_array_equal(at.gradient, expected[1])
-
-
 # When kernels are used
 
 
@@ -381,11 +345,14 @@ def test_small_data_wide_rows_and_other_layouts_are_left_to_the_products() -> No
         assert not wanted(large)
 
 
-def test_index_arrays_of_two_types_are_not_read() -> None:
-    X = sp.csr_array(np.eye(3))
-    assert kernels.readable(X) is not None
-    X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int64)
-    assert kernels.readable(X) is None
+def test_index_arrays_of_any_type_are_read() -> None:
+    X, y = data("logistic")
+    expected = compiled(LinearModel(sp.csr_array(X), y).value_and_gradient, np.ones(7))
+    for types in ((np.int32, np.int64), (np.int64, np.int32), (np.int64, np.int64)):
+        other = sp.csr_array(X)
+        other.indices, other.indptr = map(np.ndarray.astype, (other.indices, other.indptr), types)
+        found = compiled(LinearModel(other, y).value_and_gradient, np.ones(7))
+        np.testing.assert_array_equal(found[1], expected[1])
 
 
 def test_blocks_are_as_many_as_pay(monkeypatch) -> None:
@@ -475,7 +442,7 @@ with kernels.use("always", threads=2):
     assert run_python(code) == "0"
 
 
-@pytest.mark.parametrize("d", [5, 20, 30, 60])
+@pytest.mark.parametrize("d", [5, 30])
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
 def test_where_arrays_are_in_memory_does_not_matter(d: int, loss: str) -> None:
     rng = np.random.default_rng(0)

@@ -1,13 +1,15 @@
 """Compiled steps of `partial_fit` on sparse rows against the rule's own, state by state."""
 
+import time
 from copy import copy
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.linear_model import SGDClassifier
 
 from accelegrad import kernels
-from accelegrad.kernels.stream_steps import SparseStream
+from accelegrad.kernels.sparse_steps import SparseSteps
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 
 N, D = 600, 40
@@ -45,8 +47,7 @@ CLASSIFIERS = {
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
 @pytest.mark.parametrize("n_classes", [2, 4])
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(("weighted", "dtype"), [(False, np.float64), (True, np.float32)])
 def test_classifiers(name, n_classes, weighted, dtype):
     X, y, _, weights = data(dtype, n_classes)
     found, expected = (
@@ -83,9 +84,9 @@ def test_regressors_go_on_from_a_fit(loss):
 @pytest.mark.parametrize("alpha", [1e-4, 3.0])
 def test_a_thousand_steps_with_rebases(alpha, monkeypatch):
     X, y, _, _ = data()
-    used, advance = [], SparseStream.advance
+    used, advance = [], SparseSteps.advance
     monkeypatch.setattr(
-        SparseStream, "advance", lambda self, *given: used.append(self) or advance(self, *given)
+        SparseSteps, "advance", lambda self, *given: used.append(self) or advance(self, *given)
     )
     found, expected = (
         fed(mode, AcceleGradClassifier(alpha=alpha, random_state=0), X, y, None, classes=[0, 1])
@@ -95,7 +96,7 @@ def test_a_thousand_steps_with_rebases(alpha, monkeypatch):
         with kernels.use(mode):
             for _ in range(25):
                 estimator.partial_fit(X, y)
-    assert used[-1].rebases > 1
+    assert used[-1].numbers["rebases"] > 1
     np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-7, atol=1e-9)
 
 
@@ -127,6 +128,35 @@ def test_dense_and_huge_rows_amid_sparse_ones():
             np.testing.assert_equal(np.isfinite(estimator.coef_).all(), True)
             estimator.partial_fit(huge, y[:32])
     np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_columns", [5_000, 50_000])
+@pytest.mark.parametrize("options", [{}, {"multi_class": "ovr"}, {"n_classes": 20}], ids=str)
+def test_time_relative_to_sgd(n_columns, options, capsys):
+    """CPU time of both on the same chunks, in turn; run with -s to see the ratio."""
+    options = dict(options)
+    n_classes = options.pop("n_classes", 20 if options else 2)
+    rng, n = np.random.default_rng(0), 20_000
+    columns = (n_columns * rng.random((n, 60)) ** 3).astype(np.int32)
+    parts = rng.random(columns.size), columns.ravel(), np.arange(0, columns.size + 1, 60)
+    X = sp.csr_array(parts, shape=(n, n_columns))
+    X.sum_duplicates()
+    y = (X @ rng.standard_normal((n_columns, n_classes))).argmax(axis=1)
+    chunks = [(X[first : first + 2000], y[first : first + 2000]) for first in range(0, n, 2000)]
+    ours, theirs = AcceleGradClassifier(**options), SGDClassifier(loss="log_loss")
+
+    def seconds(estimator):
+        begun = time.process_time()
+        for rows, targets in chunks:
+            estimator.partial_fit(rows, targets, classes=np.arange(n_classes))
+        return time.process_time() - begun
+
+    times = [(seconds(ours), seconds(theirs)) for _ in range(8)][1:]
+    ratio = np.divide(*np.median(times, axis=0))
+    with capsys.disabled():
+        print(f"\n{n_classes} classes, {n_columns} columns: {ratio:.2f} times SGD's CPU time")
+    assert ratio < 3.0
 
 
 def test_a_chunk_changes_no_state_that_was_kept():

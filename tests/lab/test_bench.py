@@ -1,4 +1,4 @@
-"""`accelegrad bench`: accuracies, ladders, profiles, time limits, resuming and the report."""
+"""`accelegrad bench`: ladders, verdicts, processes, resuming, and a report of each benchmark."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import multiprocessing
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,553 +14,249 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
-from scipy.optimize import linprog
-from scipy.optimize import minimize as scipy_minimize
 
 from accelegrad.cli.main import main
-from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
-from accelegrad.sklearn.objective import Objective
-from accelegrad.sklearn.solve import Settings, Tolerance
-from accelegrad_lab.bench import bench as bench_module
-from accelegrad_lab.bench import problems as bench_problems
-from accelegrad_lab.bench.bench import BenchRequest, bench
-from accelegrad_lab.bench.problems import (
-    SUITE_LOSSES,
-    WITHOUT_L2,
-    DataSet,
-    Problem,
-    prepared,
-    problems_of,
-    sources,
-)
-from accelegrad_lab.bench.results import Measured, ResultFile, Results, Suite
-from accelegrad_lab.bench.runs import (
-    ACCURACIES,
-    Bench,
-    Record,
-    Rung,
-    Yardstick,
-    measure,
-    seconds_to,
-)
-from accelegrad_lab.bench.summary import claims, losses_of_ours
-from accelegrad_lab.bench.worker import BenchWorker, Fit
-from accelegrad_lab.engine import minimum as bench_minimum
+from accelegrad_lab.bench import harness
+from accelegrad_lab.bench.cases import COLD, FULL, GOALS, SUITES, Case, chosen_cases, solvers_of
+from accelegrad_lab.bench.harness import BenchRequest, bench, cold_call, environment, measure
+from accelegrad_lab.bench.report import claims, summary_words
+from accelegrad_lab.bench.results import Problem, Record, Results
 from accelegrad_lab.engine import worker as engine_worker
-from accelegrad_lab.engine.campaign import Finished
 from accelegrad_lab.engine.content import Verdict
-from accelegrad_lab.engine.minimum import find_minimum
-from accelegrad_lab.engine.peers import (
-    DEFAULT_TOL,
-    ESTIMATORS,
-    OURS,
+from accelegrad_lab.engine.fit import Fit, Rung, Sample
+from accelegrad_lab.engine.line_file import LineFile
+from accelegrad_lab.engine.rows import REGRESSIONS, Rows, rows_of
+from accelegrad_lab.engine.worker import Pair, SolverError, TimeLimitError, Timing, Worker
+from accelegrad_lab.peers import (
+    EVERYDAY,
+    FUNCTIONS,
+    PEERS,
     SOLVERS,
-    Answer,
-    Solver,
-    huber_scale,
+    Peer,
     iterations,
-    iterations_then_tolerances,
+    once,
+    tolerances,
 )
-from accelegrad_lab.engine.timing import timed
-from accelegrad_lab.engine.worker import SolverError, TimeLimitError
 from accelegrad_lab.report import stills
 from accelegrad_lab.report.profiles import geometric_mean, profile, ratios
-from browser import open_page, wait_for  # noqa: F401 (a fixture)
-from reference.losses import loss_values
 
-CLASSES = ["logistic", "hinge", "squared_hinge"]
-KINKED = ["hinge", "absolute", "quantile"]
+KEY = "hinge/a/hinge l2=1/n"
+CASE = Case(SOLVERS, "hinge", "a", "hinge l2=1/n")
 
 
-def data_for(
-    loss: str, *, n: int = 120, d: int = 6, sparse: bool = False, seed: int = 0
-) -> DataSet:
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((n, d))
-    if sparse:
-        X *= rng.random((n, d)) < 0.2
-    y = X @ np.arange(1.0, d + 1) / d + rng.standard_t(3, n)
-    classes = loss in CLASSES
-    y = np.where(y > 0, 1.0, -1.0) if classes else y / y.std()
-    stored: Any = sp.csr_matrix(X) if sparse else X
-    return DataSet("made", stored, y, classes, "made")
+def problem_for(*solvers: str, **changes: Any) -> Problem:
+    known = Problem(
+        KEY, "hinge", "a", "hinge l2=1/n", "", 1.0, 0.0, 0.5, 0.5, list(solvers)
+    )  # fmt: skip
+    return known._replace(**changes)
 
 
-def problem_for(loss: str, data: DataSet, strength: float = 1.0) -> Problem:
-    options = {"delta": 1.35 * huber_scale(data.X, data.y, strength)} if loss == "huber" else {}
-    return Problem("made", loss, strength, options)
+def results_of(times: dict[str, float], suite: str = SOLVERS, **changes: Any) -> Results:
+    """Return results in which each solver reached everything in one run of so many seconds."""
+    results = Results(SUITES[suite])
+    results.problems[KEY] = problem_for(*times, **changes)
+    for name, seconds in times.items():
+        rung = Rung(1.0, seconds, 0.5, 2 * seconds, bound=0.5 if PEERS[name].own else -math.inf)
+        rungs = (rung,) if math.isfinite(seconds) else ()
+        results.records[KEY, name] = Record(KEY, name, rungs, "")
+    return results
 
 
-def objective(problem: Problem, data: DataSet) -> Callable[[np.ndarray], float]:
-    """Return mean loss + l2/2 ||w||^2, written down anew."""
-    y, l2 = data.y, problem.strength / len(data.y)
-    parameter = {"huber": problem.options.get("delta", 1.0), "quantile": 0.9}.get(problem.loss)
-
-    def losses(m: np.ndarray) -> np.ndarray:
-        return np.asarray(loss_values(problem.loss, m, y, parameter=parameter))
-
-    return lambda w: float(losses(data.X @ w).mean() + l2 / 2 * w @ w)
+# -- cases and data --------------------------------------------------------------------------------
 
 
-# -- problems --------------------------------------------------------------------------------------
+def test_cases_are_found_by_group_set_and_goal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ACCELEGRAD_DATA", raising=False)
+    whole = chosen_cases(EVERYDAY)
+    assert {case.group for case in whole} >= {"small", "sparse", "classes", "cv"}
+    assert not any(case.data == "basehock" for case in whole)  # the files are not there
+    assert {case.group for case in chosen_cases(EVERYDAY, ["sparse"])} == {"sparse"}
+    chosen = chosen_cases(EVERYDAY, ["classes", "hinge", "digits", "iris"])
+    assert {case.key for case in chosen} == {"classes/iris/hinge", "classes/digits/hinge"}
+    few = chosen_cases(EVERYDAY, ["breast_cancer"], quick=True)
+    assert {case.data for case in few} == {"breast_cancer, scaled"}
+    assert len(chosen_cases(SOLVERS, ["numbers-small", "absolute"], quick=True)) == 3
+    assert [case.data for case in chosen_cases(FUNCTIONS, ["valley"], quick=True)] == ["valley"]
+    with pytest.raises(ValueError, match="did you mean 'hinge'"):
+        chosen_cases(EVERYDAY, ["hing"])
 
 
-def test_a_file_of_each_kind_gets_its_losses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((30, 3)) * [1, 50, 1]
-    targets = {
-        "two": rng.permuted([1, 2] * 15),
-        "twenty": rng.permuted(list(range(1, 21)) + [1] * 10),
-        "numbers": X @ [1, 2, 3],
-        "two.t": rng.permuted([1, 2] * 15),
-    }
-    for name, y in targets.items():
-        lines = (f"{t} 1:{a} 2:{b} 3:{c}" for t, (a, b, c) in zip(y, X.tolist(), strict=True))
-        (tmp_path / f"{name}.svm").write_text("\n".join(lines) + "\n")
-    (tmp_path / "README.md").write_text("no data")
-    monkeypatch.setenv("ACCELEGRAD_DATA", str(tmp_path))
-    found = {name: source(0) for name, source in sources().items()}
-    assert list(found) == ["numbers", "twenty", "two"]  # the test half is left out ...
-    assert list(sources(["two.t"])) == ["two.t"]  # ... unless it is named
-    assert [found[name].classes for name in found] == [False, True, True]
-    np.testing.assert_array_equal(found["twenty"].y, np.where(targets["twenty"] > 10, 1, -1))
-    columns = found["numbers"].X
-    np.testing.assert_allclose(columns.mean(axis=0), [0, 0, 0, 1], atol=1e-12)
-    np.testing.assert_allclose(columns.std(axis=0), [1, 1, 1, 0], atol=1e-12)
-    with pytest.raises(ValueError, match=r"no data set 'tow': did you mean 'two'\?"):
-        sources(["tow"])
+def test_every_case_is_declared() -> None:
+    every = [
+        Case(EVERYDAY, g, data, goal) for g, sets, goals in FULL for data in sets for goal in goals
+    ]
+    assert len({case.key for case in every}) == len(every)
+    assert {case.group for case in every} == set(SUITES[EVERYDAY].groups)
+    assert {case.goal for case in every} == set(GOALS)
+    assert set(COLD) <= {case.key for case in every}
 
 
-def test_numbers_in_steps_are_no_classes() -> None:
-    X, steps = np.ones((33, 1)), np.repeat(np.arange(0.0, 110, 10), 3)
-    assert not prepared("pol-like", X, steps).classes
-    assert prepared("ten classes", X[:30], np.repeat(np.arange(10.0), 3)).classes
+def test_rows_are_scaled_and_prepared() -> None:
+    rows = rows_of("diabetes-100, scaled")
+    np.testing.assert_allclose(rows.X.mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(rows.X.std(axis=0), 1)
+    assert rows.y.std() == pytest.approx(1)
+    assert rows_of("diabetes-100").y.std() > 10
+    assert set(rows_of("iris-100, scaled").y) == {0, 1, 2}
+    assert "iris-100" not in REGRESSIONS
+    prepared = rows_of("numbers-small, prepared").X
+    np.testing.assert_allclose(prepared.mean(axis=0), [0] * 10 + [1], atol=1e-12)
+    np.testing.assert_allclose(prepared.std(axis=0), [1] * 10 + [0], atol=1e-12)
+    text = rows_of("text-small, prepared").X
+    assert text.indices.dtype == np.int32
+    assert abs(text).max() == 1
+    assert set(Rows(np.ones((51, 2)), np.r_[np.ones(50), -1.0]).head(10).y) == {-1.0, 1.0}
 
 
-def test_sparse_columns_are_brought_within_one_and_large_sets_are_sampled() -> None:
-    X = sp.random_array((400, 50), density=0.1, rng=np.random.default_rng(0), format="csr") * 7
-    y = np.where(np.arange(400) % 3, 1.0, -1.0)
-    made = prepared("some", X, y, most_rows=100)
-    assert sp.issparse(made.X)
-    assert made.X.shape[0] == made.y.size == 100
-    assert "100 of 400 rows" in made.words
-    assert made.X.indices.dtype == np.int32
-    np.testing.assert_allclose(abs(made.X).max(axis=0).toarray(), 1, rtol=1e-12)
-
-
-def test_a_small_part_has_both_classes() -> None:
-    y = np.r_[np.ones(50), -1.0]
-    assert set(DataSet("x", np.ones((51, 2)), y, True, "").head(10).y) == {-1.0, 1.0}
-
-
-def test_l2_of_zero_is_for_absolute_and_quantile_with_more_rows_than_columns() -> None:
-    data = data_for("squared")
-    found = {(p.loss, p.strength) for p in problems_of(data, list(SUITE_LOSSES), (1.0, 0.0))}
-    numbers = {name for name in SUITE_LOSSES if name not in CLASSES}
-    assert found == {(n, 1.0) for n in numbers} | {("absolute", 0.0), ("quantile", 0.0)}
-    assert not list(problems_of(data_for("squared", n=5), ["absolute"], (0.0,)))
-
-
-# -- minima ----------------------------------------------------------------------------------------
-
-
-def independent_minimum(problem: Problem, data: DataSet) -> float:
-    """Return the minimum by SciPy: L-BFGS for smooth losses, SLSQP or HiGHS for those with kinks."""
-    value, (n, d) = objective(problem, data), data.X.shape
-    X = data.X.toarray() if sp.issparse(data.X) else data.X
-    if problem.smooth:
-        found = scipy_minimize(value, np.zeros(d), method="BFGS", options={"gtol": 1e-9})
-        return float(found.fun)
-    if problem.strength == 0:
-        up, down = {"absolute": (1, 1), "quantile": (0.1, 0.9)}[problem.loss]
-        costs = np.r_[np.zeros(d), np.full(n, up), np.full(n, down)] / n
-        A = np.hstack([X, -np.eye(n), np.eye(n)])
-        bounds = [(None, None)] * d + [(0, None)] * (2 * n)
-        return float(linprog(costs, A_eq=A, b_eq=data.y, bounds=bounds).fun)
-    # A quadratic programme with a variable more for each row: t >= low r and t >= high r.
-    low, high, zero = {
-        "hinge": (np.minimum(-data.y, 0), np.maximum(-data.y, 0), data.y),
-        "absolute": (-np.ones(n), np.ones(n), data.y),
-        "quantile": (np.full(n, -0.9), np.full(n, 0.1), data.y),
-    }[problem.loss]
-    A = np.vstack([np.hstack([-slope[:, None] * X, np.eye(n)]) for slope in (low, high)])
-    b, l2 = np.r_[-low * zero, -high * zero], problem.strength / n
-    found = scipy_minimize(
-        lambda v: (v[d:].mean() + l2 / 2 * v[:d] @ v[:d], np.r_[l2 * v[:d], np.full(n, 1 / n)]),
-        np.r_[np.zeros(d), np.abs(b).max() * np.ones(n)],
-        jac=True,
-        method="SLSQP",
-        constraints={"type": "ineq", "fun": lambda v: A @ v - b, "jac": lambda v: A},
-        options={"ftol": 1e-12, "maxiter": 500},
-    )
-    return value(found.x[:d])
-
-
-@pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("loss", list(SUITE_LOSSES))
-def test_minima_agree_with_scipy_and_are_proved(loss: str, sparse: bool) -> None:
-    data = data_for(loss, n=60, d=4, sparse=sparse)
-    for strength in (1.0, 0.01) + ((0.0,) if loss in WITHOUT_L2 else ()):
-        problem = problem_for(loss, data, strength)
-        found = find_minimum(problem.model(data), 30.0)
-        assert found.lower <= found.value <= found.lower + 2e-9 * found.value
-        assert found.value == pytest.approx(independent_minimum(problem, data), rel=1e-6)
-
-
-@pytest.mark.parametrize("loss", ["logistic", "squared_hinge", "hinge"])
-def test_minima_of_wide_data_and_by_conjugate_gradients(
-    loss: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = data_for(loss, n=40, d=200)
-    model = problem_for(loss, data).model(data)
-    by_rows = find_minimum(model, 30.0)
-    monkeypatch.setattr(bench_minimum, "DIRECT", 0)
-    by_steps = find_minimum(model, 30.0)
-    for found in (by_rows, by_steps):
-        assert found.lower <= found.value <= found.lower + 2e-9 * found.value
-    assert by_steps.value == pytest.approx(by_rows.value, rel=1e-8)
-
-
-def test_a_search_for_a_minimum_ends_in_time_with_a_true_bound() -> None:
-    data = data_for("hinge", n=2000, d=50)
-    model = problem_for("hinge", data, 0.01).model(data)
-    short, long = find_minimum(model, 0.0), find_minimum(model, 30.0)
-    assert short.lower <= long.value <= short.value
-
-
-# -- solvers ---------------------------------------------------------------------------------------
-
-PAIRS = [
-    pytest.param(name, loss, marks=[pytest.mark.slow] if solver.apart else [])
-    for name, solver in SOLVERS.items()
-    for loss in solver.words
-    if loss in SUITE_LOSSES  # what only `compare` offers is tried there
-]
-
-
-@pytest.mark.parametrize(("name", "loss"), PAIRS)
-def test_every_solver_minimises_the_same_objective(name: str, loss: str) -> None:
-    solver = SOLVERS[name]
-    if solver.needs:
-        pytest.importorskip(solver.needs)
-    taken = 0
-    for sparse in (False, True):
-        for strength in (1.0, 0.0):
-            data = data_for(loss, sparse=sparse)
-            if solver.reason_against(Problem("made", loss, strength).model(data)):
-                continue
-            if strength == 0 and not (loss in WITHOUT_L2 and not sparse):
-                continue
-            problem = problem_for(loss, data, strength)
-            model = problem.model(data)
-            tuned = solver.tune(model) if solver.tune else {}
-            setting = 1e-4 if solver.certified else 1e-9 if name == "liblinear" else 3000
-            answer, seconds = timed(solver.make(model, setting, tuned))
-            minimum = find_minimum(problem.model(data), 30.0).value
-            value = objective(problem, data)(answer.x)
-            # Steps of a fixed size or slow decay leave stochastic gradients at some distance.
-            accuracy = 1e-2 if solver.steady else setting if solver.certified else 2e-6
-            assert minimum - 1e-8 <= value <= minimum + accuracy
-            assert seconds > 0
-            taken += 1
-    assert taken
-
-
-def test_ours_tells_its_gap() -> None:
-    data = data_for("logistic")
-    answer, _ = timed(SOLVERS[OURS].make(Problem("made", "logistic", 1.0).model(data), 1e-3, {}))
-    minimum = find_minimum(Problem("made", "logistic", 1.0).model(data), 30.0).value
-    assert answer.value - minimum <= answer.gap <= 1e-3
-    assert not answer.converged
-
-
-def test_huber_regressor_has_the_minimiser_of_the_model_with_its_scale() -> None:
-    data = data_for("huber", n=300)
-    for strength in (1.0, 0.01):
-        problem = problem_for("huber", data, strength)
-        answer, _ = timed(SOLVERS["huber"].make(problem.model(data), 3000, {}))
-        at = problem.model(data).at(answer.x)
-        assert at.dual_gap <= 1e-7 * at.value
-        other = replace(problem, options={"delta": 1.1 * problem.options["delta"]}).model(data)
-        assert other.at(answer.x).dual_gap > 1e-4 * at.value  # the delta matters
-
-
-def test_the_numbers_of_iterations_grow_by_half() -> None:
-    found = [steps for steps, _ in zip(iterations(), range(9), strict=False)]
-    assert found == [1, 2, 3, 4, 6, 9, 14, 21, 32]
-
-
-def test_liblinear_gets_tolerances_once_it_converges() -> None:
-    asked = iterations_then_tolerances()
-    assert [next(asked), asked.send(told(1, 1)), asked.send(told(1, 1))] == [1, 2, 3]
-    found = [asked.send(told(1, 1, ended=True)), *asked]
-    assert found == pytest.approx(np.geomspace(1e-4, 1e-9, 11)[1:])
-
-
-def test_reasons_against() -> None:
-    dense, sparse = data_for("absolute"), data_for("squared", sparse=True)
-    one = Problem("made", "absolute", 1.0)
-    assert "l2 = 0 only" in SOLVERS["quantile"].reason_against(one.model(dense))
-    assert not SOLVERS["quantile"].reason_against(replace(one, strength=0.0).model(dense))
-    assert "l2 > 0" in SOLVERS["liblinear"].reason_against(replace(one, strength=0.0).model(dense))
-    assert "this loss" in SOLVERS["lbfgs"].reason_against(one.model(dense))
-    squared = Problem("made", "squared", 1.0)
-    assert "sparse" in SOLVERS["skglm"].reason_against(squared.model(sparse))
-    missing = replace(SOLVERS["skglm"], needs="no_such_package")
-    assert "not installed" in missing.reason_against(squared.model(dense))
+def test_who_takes_part() -> None:
+    fit = Fit(GOALS["hinge"], rows_of("breast_cancer-100, scaled"))
+    names = solvers_of(Case(EVERYDAY, "small", "x", "hinge"), fit)
+    assert names[0] == "AcceleGrad"
+    assert set(names) == {
+        "AcceleGrad", "AcceleGrad, tol=1e-6", "LinearSVC", "LinearSVC, intercept_scaling=10",
+        "SGDClassifier",
+    }  # fmt: skip
+    assert "AcceleGrad, first fit" in solvers_of(Case(EVERYDAY, *COLD[0].split("/")), fit)
+    assert solvers_of(CASE, fit, ["LinearSVC"]) == ["minimize", "LinearSVC"]
+    with pytest.raises(ValueError, match="did you mean 'LogisticRegression'"):
+        solvers_of(CASE, fit, ["LogisticRegresion"])
+    missing = replace(PEERS["LinearSVC"], needs="no_such_package")
+    assert "not installed" in missing.reason_against(fit)
 
 
 # -- ladders ---------------------------------------------------------------------------------------
 
 
+def test_what_solvers_are_asked_for() -> None:
+    found = [steps for steps, _ in zip(iterations(), range(9), strict=False)]
+    assert found == [1, 2, 3, 4, 6, 9, 14, 21, 32]
+    assert list(tolerances())[:3] == pytest.approx([0.1, 0.1 / math.sqrt(10), 0.01])
+    nan = next(SUITES[EVERYDAY].settings(PEERS["LinearSVC"]))
+    assert math.isnan(nan)
+
+
 class Script:
-    """In place of the process with the solvers: it answers by a function of the setting."""
+    """In place of the processes: a run gets to a value that is a function of the setting."""
 
-    def __init__(self, answer: Callable[[float], Answer]) -> None:
-        self.answer, self.asked = answer, []
+    def __init__(self, value: Callable[[float], float], **sample: Any) -> None:
+        self.value, self.more, self.asked = value, sample, []
 
-    def warm_up(self, name: str, problem: Problem) -> float:
-        return 0.0
-
-    def fit(self, name: str, problem: Problem, setting: float, tuned: Any, limit: float) -> Fit:
+    def call(
+        self, function: Any, case: Case, name: str, setting: float, *_: Any, limit: float
+    ) -> Any:
         self.asked.append(setting)
-        return Fit(setting, 0.01 * setting, self.answer(setting))
+        rung = Rung(setting, 0.01 * setting, self.value(setting))
+        return Sample([rung], **self.more), Sample([rung._replace(seconds=0.02 * setting)])
 
 
 @pytest.fixture
 def climb(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Record, list[float]]]:
-    """Measure a fake solver on P(w) = w^2/2 (one row, squared loss, no l2): |w| = f(steps)."""
+    """Measure a fake solver of a problem from 1 down to 0."""
 
-    def climbed(w: Callable[[float], float], limit: float = 10.0, **options: Any) -> Any:
-        monkeypatch.setitem(SOLVERS, "toy", toy_solver(**options))
-        toy = Script(lambda steps: Answer(np.array([w(steps)]), 1, False))
-        return measure(toy, "toy", toy_bench(limit=limit)), toy.asked  # type: ignore[arg-type]
+    def climbed(value: Any, limit: float = 10.0, ladder: Any = iterations, **sample: Any) -> Any:
+        toy = Peer("Toy", "toy", None, lambda _: "", ladder=ladder)
+        monkeypatch.setitem(PEERS, "toy", toy)  # type: ignore[arg-type]
+        script = Script(value, **sample)
+        known = problem_for("toy", minimum=0.0, lower=0.0)
+        return measure(script, CASE, "toy", known, limit), script.asked  # type: ignore[arg-type]
 
     return climbed
 
 
-def toy_bench(**options: Any) -> Bench:
-    data = DataSet("toy", np.ones((1, 1)), np.zeros(1), False, "")
-    problem = Problem("toy", "squared", 0.0)
-    return Bench(problem, problem.model(data), 0.0, Yardstick(1.0), **{"limit": 10.0, **options})
-
-
-def toy_solver(**options: Any) -> Solver:
-    return Solver("Toy", {"squared": "toy"}, lambda *_: lambda: None, **options)  # type: ignore[arg-type, return-value]
-
-
-def test_a_ladder_ends_where_the_finest_accuracy_is_reached(climb: Any) -> None:
-    record, asked = climb(lambda steps: math.sqrt(1.98) / 10**steps)
-    assert record.status == "reached"
-    assert asked == [1, 2, 3]
-    assert [rung.value for rung in record.rungs] == pytest.approx([0.99e-2, 0.99e-4, 0.99e-6])
-    found = [seconds_to(record, accuracy, 0.0, Yardstick(1.0)) for accuracy in (0.011, 2e-4, 1e-7)]
-    assert found == [0.01, 0.02, math.inf]
-
-
-def test_a_ladder_ends_where_nothing_moves_any_more(climb: Any) -> None:
+def test_ladders_end(climb: Any) -> None:
+    record, asked = climb(lambda steps: 0.99 / 100**steps)
+    assert (record.status, asked) == ("reached", [1, 2, 3])
+    assert [rung.cpu for rung in record.rungs] == [0.02, 0.04, 0.06]
     record, _ = climb(lambda steps: 0.5 if steps >= 3 else 1.0, limit=1e9)
-    assert record.status == "stalled"
-    assert len(record.rungs) == 3 + 10
+    assert (record.status, len(record.rungs)) == ("stalled", 3 + 10)
+    record, asked = climb(lambda steps: 1.0 / steps, limit=0.1)
+    assert (record.status, asked) == ("time limit", [1, 2, 3, 4, 6, 9])  # 14 would take 0.14 s
+    record, asked = climb(lambda steps: 0.1, ladder=once)
+    assert (record.status, asked) == ("ended", [1])
+    record, asked = climb(lambda steps: 0.1, ended="converged")
+    assert (record.status, asked) == ("converged", [1])
 
 
-def test_a_steady_solver_is_not_run_beyond_its_limit(climb: Any) -> None:
-    record, asked = climb(lambda steps: 1.0 / steps, limit=0.1, steady=True)
-    assert record.status == "time limit"
-    assert asked == [1, 2, 3, 4, 6, 9]  # 14 steps would take 0.14 s
+def test_failures_are_records(climb: Any) -> None:
+    def fails(steps: float) -> float:
+        if steps < 3:
+            return 0.5
+        raise SolverError("no") if steps == 3 else TimeLimitError
+
+    record, _ = climb(fails)
+    assert (record.status, len(record.rungs)) == ("failed: no", 2)
 
 
-def test_a_direct_solver_runs_once(climb: Any) -> None:
-    record, asked = climb(lambda steps: 0.1, direct=True)
-    assert record.status == "converged"
-    assert asked == [1]
-
-
-def test_patience_is_a_multiple_of_our_time() -> None:
-    solver = toy_solver(patient=120.0)
-    assert toy_bench(ours=0.01).limit_of(solver) == 10.0
-    assert toy_bench(ours=1.0).limit_of(solver) == 120.0
-    assert toy_bench(ours=1.0).limit_of(toy_solver()) == 10.0
-
-
-def test_a_solver_far_slower_than_ours_is_not_waited_for() -> None:
-    limits = [toy_bench(slowest=s).limit_of(toy_solver()) for s in (0.01, 0.5, 5.0, math.inf)]
-    assert limits == [1.0, 2.5, 10.0, 10.0]
-    assert toy_bench(limit=0.5, slowest=0.3).limit_of(toy_solver()) == 0.5
-
-
-def told(value: float, gap: float, *, ended: bool = False) -> Answer:
-    return Answer(np.zeros(1), 1, ended, value, gap)
-
-
-def asked_of(name: str, *answers: Answer, yardstick: Yardstick) -> tuple[list[float], str]:
-    """Return the tolerances that a solver is asked for which answers so, and why that ended."""
-    left = iter(answers)
-
-    def answer(setting: float) -> Answer:
-        try:
-            return next(left)
-        except StopIteration:
-            raise SolverError("out of answers") from None
-
-    solver = Script(answer)
-    record = measure(solver, name, replace(toy_bench(), yardstick=yardstick))  # type: ignore[arg-type]
-    return solver.asked, record.status
-
-
-def test_tolerances_follow_the_unit_that_the_runs_tell() -> None:
-    answers = [told(0.2, 0.009), told(0.2, 0.004), told(0.2, 0.0004), told(0.2, 0.0004, ended=True)]
-    asked, status = asked_of(OURS, *answers, yardstick=Yardstick(0.7))
-    # 0.009 > 1e-2 * 0.5: the first accuracy is asked for twice.
-    assert asked == pytest.approx([ACCURACIES[0], 1e-2 * 0.5, 1e-3 * 0.5, 1e-4 * 0.5])
-    assert status == "ended"
-
-
-def test_tolerances_fall_by_ten_where_nothing_is_known_yet() -> None:
-    asked, _ = asked_of(OURS, told(0.7, 0.009), yardstick=Yardstick(0.7))
-    assert asked == pytest.approx([ACCURACIES[0], 1e-3])
-    asked, _ = asked_of(OURS, told(0.2, 0.009), yardstick=Yardstick(0.7, "minimum"))
-    # P* is at least 0.2 - 0.009: that is what accuracies are relative to.
-    assert asked[1:] == pytest.approx([1e-2 * 0.191])
-
-
-def test_estimators_begin_with_their_default_and_are_asked_relative_to_the_value() -> None:
-    answers = [told(0.2, 2e-4), told(0.2, 5e-5), told(0.2, 5e-7)]
-    asked, status = asked_of(ESTIMATORS, *answers, yardstick=Yardstick(0.7))
-    # 2e-4 proves 1e-2 and 1e-3 of 0.5; to 1e-4, which is 2.5e-4 of the value 0.2, it is not near.
-    assert asked == pytest.approx([DEFAULT_TOL, 1e-4 * 0.5 / 0.2, 1e-6 * 0.5 / 0.2])
-    assert status == "reached"
-
-
-def test_the_tolerance_of_an_estimator_has_the_unit_that_it_is_asked_in() -> None:
-    data = data_for("logistic")
-    problem = Problem("made", "logistic", 1.0)
-    assert AcceleGradClassifier().tol == AcceleGradRegressor().tol == DEFAULT_TOL
-    start = problem.model(data).value(np.zeros(data.X.shape[1]))
-    settings = Settings(
-        max_iter=100,
-        tol=DEFAULT_TOL,
-        batch_size=None,
-        diameter="auto",
-        output="average",
-        n_iter_no_change=5,
-        progress=False,
-    )
-    objective = Objective("logistic", 1e-4, 0.0, None, fit_intercept=False)
-    tolerance = Tolerance.of(objective.on(data.X, data.y, None), settings)
-    for value in (0.3, 1e-9):
-        unit = SOLVERS[ESTIMATORS].unit(value, start)
-        assert DEFAULT_TOL * unit == pytest.approx(tolerance.target(value), rel=1e-12)
-
-
-def test_estimators_are_no_peers_of_ours() -> None:
-    times = {OURS: 2.0, ESTIMATORS: 1.0, "lbfgs": 1.5}
-    suite = suite_of({("a", "logistic", 1.0, 100): times})
-    assert "1.3 times as long: 2 s, LBFGS" in losses_of_ours(suite)["a, logistic, l2 = 1/n"]
-    alone = suite_of({("a", "quantile", 1.0, 100): {OURS: 2.0, ESTIMATORS: 1.0}})
-    assert not losses_of_ours(alone)
-    assert "absolute-and-quantile-first" not in {claim.name for claim in claims(alone)}
+# -- verdicts --------------------------------------------------------------------------------------
 
 
 def test_ours_counts_only_where_it_is_accurate_and_says_so() -> None:
-    yardstick = Yardstick(1.0)
+    results = results_of({"minimize": 9.0, "LinearSVC": 1.0})
     rungs = (
-        Rung(1e-2, 1.0, 0.5, 0.5, 0.1),  # accurate, but it does not know
-        Rung(1e-3, 2.0, 0.6, 0.5, 1e-9),  # a wrong certificate
-        Rung(1e-4, 3.0, 0.5, 0.5, 1e-9),
+        Rung(1e-2, 1.0, 0.5, bound=0.4),  # accurate, but it does not know
+        Rung(1e-3, 2.0, 0.6, bound=0.6 - 1e-9),  # a wrong certificate
+        Rung(1e-4, 3.0, 0.5, 4.0, bound=0.5 - 1e-9),
     )
-    ours = Record("toy", OURS, rungs, "", 10.0)
-    assert seconds_to(ours, 1e-3, 0.5, yardstick) == 3.0
-    assert seconds_to(replace(ours, solver="lbfgs"), 1e-3, 0.5, yardstick) == 1.0
+    results.records[KEY, "minimize"] = Record(KEY, "minimize", rungs, "")
+    assert results.costs("seconds", 1e-3)[KEY] == {"minimize": 3.0, "LinearSVC": 1.0}
+    assert results.costs("CPU seconds", 1e-3)[KEY]["minimize"] == 4.0
+    assert results.over_best_peer("seconds") == {KEY: (3.0, "LinearSVC")}
+    assert results.refuted(KEY)
 
 
-def test_records_survive_json() -> None:
-    rungs = (Rung(1, 0.5, math.inf), Rung(2, 1.0, 0.25, 0.25, 1e-3, 1.5))
-    record = Record("a/b/1", "sgd", rungs, "time limit", 5.0, 0.1, 0.2, "eta0=1")
-    again = Record.from_json(json.loads(json.dumps(record.to_json(), allow_nan=False)))
-    assert again.rungs[1:] == record.rungs[1:]
-    assert again.rungs[0].value == math.inf
-    assert replace(again, rungs=()) == replace(record, rungs=())
+def test_accuracies_are_relative_to_the_start_or_to_the_minimum() -> None:
+    known = problem_for()
+    rung = Rung(1.0, 1.0, 0.5049)
+    assert known.reached(rung, 1e-2, 0.5, proved=False)  # of 1 - 0.5
+    assert not known.reached(rung._replace(value=0.5051), 1e-2, 0.5, proved=False)
+    relative = known._replace(start=math.inf)
+    assert not relative.reached(rung._replace(value=0.5051), 1e-2, 0.5, proved=False)
+    floored = relative._replace(floor=1.0)
+    assert floored.reached(rung._replace(value=0.5051), 1e-2, 0.5, proved=False)
+    assert not floored.reached(rung._replace(value=math.nan), 1e-2, 0.5, proved=False)
+    unknown = relative._replace(minimum=math.inf)
+    assert unknown.reached(rung._replace(bound=0.5048), 1e-3, math.inf, proved=True)
+    assert not unknown.reached(rung, 1e-3, math.inf, proved=True)
 
 
-# -- the process -----------------------------------------------------------------------------------
+def test_a_problem_counts_where_its_minimum_is_known() -> None:
+    results = results_of({"minimize": 1.0}, lower=0.5 - 4e-5)  # 8e-5 of P(0) - P*
+    assert results.unsure(KEY) == pytest.approx(8e-5)
+    assert [bool(results.costs("seconds", a)) for a in (1e-2, 1e-3, 1e-4)] == [True, True, False]
 
 
-@pytest.mark.slow
-def test_a_run_beyond_its_limit_is_ended_and_the_next_one_works() -> None:
-    data = data_for("absolute", n=4000, d=10)
-    problem = Problem("made", "absolute", 0.0)
-    with BenchWorker() as worker:
-        worker.load(data)
-        assert worker.warm_up("quantile", problem) > 0
-        assert worker.warm_up("quantile", problem) == 0
-        with pytest.raises(TimeLimitError):
-            worker.fit("quantile", problem, 1, {}, 0.05)
-        fit = worker.fit(OURS, problem, 1e-2, {}, 60.0)
-        model = problem.model(data)
-        assert model.value(fit.answer.x) == pytest.approx(fit.answer.value, rel=1e-12)
-        record = measure(worker, "quantile", toy_like(problem, data, limit=0.05))
-        assert record.status == "time limit"
-        assert record.rungs == ()
-        with pytest.raises(SolverError, match="'tol' parameter"):
-            worker.fit("liblinear", replace(problem, strength=1.0), -1, {}, 60.0)
+def test_a_value_below_a_bound_is_told() -> None:
+    results = results_of({"minimize": 1.0, "LinearSVC": 1.0})
+    assert not results.refuted(KEY)
+    lower = Record(KEY, "LinearSVC", (Rung(1.0, 1.0, 0.49),), "")
+    results.records[KEY, "LinearSVC"] = lower
+    assert results.lowest(KEY) == 0.49
+    assert results.refuted(KEY)
+    verdicts = {claim.name: claim.verdict for claim in claims(results)}
+    assert verdicts["bounds-hold"] is Verdict.FAILS
+    assert verdicts["solved"] is Verdict.FAILS
 
 
-@pytest.mark.slow
-def test_a_process_that_dies_is_told_of_and_replaced() -> None:
-    data = data_for("squared")
-    problem = Problem("made", "squared", 1.0)
-    others = set(multiprocessing.active_children())  # of tests before
-    with BenchWorker() as worker:
-        worker.load(data)
-        worker.warm_up("ridge", problem)
-        processes = set(multiprocessing.active_children()) - others
-        assert len(processes) == 2  # for wall time, and for CPU time on one thread
-        for process in processes:
-            process.kill()
-            process.join()
-        for _ in processes:
-            with pytest.raises(SolverError, match="ended by itself"):
-                worker.fit("ridge", problem, 1, {}, 60.0)
-        fit = worker.fit("ridge", problem, 1, {}, 60.0)
-        assert fit.seconds > 0
-        assert fit.cpu > 0
+def test_claims_are_judged() -> None:
+    def verdicts(times: dict[str, float], suite: str = SOLVERS) -> dict[str, str]:
+        return {claim.name: claim.verdict.value for claim in claims(results_of(times, suite))}
 
+    good = verdicts({"minimize": 1.0, "AcceleGrad": 5.0, "LinearSVC": 2.0})
+    assert good == dict.fromkeys(
+        ("solved", "bounds-hold", "mean", "within-2x", "within-5x"), "holds"
+    )
+    bad = verdicts({"minimize": 6.0, "AcceleGrad": 0.1, "LinearSVC": 1.0})
+    assert [name for name, verdict in bad.items() if verdict != "holds"] == [
+        "mean", "within-2x", "within-5x",
+    ]  # fmt: skip
+    assert "mean" not in verdicts({"minimize": 6.0, "AcceleGrad": 0.1})  # no peer
+    assert "mean" not in verdicts({"minimize": 0.006, "LinearSVC": 0.0019})  # too short
+    assert verdicts({"minimize": math.inf, "LinearSVC": 1.0})["solved"] == "does not hold here"
+    cold = verdicts({"AcceleGrad": 1.0, "AcceleGrad, first fit": 2.1}, EVERYDAY)
+    assert cold["first-fit"] == "does not hold here"
+    words = summary_words([1.0, math.inf])
+    assert words == "geometric mean 1.00, within 2x on 1 of 2 (50%), at most infx"
 
-def test_a_process_that_cannot_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_worker, "serve", print)  # which says nothing to its parent
-    with BenchWorker() as worker:
-        worker.load(data_for("squared"))
-        with pytest.raises(RuntimeError, match="ended as it started"):
-            worker.warm_up("ridge", Problem("made", "squared", 1.0))
-
-
-def toy_like(problem: Problem, data: DataSet, limit: float) -> Bench:
-    model = problem.model(data)
-    found = find_minimum(model, 30.0)
-    start = model.value(np.zeros(model.n_features))
-    return Bench(problem, model, found.value, Yardstick(start), limit)
-
-
-@pytest.mark.slow
-def test_measuring_ours_and_a_tuned_solver() -> None:
-    data = data_for("hinge", n=300)
-    one = toy_like(Problem("made", "hinge", 1.0), data, limit=1.0)
-    with BenchWorker() as worker:
-        worker.load(data)
-        ours, tuned = measure(worker, OURS, one), measure(worker, "sgd-tuned", one)
-    assert seconds_to(ours, 1e-3, one.minimum, one.yardstick) < 10
-    assert [rung.own_value for rung in ours.rungs] == pytest.approx([r.value for r in ours.rungs])
-    assert tuned.tuning > 0
-    assert tuned.tuned
-    assert seconds_to(tuned, 1e-2, one.minimum, one.yardstick) <= 1.0
-    assert all(rung.seconds <= 1.0 for rung in tuned.rungs)
-
-
-# -- profiles --------------------------------------------------------------------------------------
 
 TIMES = {
     "p": {"a": 1.0, "b": 2.0},
@@ -573,203 +270,49 @@ TIMES = {
 def test_profiles_of_a_hand_made_example() -> None:
     found = ratios(TIMES)
     assert found["p"] == {"a": 1, "b": 2}
-    assert found["q"] == {"a": 3, "b": 1}
     assert found["s"] == {"a": math.inf, "b": math.inf}
     a, b = profile(found, "a"), profile(found, "b")
     assert (a.problems, b.problems) == (4, 5)
     assert [a.share(factor) for factor in (1, 2.9, 3, 100)] == [0.25, 0.25, 0.5, 0.5]
     assert [b.share(factor) for factor in (1, 1.9, 2, 100)] == [0.6, 0.6, 0.8, 0.8]
     x, y = a.line(10.0)
-    assert x.tolist() == [1, 3, 3, 10]
-    assert y.tolist() == [0.25, 0.25, 0.5, 0.5]
-
-
-def test_a_profile_of_a_solver_that_is_never_first_starts_at_zero() -> None:
-    own = profile(ratios({"p": {"a": 1.0, "b": 4.0}}), "b")
-    assert [own.share(factor) for factor in (1, 3.9, 4)] == [0, 0, 1]
-    assert own.line(8.0)[1].tolist() == [0, 0, 1, 1]
+    assert (x.tolist(), y.tolist()) == ([1, 3, 3, 10], [0.25, 0.25, 0.5, 0.5])
+    never = profile(ratios({"p": {"a": 1.0, "b": 4.0}}), "b")  # it starts at zero
+    assert never.line(8.0)[1].tolist() == [0, 0, 1, 1]
     assert geometric_mean([1.0, 4.0, math.inf]) == pytest.approx(2)
     assert math.isnan(geometric_mean([]))
 
 
-def suite_of(times: dict[tuple[str, str, float, int], dict[str, float]]) -> Suite:
-    """Return results in which each solver reached everything in one run of so many seconds."""
-    results = Results()
-    for (data, loss, strength, rows), by_solver in times.items():
-        key = f"{data}/{loss}/{strength:g}"
-        results.problems[key] = Measured(
-            key, data, loss, strength, rows, 5, "", start=1.0, minimum=0.5, lower=0.5, seconds=0.1
-        )
-        for solver, seconds in by_solver.items():
-            rungs = (Rung(1, seconds, 0.5, 0.5, 0.0),) if math.isfinite(seconds) else ()
-            results.records[key, solver] = Record(key, solver, rungs, "", 10.0)
-    return Suite.of(results, "start")
-
-
-def verdicts(suite: Suite) -> dict[str, Verdict]:
-    return {claim.name: claim.verdict for claim in claims(suite)}
-
-
-def test_the_sentences_are_judged_by_their_thresholds() -> None:
-    good = suite_of(
-        {
-            ("a", "logistic", 1.0, 100): {OURS: 1.0, "lbfgs": 2.0},
-            ("a", "hinge", 1.0, 100): {OURS: 2.9, "liblinear": 1.0, "sgd": 3.0, "sgd-tuned": 4.0},
-            ("b", "absolute", 0.0, 20_000): {OURS: 0.05, "quantile": math.inf, "quantreg": 1.0},
-            ("b", "quantile", 1.0, 20_000): {OURS: 0.05},
-        }
-    )
-    assert set(verdicts(good).values()) == {Verdict.HOLDS}
-    assert len(verdicts(good)) == 8
-    assert list(losses_of_ours(good)) == ["a, hinge, l2 = 1/n"]
-    assert "2.9 times as long" in losses_of_ours(good)["a, hinge, l2 = 1/n"]
-    bad = suite_of(
-        {
-            ("a", "logistic", 1.0, 100): {OURS: 2.1, "lbfgs": 1.0},
-            ("a", "hinge", 1.0, 100): {OURS: math.inf, "liblinear": 1.0, "sgd": 3.0},
-            ("b", "absolute", 0.0, 20_000): {OURS: 0.2, "quantile": math.inf, "quantreg": 0.1},
-        }
-    )
-    found = verdicts(bad)
-    assert found.pop("certificates-hold") is Verdict.HOLDS
-    assert found.pop("solved-and-told") is Verdict.IN_PART
-    assert set(found.values()) == {Verdict.FAILS}
-    assert len(found) == 6
-    assert "not solved" in losses_of_ours(bad)["a, hinge, l2 = 1/n"]
-
-
-@pytest.mark.parametrize("wrong", [OURS, ESTIMATORS])
-def test_a_wrong_certificate_is_seen(wrong: str) -> None:
-    suite = suite_of({("a", "logistic", 1.0, 100): {OURS: 1.0, ESTIMATORS: 1.0, "lbfgs": 2.0}})
-    key = "a/logistic/1"
-    lower = {
-        (key, "lbfgs"): (Rung(1, 1.0, 0.49),),  # below what one of ours has proved
-        (key, OURS if wrong == ESTIMATORS else ESTIMATORS): (Rung(1, 1.0, 0.5, 0.5, 0.1),),
-    }
-    results = Results(
-        dict(suite.problems),
-        {at: replace(one, rungs=lower.get(at, one.rungs)) for at, one in suite.records.items()},
-    )
-    found = Suite.of(results, "start")
-    assert found.problems[key].minimum == 0.49
-    assert verdicts(found)["certificates-hold"] is Verdict.FAILS
-    assert found.times(1e-3)[key][OURS] == math.inf
-
-
-def test_a_problem_counts_where_its_minimum_is_known() -> None:
-    suite = suite_of({("a", "logistic", 1.0, 100): {OURS: 1.0}})
-    key = "a/logistic/1"
-    doubtful = replace(suite.problems[key], lower=0.5 - 4e-5)  # 8e-5 of P(0) - P*
-    suite = replace(suite, problems={key: doubtful})
-    assert suite.unsure(key) == pytest.approx(8e-5)
-    assert [suite.counted(accuracy) for accuracy in (1e-2, 1e-3, 1e-4)] == [[key], [key], []]
-
-
 # -- the file --------------------------------------------------------------------------------------
-
-SETTINGS = {"time_limit": 5.0}
 
 
 def test_results_are_kept_line_by_line_and_half_a_line_is_dropped(tmp_path: Path) -> None:
-    file = ResultFile(tmp_path / "results.jsonl")
-    file.begin(SETTINGS, resume=False)
-    one = next(iter(suite_of({("a", "hinge", 1.0, 9): {OURS: 1.0}}).problems.values()))
-    file.add_problem(one)
-    file.add_record(Record(one.key, OURS, (Rung(1, 1.0, 0.5),), "reached", 5.0))
+    file, settings = LineFile(tmp_path / "results.jsonl"), {"time_limit": 5.0}
+    assert file.begin(settings, resume=False) == []
+    kept = results_of({"minimize": 1.0}, start=math.inf)
+    record = Record(
+        KEY,
+        "minimize",
+        (Rung(math.nan, 0.5, math.inf), Rung(2.0, 1.0, 0.2, 0.1, 3.0, 0.1)),
+        "reached",
+    )
+    file.add("problem", kept.problems[KEY]._asdict())
+    file.add("record", record.to_json())
     with file.path.open("a") as stream:
         stream.write('{"kind": "record", "problem": "a/h')
-    found = file.begin(SETTINGS, resume=True)
-    assert found.problems == {one.key: one}
-    assert list(found.records) == [(one.key, OURS)]
-    file.add_done("a")
-    assert file.begin(SETTINGS, resume=True).done == {"a"}
+    for _ in range(2):
+        found = Results(SUITES[SOLVERS])
+        for kind, content in file.begin(settings, resume=True):
+            found.take(kind, content)
+        assert found.problems == kept.problems
+        again = found.records[KEY, "minimize"]
+        assert again.rungs[1:] == record.rungs[1:]
+        assert math.isnan(again.rungs[0].setting)
+        assert again.rungs[0].value == math.inf
     with pytest.raises(ValueError, match="--resume goes on"):
-        file.begin(SETTINGS, resume=False)
-    with pytest.raises(ValueError, match=r"was made with .*5\.0.* but now"):
+        file.begin(settings, resume=False)
+    with pytest.raises(ValueError, match=r"was made with .*5\.0.* but now the settings are"):
         file.begin({"time_limit": 6.0}, resume=True)
-
-
-# -- the whole -------------------------------------------------------------------------------------
-
-
-def small_request(out: Path, **options: Any) -> BenchRequest:
-    chosen = {
-        "sets": ["numbers-small"],
-        "losses": ["absolute", "huber"],
-        "strengths": (1.0, 0.0),
-        "solvers": ["liblinear", "quantreg", "lbfgs-b"],
-        "rows": 300,
-        "time_limit": 0.5,
-        "progress": False,
-    }
-    return BenchRequest(out, **{**chosen, **options})
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("statsmodels")
-    out = tmp_path_factory.mktemp("bench")
-    report = bench(small_request(out))
-    assert not report.interrupted
-    return out
-
-
-@pytest.mark.slow
-def test_the_report_has_tables_figures_and_verdicts(finished: Path) -> None:
-    page = (finished / "index.html").read_text("utf-8")
-    assert "solved-and-told" in page
-    for accuracy in ("1e-02", "1e-03", "1e-04", "1e-06"):
-        assert (finished / "figures" / f"profile-{accuracy}.png").stat().st_size > 1000
-    words = (finished / "table.md").read_text("utf-8")
-    assert "## Seconds to 0.001" in words
-    assert "| numbers-small | 300 | 1 |" in words
-    assert "300 of 2000 rows" in words
-
-
-@pytest.mark.slow
-def test_the_table_follows_from_the_kept_runs(finished: Path) -> None:
-    """Recompute every number of table.csv from results.jsonl in a plain way."""
-    lines = [json.loads(line) for line in (finished / "results.jsonl").read_text().splitlines()]
-    problems = {line["key"]: line for line in lines if line["kind"] == "problem"}
-    records = [line for line in lines if line["kind"] == "record"]
-    assert {key.split("/", 1)[1] for key in problems} == {"absolute/1", "absolute/0", "huber/1"}
-    assert len(records) == 2 + 2 + 2  # ours and one peer each
-    with (finished / "table.csv").open() as stream:
-        table = {
-            (r["problem"], r["solver"], float(r["accuracy"])): r for r in csv.DictReader(stream)
-        }
-    assert len(table) == 4 * len(records)
-    for accuracy in ACCURACIES:
-        for key, problem in problems.items():
-            runs = {r["solver"]: r["rungs"] for r in records if r["problem"] == key}
-            lowest = min([problem["minimum"], *(rung[2] for rs in runs.values() for rung in rs)])
-            target = lowest + accuracy * (problem["start"] - lowest)
-            seconds = {}
-            for solver, rungs in runs.items():
-                fits = [r for r in rungs if r[2] <= target]
-                if solver == OURS:
-                    fits = [r for r in fits if r[4] <= accuracy * (problem["start"] - r[3])]
-                seconds[solver] = min((r[1] for r in fits), default=math.inf)
-            for solver, took in seconds.items():
-                row = table[key, solver, accuracy]
-                assert float(row["seconds"]) == took
-                if took < math.inf:
-                    assert float(row["ratio"]) == pytest.approx(took / min(seconds.values()))
-
-
-@pytest.mark.slow
-def test_profiles_are_drawn_on_a_linear_axis(
-    finished: Path,
-    open_page: Callable[[Path], Any],  # noqa: F811
-) -> None:
-    driver = open_page(finished / "index.html")
-    plot = "document.querySelector('#figure-profile-1e-03 .js-plotly-plot')"
-    wait_for(driver, f"!!({plot} && {plot}._fullLayout && {plot}._fullLayout.yaxis)")
-    assert driver.execute_script(f"return {plot}._fullLayout.yaxis.type") == "linear"
-    assert driver.execute_script(f"return {plot}._fullLayout.xaxis.type") == "log"
-    shares = driver.execute_script(f"return {plot}.data.flatMap((trace) => trace.y)")
-    assert min(shares) == 0  # which a log axis would have left out
-    assert max(shares) == 1
 
 
 def test_an_interrupted_run_writes_its_report_and_goes_on(
@@ -777,72 +320,181 @@ def test_an_interrupted_run_writes_its_report_and_goes_on(
 ) -> None:
     seen: list[str] = []
 
-    def instant(_worker: Any, name: str, one: Bench) -> Record:
-        seen.append(f"{one.problem.key} {name}")
+    def instant(_pair: Any, case: Case, name: str, known: Problem, limit: float) -> Record:
+        seen.append(f"{case.key} {name} {limit:g}")
         if len(seen) == 4:
             raise KeyboardInterrupt
-        rung = Rung(1, 0.1, one.minimum, one.minimum, 0.0)
-        return Record(one.problem.key, name, (rung,), "reached", one.limit)
+        rung = Rung(1.0, 0.03, known.minimum, bound=known.minimum)
+        return Record(case.key, name, (rung,), "reached")
 
-    monkeypatch.setattr(bench_module, "measure", instant)
-    monkeypatch.setattr(stills, "draw_still", lambda _figure: {})  # what takes time is shown above
-    asked = small_request(tmp_path, solvers=["liblinear", "lbfgs-b"])
+    monkeypatch.setattr(harness, "measure", instant)
+    monkeypatch.setattr(stills, "draw_still", lambda _figure: {})  # is shown below
+    only, solvers = ("numbers-small", "absolute"), ("LinearSVR", "QuantReg")
+    asked = BenchRequest(tmp_path, only=only, solvers=solvers, quick=True, progress=False)
+    asked = replace(asked, time_limit=3.0)
     report = bench(asked)
     assert report.interrupted
     assert "no: it was interrupted" in report.page.read_text("utf-8")
-    with pytest.raises(ValueError, match="--resume"):
-        bench(asked)
     report = bench(replace(asked, resume=True))
     assert not report.interrupted
-    repeated = [one for one in seen if seen.count(one) > 1]
-    assert repeated == [seen[3]] * 2  # only what was interrupted was run again
-    assert len(set(seen)) == len(seen) - 1 == 5
+    assert seen.count(seen[3]) == 2  # only what was interrupted was run again
+    assert len(set(seen)) == len(seen) - 1
+    assert seen[0].endswith("minimize 3")
+    assert seen[1].endswith("LinearSVR 2")  # others get less where ours is fast
+    count = len(seen)
     bench(replace(asked, resume=True))
-    assert len(seen) == 6
+    assert len(seen) == count
 
 
-def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    asked: list[BenchRequest] = []
+# -- the processes ---------------------------------------------------------------------------------
 
-    def noted(request: BenchRequest) -> Any:
-        asked.append(request)
-        return Finished(tmp_path / "index.html", interrupted=len(asked) > 1)
 
-    monkeypatch.setattr(bench_module, "bench", noted)
-    words = "bench --quick --sets a9a,w8a --losses hinge --l2 1,0 --solvers sgd --time-limit 2"
-    assert main([*words.split(), "--rows", "0", "--relative", "minimum", "--resume"]) == 0
-    only = BenchRequest(
-        Path("bench"), ("a9a", "w8a"), ("hinge",), (1.0, 0.0), ("sgd",), 2.0, 0, "minimum",
-        quick=True, resume=True,
-    )  # fmt: skip
-    assert asked == [only]
-    assert main(["bench", "--out", str(tmp_path)]) == 130
-    assert asked[1] == BenchRequest(tmp_path)
-    assert "--resume goes on" in capsys.readouterr().out
-    assert asked[1].limit > asked[0].limit == 2.0
+def slept(begun: Callable[[], None], seconds: float, cpu: bool) -> tuple[float, int, bool]:
+    import time
+
+    begun()
+    time.sleep(seconds)
+    return seconds, os.getpid(), cpu
+
+
+def dies(begun: Callable[[], None], cpu: bool) -> None:
+    os._exit(1)
+
+
+def test_processes_are_ended_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = set(multiprocessing.active_children())  # of tests before
+    with Pair() as pair:
+        first, second = pair.call(slept, 0.0, limit=60.0)
+        assert (first[2], second[2]) == (False, True)
+        assert len({first[1], second[1], os.getpid()}) == 3
+        assert pair.call(slept, 0.0, limit=60.0)[0][1] == first[1]
+        with pytest.raises(TimeLimitError, match=r"more than 0\.51 s"):
+            pair.call(slept, 60.0, limit=0.01)
+        again, _ = pair.call(slept, 0.0, limit=60.0)
+        assert again[1] != first[1]
+        with pytest.raises(SolverError, match="ended by itself"):
+            pair.call(dies, limit=60.0)
+        with pytest.raises(SolverError, match="TypeError: 'str' object"):
+            pair.default.call(slept, "x", False, limit=60.0)
+    assert set(multiprocessing.active_children()) <= others
+    monkeypatch.setattr(engine_worker, "serve", print)  # which says nothing to its parent
+    with pytest.raises(RuntimeError, match="ended as it started"):
+        Worker(one_thread=True).call(slept, 0.0, True, limit=60.0)
+
+
+def test_the_fastest_call_counts() -> None:
+    clocks = iter([0.0, 3.0, 3.0, 4.0, 4.0, 6.0])
+    calls: list[int] = []
+
+    class Scripted(Timing):
+        clock = property(lambda self: lambda: next(clocks))  # type: ignore[assignment]
+
+    def make() -> Callable[[], int]:
+        calls.append(len(calls))
+        return lambda: len(calls)
+
+    answer, seconds = Scripted(most=3, enough=5.0).fastest(make)
+    assert (answer, seconds, len(calls)) == (2, 1.0, 3)
+
+
+def test_a_first_fit_has_an_empty_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "before")
+    seen, _ = cold_call(cache_folder, limit=60.0)
+    assert seen not in ("before", os.environ["NUMBA_CACHE_DIR"])
+    assert os.environ["NUMBA_CACHE_DIR"] == "before"
+    monkeypatch.delenv("NUMBA_CACHE_DIR")
+    with environment(NUMBA_CACHE_DIR="within"):
+        pass
+    assert "NUMBA_CACHE_DIR" not in os.environ
+
+
+def cache_folder(begun: Callable[[], None], cpu: bool) -> str:
+    return os.environ["NUMBA_CACHE_DIR"]
+
+
+# -- the whole -------------------------------------------------------------------------------------
+
+
+def table(folder: Path) -> list[dict[str, str]]:
+    with (folder / "table.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def run(tmp_path: Path, *options: str) -> Path:
+    assert main(["bench", *options, "--no-progress", "--out", str(tmp_path)]) == 0
+    return tmp_path
+
+
+def test_the_benchmark_of_solvers(tmp_path: Path, capsys: Any) -> None:
+    """Recompute every number of table.csv from results.jsonl in a plain way."""
+    names = "LinearSVR,L-BFGS-B"
+    only = "numbers-small,absolute l2=1/n,absolute l2=0,huber l2=1/n"
+    out = run(tmp_path, "--quick", "--only", only, "--solvers", names)
+    assert "The report is" in capsys.readouterr().out
+    assert "solved" in (out / "index.html").read_text("utf-8")
+    for accuracy in ("1e-02", "1e-03", "1e-04", "1e-06"):
+        assert (out / "figures" / f"profile-{accuracy}.png").stat().st_size > 1000
+    assert "## Solvers at 0.001" in (out / "table.md").read_text("utf-8")
+    lines = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+    problems = {line["key"]: line for line in lines if line["kind"] == "problem"}
+    records = [line for line in lines if line["kind"] == "record"]
+    assert len(problems) == 3
+    assert len(records) == 3 + 2  # ours, and a peer where l2 > 0
+    found = {(r["problem"], r["solver"], float(r["accuracy"])): r for r in table(out)}
+    assert len(found) == 4 * len(records)
+    for (key, solver, accuracy), row in found.items():
+        rungs = next(r["rungs"] for r in records if (r["problem"], r["solver"]) == (key, solver))
+        every = [float(r[2]) for one in records if one["problem"] == key for r in one["rungs"]]
+        lowest, start = min([problems[key]["minimum"], *every]), problems[key]["start"]
+        fits = [r for r in rungs if float(r[2]) <= lowest + accuracy * (start - lowest)]
+        if solver == "minimize":
+            assert fits  # each is solved to 1e-6
+            fits = [r for r in fits if r[2] - float(r[5]) <= accuracy * (start - r[2]) * (1 + 1e-6)]
+        assert float(row["seconds"]) == min((float(r[1]) for r in fits), default=math.inf)
+
+
+def test_everyday_fits(tmp_path: Path) -> None:
+    out = run(tmp_path, "--everyday", "--quick", "--only", "small,ridge") / "everyday"
+    assert (out / "figures" / "profile-1e-03.svg").exists()
+    assert "| diabetes-100, scaled, ridge |" in (out / "table.md").read_text("utf-8")
+    solvers = {(row["goal"], row["solver"]): row for row in table(out)}
+    assert set(solvers) == {("ridge", "Ridge"), ("ridge", "AcceleGrad")}
+    row = solvers["ridge", "AcceleGrad"]
+    assert 0 < float(row["CPU seconds"]) < 1
+    assert row["status"] == "reached"
+    text = (out / "results.jsonl").read_text("utf-8")
+    assert '"AcceleGrad, tol=1e-6"' in text  # which is shown and not counted
+
+
+def test_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stills, "draw_still", lambda _figure: {})
+    chosen = ["--functions", "--only", "valley,lasso", "--solvers", "lbfgs-b,ad-gd,cvxpy"]
+    out = run(tmp_path, *chosen, "--time-limit", "60") / "functions"
+    assert "AdGD" in (out / "index.html").read_text(encoding="utf-8")
+    by = {(row["data"], row["solver"], float(row["accuracy"])): row for row in table(out)}
+    assert len(by) == 2 * 4 * 4
+    assert 1 < float(by["lasso", "auto", 1e-2]["calls"]) < 60
+    assert 0 < float(by["lasso", "auto", 1e-8]["seconds"]) < 60
+    assert by["lasso", "cvxpy", 1e-2]["calls"] == ""
+    assert float(by["lasso", "cvxpy", 1e-2]["seconds"]) < math.inf
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "words"),
     [
-        (["--losses", "hing"], "no loss 'hing': did you mean 'hinge'"),
-        (["--losses", "log_loss,hing"], "no loss 'hing'"),
-        (["--solvers", "sdg"], "no solver 'sdg': did you mean 'sgd'"),
-        (["--sets", "text-smal"], "no data set 'text-smal': did you mean 'text-small'"),
-        (["--relative", "max"], "no yardstick 'max'"),
+        (["--only", "hing"], "did you mean 'hinge'"),
+        (["--quick", "--solvers", "LogisticRegresion"], "did you mean 'LogisticRegression'"),
         (["--time-limit", "0"], "time_limit must be a finite number > 0"),
-        (["--rows", "-1"], "rows must be a whole number >= 0"),
-        (["--l2", "-1"], "l2 must be a finite number >= 0"),
-        (["--sets", "text-small", "--losses", "huber"], "nothing was measured"),
+        (["--everyday", "--only", "rigde"], "did you mean 'ridge'"),
+        (["--everyday", "--minima"], "--minima needs --functions"),
+        (["--everyday", "--functions"], "--functions does not go with --everyday"),
+        (["--functions", "--only", "lasoo"], "did you mean 'lasso'"),
+        (["--functions", "--solvers", "l-bfgs-b"], "did you mean 'lbfgs-b'"),
     ],
 )
-def test_wrong_options_are_named(
-    options: list[str], message: str, tmp_path: Path, capsys: Any
+def test_wrong_options_are_refused(
+    options: list[str], words: str, tmp_path: Path, capsys: Any
 ) -> None:
-    assert main(["bench", "--no-progress", "--out", str(tmp_path / "out"), *options]) == 1
-    assert message in capsys.readouterr().err
-
-
-def test_built_in_sets_have_both_kinds() -> None:
-    kinds = {name: source(200).classes for name, source in bench_problems.SMALL.items()}
-    assert kinds == {"text-small": True, "classes-small": True, "numbers-small": False}
+    assert main(["bench", *options, "--out", str(tmp_path / "out")]) == 1
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

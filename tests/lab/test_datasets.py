@@ -6,10 +6,8 @@ import bz2
 import gzip
 import lzma
 import os
-import pickle
 import re
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError
 from pathlib import Path
 
 import numpy as np
@@ -26,18 +24,12 @@ COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
     ".xz": lzma.compress,
 }
 SMALL = b"+1 1:0.5 3:-2\n-1 2:1e-3\n"
-X_SMALL = np.array([[0.5, 0.0, -2.0], [0.0, 1e-3, 0.0]])
 
 
 def written(tmp_path: Path, content: bytes | str, name: str = "data") -> Path:
     path = tmp_path / name
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
-
-
-def dense(data: Dataset) -> np.ndarray:
-    assert data.X.dtype == np.float64
-    return data.X if isinstance(data.X, np.ndarray) else data.X.toarray()
 
 
 # Names, descriptions, labels
@@ -51,22 +43,11 @@ def test_description_of_labels(tmp_path: Path) -> None:
     assert repr(data) == f"Dataset({data.description})"
     zero_one = read(written(tmp_path, "0 1:1\n1 1:1\n0 1:2\n"))
     assert zero_one.description.endswith("labels 0: 2, 1: 1")
-
-
-def test_description_of_a_regression(tmp_path: Path) -> None:
     text = "".join(f"{i},0,{i}.5\n" for i in range(12))
-    data = read(written(tmp_path, text, "many.csv"))
-    assert data.description == (
+    many = read(written(tmp_path, text, "many.csv"))
+    assert many.description == (
         "many: 12 x 2, 11 non-zeros (0.9 a row), 12 distinct targets from 0.5 to 11.5"
     )
-
-
-def test_a_data_set_is_frozen_and_pickles(tmp_path: Path) -> None:
-    data = read(written(tmp_path, SMALL))
-    with pytest.raises(FrozenInstanceError):
-        data.name = "other"  # type: ignore[misc]
-    again = pickle.loads(pickle.dumps(data))
-    assert np.array_equal(dense(again), X_SMALL)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +80,7 @@ def test_as_binary_needs_two_labels() -> None:
 # find
 
 
-@pytest.mark.parametrize("ending", ["", ".bz2", ".gz", ".xz", ".txt", ".svm", ".libsvm"])
+@pytest.mark.parametrize("ending", ["", ".bz2", ".txt", ".libsvm"])
 def test_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
     monkeypatch.setenv("ACCELEGRAD_DATA", str(tmp_path))
     assert find("a9a") is None
@@ -109,14 +90,6 @@ def test_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str) -> N
     path = written(tmp_path, SMALL, f"a9a{ending or '.bz2'}")
     assert find("a9a") == path
     assert find("a9a.t") == tmp_path / f"a9a.t{ending}"
-
-
-def test_find_prefers_the_exact_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ACCELEGRAD_DATA", str(tmp_path))
-    written(tmp_path, SMALL, "a.bz2")
-    exact = written(tmp_path, SMALL, "a")
-    assert find("a") == exact
-    assert find("a.bz2") == tmp_path / "a.bz2"
 
 
 def test_find_without_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,21 +165,12 @@ def test_label_noise_flips_labels_only(text_data: Dataset) -> None:
     assert 0.4 < held_out_accuracy(noise) < 0.6
 
 
-def test_text_is_made_by_its_seed() -> None:
-    first, again, other = (sparse_text(300, 2000, 30, seed=seed) for seed in (6, 6, 7))
-    for name in ["data", "indices", "indptr"]:
-        assert np.array_equal(getattr(first.X, name), getattr(again.X, name))
-    assert np.array_equal(first.y, again.y)
-    assert not np.array_equal(first.X.toarray(), other.X.toarray())
-    assert not np.array_equal(first.y, other.y)
-
-
 @pytest.mark.parametrize(
     ("n", "d", "nnz"),
-    [(2, 4, 1), (50, 100, 1), (1000, 1000, 2), (200, 50, 12), (300, 400, 100), (500, 5000, 74)],
+    [(2, 4, 1), (1000, 1000, 2), (200, 50, 12), (300, 400, 100)],
 )
 def test_sizes_of_text(n: int, d: int, nnz: int) -> None:
-    for seed in range(3):
+    for seed in range(2):
         data = sparse_text(n, d, nnz, seed=seed)
         assert data.X.shape == (n, d)
         assert data.X.nnz / n == pytest.approx(nnz, rel=0.05)
@@ -233,13 +197,6 @@ def test_arguments_of_text(arguments: dict[str, object], message: str) -> None:
         sparse_text(**{"seed": 0, **arguments})  # type: ignore[arg-type]
 
 
-def test_text_of_the_size_of_rcv1() -> None:
-    data = sparse_text(seed=8)
-    assert data.X.shape == (20242, 47236)
-    assert data.X.nnz / 20242 == pytest.approx(74, rel=0.03)
-    assert data.X.indices.dtype == np.int32
-
-
 # Real files
 
 
@@ -247,9 +204,6 @@ def test_text_of_the_size_of_rcv1() -> None:
 REAL = [
     ("rcv1_subsets_binary", 47236, 23749, 47236, 1783774, "labels -1: 11920, +1: 11829"),
     ("a9a", None, 32561, 123, 451592, "labels -1: 24720, +1: 7841"),
-    ("a9a.t", None, 16281, 122, 225731, "labels -1: 12435, +1: 3846"),
-    ("w8a", None, 49749, 300, 579586, "labels -1: 48270, +1: 1479"),
-    ("mushrooms", None, 8124, 112, 170604, "labels 1: 3916, 2: 4208"),
     ("svmlight_reuters_acq.t", None, 600, 9930, 23730, "labels -1: 300, +1: 300"),
     ("pol", 48, 15000, 48, 205963, "targets from 0 to 100"),
     ("bodyfat", None, 252, 14, 3528, "176 distinct targets from 0 to 47.5"),

@@ -1,40 +1,28 @@
-"""`accelegrad bench --functions`: the suite and its minima, peers, counting, runs, the report."""
+"""Convex functions of the benchmark: the suite and its minima, peers, and how calls are counted."""
 
 from __future__ import annotations
 
-import csv
-import importlib.util
-import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from accelegrad import minimize
-from accelegrad.cli.main import main
 from accelegrad.geometry.penalties import L1
 from accelegrad.geometry.sets import Ball
-from accelegrad_lab.functions.comparison import (
-    QUICK_SUITE,
-    FunctionsRequest,
-    compare_functions,
-)
-from accelegrad_lab.functions.methods import METHODS
-from accelegrad_lab.functions.minima import find_minimum, minima
-from accelegrad_lab.functions.peers import ac_fgm, ad_gd, first_length, uni_fast_sgd
-from accelegrad_lab.functions.problem import KINDS, Function
-from accelegrad_lab.functions.recorder import Enough, Recorder
-from accelegrad_lab.functions.runs import Limits, Record, measure
+from accelegrad_lab.bench.cases import QUICK_FUNCTIONS
+from accelegrad_lab.engine.worker import Timing
+from accelegrad_lab.functions.adaptive import ac_fgm, ad_gd, first_length, uni_fast_sgd
+from accelegrad_lab.functions.contest import Enough, FunctionContest, Recorder
+from accelegrad_lab.functions.minima import find_minimum, has_cvxpy, minima
+from accelegrad_lab.functions.problem import KINDS, Case, Function
 from accelegrad_lab.functions.suite import SUITE
-from accelegrad_lab.report import profiles
+from accelegrad_lab.peers import FUNCTIONS, PEERS
 
 #: Sums of 10,000 terms, and eigenvalues of matrices of side 40, are off by far less, relatively.
 ROUNDING = 1e-11
 
-needs_cvxpy = pytest.mark.skipif(
-    importlib.util.find_spec("cvxpy") is None, reason="cvxpy is not installed"
-)
+needs_cvxpy = pytest.mark.skipif(not has_cvxpy(), reason="cvxpy is not installed")
 
 
 def near(function: Function, seed: int, size: float) -> np.ndarray:
@@ -45,7 +33,7 @@ def near(function: Function, seed: int, size: float) -> np.ndarray:
 
 
 def test_the_suite_is_broad() -> None:
-    assert len(SUITE) >= 30
+    assert len(SUITE) == len(minima()) >= 40
     assert {case.kind for case in SUITE.values()} == set(KINDS)
     sizes = {case.build().x0.size for case in SUITE.values()}
     assert min(sizes) == 2
@@ -53,32 +41,22 @@ def test_the_suite_is_broad() -> None:
 
 
 @pytest.mark.parametrize("name", SUITE)
-def test_gradients_are_subgradients(name: str) -> None:
+def test_functions_are_convex_and_have_their_minima(name: str) -> None:
     """f(b) >= f(a) + <g(a), b - a>, near and far, for f and for the sum with its penalty."""
-    function = SUITE[name].build()
+    function, kept = SUITE[name].build(), minima()[name]
     for seed, size in enumerate((1e-2, 1e-1, 1.0, 10.0)):
         a, b = near(function, seed, size), near(function, seed + 10, size)
         for fun in (function.fun, function.whole):
             (at_a, slope), (at_b, _) = fun(a), fun(b)
             size_of_terms = abs(at_a) + abs(at_b) + np.linalg.norm(slope) * np.linalg.norm(b - a)
             assert at_b - at_a - slope @ (b - a) >= -ROUNDING * size_of_terms
-
-
-@pytest.mark.parametrize("name", SUITE)
-def test_no_call_changes_its_argument_or_the_function(name: str) -> None:
-    function = SUITE[name].build()
     x = near(function, 1, 0.1)
-    kept = x.copy()
+    before = x.copy()
     first, gradient = function.fun(x)
     gradient += 1.0  # a method may overwrite what it is given
-    np.testing.assert_array_equal(x, kept)
+    np.testing.assert_array_equal(x, before)
     assert function.fun(x)[0] == first
     np.testing.assert_array_equal(function.fun(x)[1] + 1.0, gradient)
-
-
-@pytest.mark.parametrize("name", SUITE)
-def test_starts_are_feasible_and_minima_are_of_these_functions(name: str) -> None:
-    function, kept = SUITE[name].build(), minima()[name]
     if function.feasible_set is not None:
         np.testing.assert_allclose(
             function.feasible_set.project(function.x0), function.x0, rtol=0, atol=1e-12
@@ -89,7 +67,7 @@ def test_starts_are_feasible_and_minima_are_of_these_functions(name: str) -> Non
     assert kept.distance > 0
 
 
-@pytest.mark.parametrize("name", QUICK_SUITE)
+@pytest.mark.parametrize("name", QUICK_FUNCTIONS)
 def test_no_certified_bound_is_above_a_minimum(name: str) -> None:
     """Our bounds hold within the certified radius; it has to reach the minimiser."""
     function, kept = SUITE[name].build(), minima()[name]
@@ -126,7 +104,7 @@ def test_statements_say_the_same(name: str) -> None:
 
 
 @needs_cvxpy
-@pytest.mark.parametrize("name", ["max-linear-plane", "goffin", "fermat-weber", "tail-risk"])
+@pytest.mark.parametrize("name", ["max-linear-plane", "goffin", "fermat-weber-heavy", "tail-risk"])
 def test_minima_are_found_again(name: str) -> None:
     kept, found = minima()[name], find_minimum(SUITE[name].build())
     assert found.value == pytest.approx(kept.value, abs=1e-9 * (kept.start - kept.value))
@@ -154,11 +132,6 @@ class Points(list[np.ndarray]):
             raise Enough
         self.append(x.copy())
         return self.at(x)
-
-    @property
-    def gap(self) -> float:
-        least = self.at(np.linalg.lstsq(self.A, self.b, rcond=None)[0])[0]
-        return min(self.at(x)[0] for x in self) - least
 
 
 def shrunk(x: np.ndarray, step: float) -> np.ndarray:
@@ -254,17 +227,6 @@ def test_uni_fast_sgd_is_its_recurrence() -> None:
         np.testing.assert_allclose(points[2 * k + 1], x, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize(("method", "told"), [(ac_fgm, (0.0,)), (ad_gd, ())])
-def test_peers_converge_on_a_smooth_function(method, told) -> None:
-    """Gradient descent with steps 1/L has f - f* <= L ||x0 - x*||^2 / (2 k); neither is worse."""
-    points = Points(300)
-    with pytest.raises(Enough):
-        method(points, np.ones(8), unchanged, *told)
-    L = np.linalg.norm(points.A, 2) ** 2
-    x_star = np.linalg.lstsq(points.A, points.b, rcond=None)[0]
-    assert points.gap <= L * np.sum((np.ones(8) - x_star) ** 2) / (2 * 300)
-
-
 # -- counting --------------------------------------------------------------------------------------
 
 
@@ -281,29 +243,20 @@ def test_calls_are_counted_until_the_last_accuracy() -> None:
     for length in (1.0, 0.05, 0.5):
         recorder.fun(np.array([length, 0.0]))
     assert recorder.reached.keys() == {1e-2}
-    assert recorder.reached[1e-2][0] == 2
+    assert recorder.reached[1e-2].value == 0.5 * 0.05**2
     assert recorder.accuracy == pytest.approx(0.0025)
     with pytest.raises(Enough):
         recorder.fun(np.zeros(2))
-    assert {wanted: calls for wanted, (calls, _) in recorder.reached.items()} == {
-        1e-2: 2,
-        1e-4: 4,
-        1e-6: 4,
-        1e-8: 4,
-    }
-
-
-def test_a_run_ends_at_its_limit_of_calls() -> None:
-    recorder = Recorder(square(), 0.0, 3, 60.0)
-    recorder.fun(np.ones(2))
-    recorder.fun(np.ones(2))
+    calls = {wanted: rung.calls for wanted, rung in recorder.reached.items()}
+    assert calls == {1e-2: 2, 1e-4: 4, 1e-6: 4, 1e-8: 4}
+    limited = Recorder(square(), 0.0, 2, 60.0)
+    limited.fun(np.ones(2))
     with pytest.raises(Enough):
-        recorder.fun(np.ones(2))
+        limited.fun(np.ones(2))
 
 
 def test_points_outside_of_the_set_do_not_count() -> None:
-    ball = Ball(np.array([2.0, 0.0]), 1.0)
-    function = square(feasible_set=ball)
+    function = square(feasible_set=Ball(np.array([2.0, 0.0]), 1.0))
     recorder = Recorder(function, 0.25, 100, 60.0)  # any number below f(x0)
     recorder.fun(np.array([0.8, 0.0]))
     assert recorder.accuracy == math.inf
@@ -312,8 +265,7 @@ def test_points_outside_of_the_set_do_not_count() -> None:
 
 
 def test_penalties_are_part_of_the_value() -> None:
-    function = square(penalty=L1(1.0), slope=np.sign)
-    recorder = Recorder(function, 0.0, 100, 60.0)
+    recorder = Recorder(square(penalty=L1(1.0), slope=np.sign), 0.0, 100, 60.0)
     assert recorder.fun(np.array([0.5, 0.0]))[0] == 0.125
     assert recorder.accuracy == pytest.approx(0.625 / 1.5)
     value, gradient = recorder.whole(np.array([0.1, 0.0]))
@@ -325,29 +277,24 @@ def test_penalties_are_part_of_the_value() -> None:
 # -- runs ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.run])
+@pytest.mark.parametrize("name", [name for name, peer in PEERS.items() if FUNCTIONS in peer.suites])
 def test_every_method_works_on_an_easy_function(name: str) -> None:
-    function, kept = SUITE["log-sum-exp"].build(), minima()["log-sum-exp"]
-    reason = METHODS[name].against(function)
+    contest, peer = FunctionContest(SUITE["log-sum-exp"]), PEERS[name]
+    reason = peer.reason_against(contest)
     if reason:
         pytest.skip(reason)
-    record = measure(("log-sum-exp", name), function, kept, Limits(500, 60.0))
-    assert record.accuracy < 0.1, record.ended
-    assert record.cost("calls", 1e-2) <= 500
-    assert Record.from_json(json.loads(json.dumps(record.to_json()))) == record
+    setting = 1e-2 if name in ("ac-fgm", "universal-fast") else 1e-9 if name == "cvxpy" else 1.0
+    sample = contest.sample(peer, setting, Timing(), 60.0)
+    rung = sample.rungs[0]
+    value, lower = contest.minimum()
+    assert lower <= value
+    assert value - 1e-9 <= rung.value <= value + 1e-2 * (contest.start - value)
+    assert 0 < rung.seconds < 60
+    assert math.isnan(rung.calls) if name == "cvxpy" else rung.calls < 500
 
 
-@needs_cvxpy
-def test_clarabel_has_seconds_but_no_calls() -> None:
-    function, kept = SUITE["max-linear-plane"].build(), minima()["max-linear-plane"]
-    record = measure(("max-linear-plane", "cvxpy"), function, kept, Limits(500, 60.0))
-    assert math.isnan(record.cost("calls", 1e-8))
-    assert 0 < record.cost("seconds", 1e-8) < math.inf
-
-
-def test_a_failure_is_a_record() -> None:
-    """A method that raises has not reached anything, and the record says why."""
-
+def test_a_failure_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A method that raises has not reached anything, and the sample says why."""
     x0 = np.array([1.0, 0.0])
 
     def fun(x: np.ndarray) -> tuple[float, np.ndarray]:
@@ -356,77 +303,19 @@ def test_a_failure_is_a_record() -> None:
         return half_square(x)
 
     function = Function(fun, x0, lambda cp, x: cp.sum_squares(x) / 2)
-    zero = minima()["valley"]
-    record = measure(("square", "bfgs"), function, zero, Limits(500, 60.0))
-    assert record.ended == "ZeroDivisionError: only the start"
-    assert record.calls == 1
-    assert record.cost("calls", 1e-2) == math.inf
+    contest = FunctionContest(Case("valley", KINDS[0], "", lambda: function))
+    sample = contest.sample(PEERS["bfgs"], 1.0, Timing(), 60.0)
+    assert sample == ([], "ZeroDivisionError: only the start")
 
 
-def small(out: Path, **more) -> FunctionsRequest:
-    asked = {
-        "only": ("valley", "lasso"),
-        "methods": ("auto", "lbfgs-b", "ad-gd"),
-        "max_calls": 60,
-        "time_limit": 60.0,
-        "progress": False,
+def test_who_takes_which_sets() -> None:
+    against = {
+        name: {key: bool(PEERS[name].reason_against(FunctionContest(SUITE[key]))) for key in SUITE}
+        for name in ("lbfgs-b", "bfgs", "slsqp")
     }
-    return FunctionsRequest(out, **{**asked, **more})
-
-
-def test_the_report(tmp_path: Path) -> None:
-    report = compare_functions(small(tmp_path))
-    assert not report.interrupted
-    assert "AdGD" in report.page.read_text(encoding="utf-8")
-    assert (tmp_path / "figures" / "functions-1e-04.svg").exists()
-    with (tmp_path / "table.csv").open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 2 * 3 * 4
-    by = {(row["function"], row["method"], float(row["accuracy"])): row for row in rows}
-    assert float(by["lasso", "ad-gd", 1e-2]["calls"]) <= 60
-    table = (tmp_path / "table.md").read_text(encoding="utf-8")
-    assert "| lasso | 400 |" in table
-    assert "| valley | 2 |" in table
-
-
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out the page: drawing takes seconds."""
-    page = lambda report, out: out / "index.html"  # noqa: E731
-    monkeypatch.setattr(profiles, "write_report", page)
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_results_are_kept_for_another_time(tmp_path: Path) -> None:
-    compare_functions(small(tmp_path, only=("valley",)))
-    before = (tmp_path / "results.jsonl").read_text(encoding="utf-8").splitlines()
-    compare_functions(small(tmp_path, resume=True))
-    after = (tmp_path / "results.jsonl").read_text(encoding="utf-8").splitlines()
-    assert after[: len(before)] == before
-    assert len(after) == len(before) + 3
-    with pytest.raises(ValueError, match="the settings are"):
-        compare_functions(small(tmp_path, resume=True, max_calls=50))
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--functions", "--only", "lasoo"], "did you mean 'lasso'"),
-        (["--functions", "--methods", "l-bfgs-b"], "did you mean 'lbfgs-b'"),
-        (["--functions", "--sets", "a9a"], "--sets does not go with --functions"),
-        (["--minima"], "--minima needs --functions"),
-        (["--functions", "--max-calls", "0"], "max_calls must be"),
-    ],
-)
-def test_wrong_options_are_refused(options, words, tmp_path, capsys) -> None:
-    assert main(["bench", *options, "--out", str(tmp_path / "out")]) != 0
-    assert words in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_the_command(tmp_path: Path, capsys) -> None:
-    options = ["--functions", "--quick", "--only", "valley", "--methods", "auto,lbfgs-b"]
-    assert main(["bench", *options, "--out", str(tmp_path), "--no-progress"]) == 0
-    assert "The report is" in capsys.readouterr().out
-    assert (tmp_path / "functions" / "table.csv").exists()
+    assert not against["lbfgs-b"]["box-quadratic"]
+    assert against["lbfgs-b"]["entropy"]  # a simplex has an equation
+    assert not against["slsqp"]["entropy"]
+    assert against["slsqp"]["l1-ball-logistic"]
+    assert against["bfgs"]["box-quadratic"]
+    assert against["bfgs"]["weighted-distance"]  # 10,000 coordinates

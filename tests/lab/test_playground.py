@@ -93,7 +93,7 @@ def points(method, state, rule):
     if method == "bundle":
         return {"y": state.center}
     if method == "adagrad":
-        return {"y": state.point, "average": rule.output(state)}
+        return {"y": state.query_point, "average": rule.output(state)}
     y, z = state.gradient_point, state.mirror_point
     return {"y": y, "z": z, "average": rule.output(state)}
 
@@ -111,8 +111,8 @@ def frames_of(page, **given):
 
 @pytest.mark.parametrize("method", TOLERANCE)
 @pytest.mark.parametrize("name", ["smooth", "kinked", "narrow", "mixed"])
-@pytest.mark.parametrize("x0", [(-2.0, 1.5), (0.3, 2.1)])
-def test_steps_are_pythons(page, method, name, x0):
+def test_steps_are_pythons(page, method, name):
+    x0 = (0.3, 2.1)
     fun, minimum = FUNCTIONS[name]
     given = {"diameter": 7.0, "gradientBound": 0.5}
     frames = frames_of(page, fun=name, method=method, x0=x0, **given)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 from dataclasses import replace
@@ -15,7 +14,6 @@ import pytest
 from matplotlib.image import imread
 
 from accelegrad_lab.engine.content import Claim, Curve, Figure, Panel, Report, Verdict
-from accelegrad_lab.report import stills
 from accelegrad_lab.report.palette import (
     DARK_BACKGROUND,
     LIGHT_BACKGROUND,
@@ -25,7 +23,7 @@ from accelegrad_lab.report.palette import (
     on_scale,
     tints,
 )
-from accelegrad_lab.report.prepared import POINTS, prepare, thin
+from accelegrad_lab.report.prepared import POINTS, thin
 from accelegrad_lab.report.report import write_report
 from browser import wait_for
 
@@ -211,10 +209,6 @@ def test_the_data_is_json_that_fits_the_report(read: Reader, report: Report) -> 
     assert all(len(array) <= POINTS for array in family["arrays"])
 
 
-def test_the_page_is_light_apart_from_plotly(read: Reader) -> None:
-    assert len(read.scripts[0]) < 150_000
-
-
 def test_the_same_report_gives_the_same_bytes(report: Report, page: Path, tmp_path: Path) -> None:
     again = write_report(report, tmp_path)
     files = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*.*"))
@@ -249,15 +243,16 @@ def test_an_interrupted_write_leaves_the_previous_page(
 
 
 def test_a_report_may_be_empty(tmp_path: Path) -> None:
-    assert write_report(Report("Nothing", "", [], [], {}), tmp_path).is_file()
+    page = write_report(Report("Nothing", "", [], [], {}), tmp_path).read_text("utf-8")
+    assert 'id="claims"' not in page
+    assert 'class="counters"' not in page
 
 
 # --- what is drawn --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("start", [0.0, 1.0])
-def test_thinning_keeps_the_ends_and_serves_both_scales(start: float) -> None:
-    x = np.arange(start, 100_000.0)
+def test_thinning_keeps_the_ends_and_serves_both_scales() -> None:
+    x = np.arange(100_000.0)
     kept = thin(x)
     assert kept[0] == 0
     assert kept[-1] == x.size - 1
@@ -266,15 +261,6 @@ def test_thinning_keeps_the_ends_and_serves_both_scales(start: float) -> None:
     assert np.diff(x[kept]).max() <= 1.01 * x.size / (POINTS // 2 - 2)
     positive = x[kept][x[kept] >= 10]
     assert (positive[1:] / positive[:-1]).max() < 1.15
-
-
-def test_thinning_takes_any_abscissa() -> None:
-    for x in (np.zeros(1000), np.full(1000, np.nan), -np.arange(1000.0), np.arange(1000.0)[::-1]):
-        kept = thin(x)
-        assert kept[0] == 0
-        assert kept[-1] == 999
-        assert kept.size <= POINTS
-    np.testing.assert_array_equal(thin(np.arange(POINTS + 0.0)), np.arange(POINTS))
 
 
 def to_oklab(colour: str, eyes: np.ndarray) -> np.ndarray:
@@ -332,20 +318,6 @@ def test_a_method_has_one_colour_however_it_is_written() -> None:
     assert colours(["stranger 3"])["stranger 3"] == colours(["AdaGrad", "stranger 3"])["stranger 3"]
 
 
-def test_shades_go_towards_the_background() -> None:
-    colour = METHODS["accelegrad"]
-    assert colour.shaded(0.0) == colour
-    for theme, background in (("light", LIGHT_BACKGROUND), ("dark", DARK_BACKGROUND)):
-        away = [
-            np.linalg.norm(
-                to_oklab(getattr(colour.shaded(s), theme), np.eye(3))
-                - to_oklab(background, np.eye(3))
-            )
-            for s in (-0.75, 0.0, 0.5, 1.0)
-        ]
-        assert away[0] > away[1] > away[2] > away[3] > 0.1
-
-
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("method", ["accelegrad", "adagrad"])
 def test_neighbours_in_a_family_can_be_told_apart(theme: str, method: str) -> None:
@@ -369,61 +341,6 @@ def test_nine_places_on_the_scale_can_be_told_apart(theme: str, eyes: np.ndarray
         assert np.linalg.norm(place - to_oklab(background, eyes)) > 0.19
 
 
-def test_entries_of_a_method_stand_together(report: Report) -> None:
-    grid, family = prepare(report)
-    assert [entry.method for entry in grid.entries] == [
-        "AcceleGrad",
-        "AcceleGrad",
-        "AdaGrad",
-        "Universal fast",
-        "Method of <others>",
-    ]
-    assert [entry.empty for entry in family.entries] == [False, False, False, False, True]
-
-
-def with_curve(report: Report, **changes: Any) -> Report:
-    """Return the report with one curve of its first figure changed."""
-    figure = report.figures[0]
-    first = figure.rows[0][0]
-    changed = replace(first, curves=[replace(first.curves[0], **changes)])
-    return replace(report, figures=[replace(figure, rows=[[changed]])], claims=[])
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"dash": "dashed"}, "did you mean 'dash'"),
-        ({"shade": 1.5}, "between -1 and 1"),
-        ({"shade": np.nan}, "between -1 and 1"),
-        ({"scale": -0.1}, "between 0 and 1"),
-        ({"scale": np.nan}, "between 0 and 1"),
-        ({"high": None}, "together"),
-        ({"y": np.ones(3)}, "of one length"),
-        ({"y": np.ones((3, 3))}, "one-dimensional"),
-        ({"x": {"iterations": np.ones(3)}}, "lacks the panel's axis 'oracle calls'"),
-    ],
-)
-def test_curves_that_cannot_be_drawn_are_named(
-    report: Report, changes: dict[str, Any], words: str
-) -> None:
-    with pytest.raises(ValueError, match=words) as raised:
-        prepare(with_curve(report, **changes))
-    assert "figure 'grid', row 1, column 1, curve 'AcceleGrad'" in str(raised.value)
-
-
-def test_figures_that_cannot_be_written_are_named(report: Report) -> None:
-    grid, family = report.figures
-    for name in ("", "../grid", "a b", ".hidden", 'x"y'):
-        with pytest.raises(ValueError, match="must be a file name"):
-            prepare(replace(report, figures=[replace(grid, name=name)], claims=[]))
-    with pytest.raises(ValueError, match="'grid' is there twice"):
-        prepare(replace(report, figures=[grid, replace(family, name="grid")], claims=[]))
-    with pytest.raises(ValueError, match="did you mean 'grid'"):
-        prepare(replace(report, claims=[replace(report.claims[0], figure="gird")]))
-    with pytest.raises(ValueError, match="at least one panel"):
-        prepare(replace(report, figures=[replace(grid, rows=[[]])], claims=[]))
-
-
 # --- stills ---------------------------------------------------------------------------------------
 
 
@@ -441,15 +358,6 @@ def test_stills_show_the_curves(report: Report, page: Path) -> None:
         assert (svg.lower().count(f"stroke: {colour.lower()}") >= 12) == (figure.name == "grid")
         panels = sum(map(len, figure.rows))
         assert svg.count('<g id="axes_') == panels
-
-
-def test_stills_leave_the_user_settings_alone(report: Report) -> None:
-    import matplotlib
-
-    before = dict(matplotlib.rcParams)
-    png = stills.draw_still(prepare(report)[1])["png"]
-    assert dict(matplotlib.rcParams) == before
-    assert imread(io.BytesIO(png)).ndim == 3
 
 
 # --- the page in a browser ------------------------------------------------------------------------
@@ -516,38 +424,6 @@ def test_the_legend_hides_a_curve_in_all_panels(driver: Any) -> None:
     assert driver.execute_script(DRAWN)[0] == [True, 30, 30]
 
 
-def test_the_legend_hides_a_family_and_shows_one_alone(driver: Any) -> None:
-    click(driver, '#figure-family .legend [data-method="SGD"]')
-    assert driver.execute_script(DRAWN)[1] == [True, 1, 1]
-    click(driver, '#figure-family [data-do="all"]')
-    assert driver.execute_script(DRAWN)[1] == [True, 4, 4]
-    from selenium.webdriver import ActionChains
-
-    entry = driver.find_element("css selector", '#figure-family [data-entry="1"]')
-    ActionChains(driver).double_click(entry).perform()
-    assert driver.execute_script(DRAWN)[1] == [True, 1, 1]
-    ActionChains(driver).double_click(entry).perform()
-    assert driver.execute_script(DRAWN)[1] == [True, 4, 4]
-
-
-def test_pointing_at_a_name_makes_the_others_step_back(driver: Any) -> None:
-    from selenium.webdriver import ActionChains
-
-    def shown(opacity: str) -> str:
-        traces = "[...document.querySelectorAll('#figure-family .scatterlayer .trace')]"
-        return f"{traces}.filter((group) => getComputedStyle(group).opacity {opacity}).length"
-
-    entry = driver.find_element("css selector", '#figure-family [data-entry="1"]')
-    driver.execute_script(
-        "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", entry
-    )
-    ActionChains(driver).move_to_element(entry).perform()
-    wait_for(driver, f"{shown('> 0.9')} === 1 && {shown('< 0.2')} >= 3")
-    title = driver.find_element("css selector", "#figure-family h2")
-    ActionChains(driver).move_to_element(title).perform()
-    wait_for(driver, f"{shown('< 0.9')} === 0")
-
-
 def test_the_switches_change_the_axes(driver: Any) -> None:
     def titles() -> set[str]:
         found = driver.find_elements("css selector", "#figure-grid [class*=xtitle]")
@@ -571,25 +447,6 @@ def test_the_switches_change_the_axes(driver: Any) -> None:
     click(driver, '#figure-family [data-drag="pan"]')
     assert layout("family", "dragmode") == "pan"
     assert driver.find_elements("css selector", "#figure-family [data-axis]") == []
-
-
-def test_a_zoom_outlives_the_legend_and_ends_with_reset(driver: Any) -> None:
-    plot = "document.querySelector('#figure-grid .plot')"
-    full = driver.execute_script(f"return {plot}._fullLayout.xaxis.range")
-    from selenium.webdriver import ActionChains
-
-    area = driver.find_element("css selector", "#figure-grid .nsewdrag")
-    driver.execute_script(
-        "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", area
-    )
-    drag = ActionChains(driver).move_to_element_with_offset(area, -60, -50).click_and_hold()
-    drag.move_by_offset(90, 90).release().perform()
-    changed = f"{plot}._fullLayout.xaxis.range[0] !== {full[0]!r}"
-    wait_for(driver, changed)
-    click(driver, '#figure-grid .legend [data-entry="2"]')
-    assert driver.execute_script(f"return {changed}")
-    click(driver, '#figure-grid [data-do="reset"]')
-    wait_for(driver, f"Math.abs({plot}._fullLayout.xaxis.range[0] - {full[0]!r}) < 1e-9")
 
 
 def test_hovering_shows_all_values_as_plain_text(driver: Any) -> None:
@@ -629,36 +486,7 @@ def test_the_theme_changes_the_plots(driver: Any) -> None:
     assert look() == light
 
 
-def test_the_theme_follows_the_system(driver: Any) -> None:
-    dark = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
-    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", dark)
-    try:
-        wait_for(driver, "document.documentElement.dataset.theme === 'dark'")
-        wait_for(driver, READY)
-    finally:
-        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
-
-
-def test_a_panel_can_be_enlarged(driver: Any) -> None:
-    click(driver, "#figure-grid .panel-head button")
-    assert len(driver.find_elements("css selector", "#figure-grid .panel-head")) == 1
-    assert driver.execute_script(DRAWN)[0] == [True, 5, 5]
-    click(driver, "#figure-grid .panel-head button")
-    assert driver.execute_script(DRAWN)[0] == [True, 30, 30]
-
-
-def test_counters_choose_claims(driver: Any) -> None:
-    def shown() -> list[str]:
-        rows = driver.find_elements("css selector", ".claim")
-        return [row.get_attribute("id") for row in rows if row.is_displayed()]
-
-    click(driver, ".counter.fails")
-    assert shown() == ["claim-stall"]
-    click(driver, ".counter.fails")
-    assert shown() == ["claim-rate", "claim-robust", "claim-stall"]
-
-
-@pytest.mark.parametrize("width", [900, 1200, 1600])
+@pytest.mark.parametrize("width", [900, 1600])
 def test_nothing_is_wider_than_the_window(driver: Any, width: int) -> None:
     driver.set_window_size(width, 1000)
     try:
@@ -674,27 +502,3 @@ def test_nothing_is_wider_than_the_window(driver: Any, width: int) -> None:
         assert overlaps == 0
     finally:
         driver.set_window_size(1400, 1000)
-
-
-def test_printing_is_light_and_fits_the_paper(driver: Any) -> None:
-    click(driver, "#theme")
-    wait_for(driver, READY)
-    driver.execute_script("dispatchEvent(new Event('beforeprint'))")
-    assert driver.execute_script("return document.documentElement.dataset.theme") == "light"
-    width = "document.querySelector('.plot')._fullLayout.width"
-    assert driver.execute_script(f"return {width}") < 1050
-    assert (
-        driver.execute_script("return document.querySelectorAll('details:not([open])').length") == 0
-    )
-    driver.execute_script("dispatchEvent(new Event('afterprint'))")
-    wait_for(driver, f"document.documentElement.dataset.theme === 'dark' && {READY}")
-
-
-def test_a_report_without_claims_has_no_section_for_them(tmp_path: Path) -> None:
-    curve = Curve("AcceleGrad", "", {"epochs": np.array([1.0, 2.0])}, np.array([1.0, 0.5]))
-    figure = Figure("only", "Only", "", [[Panel("one", [curve], ["epochs"], "gap")]])
-    page = write_report(Report("Title", "Summary", [], [figure], {}), tmp_path).read_text("utf-8")
-    assert 'id="claims"' not in page
-    assert 'href="#claims"' not in page
-    assert 'class="counters"' not in page
-    assert 'href="#figures"' in page

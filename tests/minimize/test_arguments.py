@@ -27,13 +27,6 @@ USES = {
     "step_size": (0.02, 0.1, dict(method="subgradient")),
     "decay": ("constant", None, dict(method="subgradient", step_size=0.02)),
 }
-#: What the keywords were before there was `options`.
-KEYWORDS = """
-    args jac method diameter feasible_set penalty scale restart project_y gradient_bound
-    gradient_scale initial_radius epsilon initial_smoothness max_trials smoothness step_size decay
-    exact batch_size replacement rng max_iter tol rtol time_limit output callback callback_at
-    progress trace checkpoint checkpoint_every resume
-"""
 GROUPS = ("Problem", "Method", "Stopping", "Output", "Observation")
 
 
@@ -52,23 +45,9 @@ def test_in_options_and_as_a_keyword_is_the_same(name):
     assert not np.array_equal(inside.x_average, without.x_average)
 
 
-@pytest.mark.parametrize("name", MethodOptions.__annotations__)
-def test_none_is_as_if_it_were_not_given(name):
-    np.testing.assert_array_equal(run(**{name: None}).x, run().x)
-    np.testing.assert_array_equal(run(options={name: None}).x, run().x)
-
-
 def test_the_parameters_of_methods_are_those_of_the_catalogue():
     taken = {name for entry in METHODS.values() for name in (*entry.needs, *entry.takes)}
     assert taken - {"diameter"} == MethodOptions.__annotations__.keys() - {"project_y"}
-
-
-def test_the_old_keywords_still_work():
-    arguments = inspect.signature(ag.minimize).parameters
-    assert set(KEYWORDS.split()) <= {*arguments, *MethodOptions.__annotations__}
-    assert {arguments[name].kind for name in arguments if name not in ("fun", "x0", "more")} == {
-        inspect.Parameter.KEYWORD_ONLY
-    }
 
 
 @pytest.mark.parametrize(

@@ -79,15 +79,6 @@ def test_no_false_alarm(name, d):
         assert report.violations == []
 
 
-@pytest.mark.parametrize("name", ["squares", "l1", "maximum", "logistic", "uneven", "exp"])
-def test_many_coordinates(name):
-    d = 10_000
-    function, start = convex_functions(d)[name], np.ones(d)
-    assert ag.check_gradient(function, start, points=3)
-    wrong = with_gradient(function, lambda g: 1.01 * g)
-    assert ag.check_gradient(wrong, start, points=3).cause == "scaled"
-
-
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("factor", [-1.0, 0.99, 2.0])
 def test_a_wrong_sign_and_a_wrong_factor_are_seen(name, factor):

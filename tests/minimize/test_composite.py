@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.optimize import linprog, lsq_linear, minimize
-from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression
+from scipy.optimize import lsq_linear, minimize
+from sklearn.linear_model import Lasso, LogisticRegression
 
 import accelegrad as ag
 from accelegrad.run.result import Status
@@ -145,39 +145,6 @@ def test_scaled_coordinates_leave_a_box_what_it_is(intercept, upper):
     assert result.lower_bound <= least * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("share", [0.2, 0.9])
-@pytest.mark.parametrize("form", ["penalty", "penalty, function", "l2 of the model"])
-def test_elastic_net(share, form):
-    data, strength = sparse_data(3), 0.2
-    outside = ElasticNet(alpha=strength, l1_ratio=share, fit_intercept=False, **TIGHT)
-    reference = outside.fit(data.X, data.y).coef_
-    l1, l2 = strength * share, strength * (1 - share)
-    if form == "l2 of the model":
-        model, penalty = ag.LinearModel(data.X, data.y, "squared", l2=l2), ag.L1(l1)
-    else:
-        model, penalty = ag.LinearModel(data.X, data.y, "squared"), ag.ElasticNet(l1, l2)
-    fun, x0 = as_function(model) if form == "penalty, function" else (model, None)
-    result = solve(fun, penalty, x0)
-    # A function's gap is proved before its last coefficients are zero.
-    size = 0 if form == "penalty, function" else None
-    assert_agrees(result, reference, composite(model, penalty, reference), size)
-
-
-@pytest.mark.parametrize("kind", ["model", "function"])
-def test_logistic_regression(kind):
-    data, strength = sparse_data(4), 0.02
-    outside = LogisticRegression(
-        C=1 / (100 * strength), l1_ratio=1.0, solver="liblinear", fit_intercept=False,
-        tol=1e-10, max_iter=10**5, random_state=0,
-    ).fit(data.X, data.labels)  # fmt: skip
-    model, penalty = ag.LinearModel(data.X, data.labels, "logistic"), ag.L1(strength)
-    fun, x0 = (model, None) if kind == "model" else as_function(model)
-    reference = outside.coef_[0]
-    # The dual proves a gap before the coefficients have five digits: it is asked for a smaller one.
-    result = solve(fun, penalty, x0, tol=1e-12 if kind == "model" else 1e-10)
-    assert_agrees(result, reference, composite(model, penalty, reference))
-
-
 def test_logistic_regression_with_intercept_and_elastic_net():
     data, l1, l2 = sparse_data(5, d=8), 0.02, 0.01
     outside = LogisticRegression(
@@ -188,24 +155,6 @@ def test_logistic_regression_with_intercept_and_elastic_net():
     model = ag.LinearModel(data.X, data.labels, "logistic", l2=l2, fit_intercept=True)
     result = solve(model, ag.L1(l1), tol=1e-12)
     assert_agrees(result, reference, composite(model, ag.L1(l1), reference), size=8)
-
-
-@pytest.mark.parametrize("bound", ["nonnegative", "box", "bounded box"])
-def test_positive_lasso(bound):
-    data, strength = sparse_data(6), 0.1
-    outside = Lasso(alpha=strength, fit_intercept=False, positive=True, **TIGHT)
-    reference = outside.fit(data.X, data.y).coef_
-    assert reference.max() < 10
-    chosen = {
-        "nonnegative": ag.NonNegative(),
-        "box": ag.Box(np.zeros(30), np.full(30, np.inf)),
-        "bounded box": ag.Box(np.zeros(30), np.full(30, 10.0)),
-    }[bound]
-    model, penalty = ag.LinearModel(data.X, data.y, "squared"), ag.L1(strength)
-    result = solve(model, penalty, feasible_set=chosen)
-    assert_agrees(result, reference, composite(model, penalty, reference))
-    assert (result.x_average >= 0).all()
-    assert (result.x_last >= 0).all()
 
 
 def test_box_that_excludes_zero():
@@ -231,30 +180,6 @@ def test_box_that_excludes_zero():
 
 def skglm():
     return pytest.importorskip("skglm", reason="skglm, of the extra `test`, is not installed")
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::numba.NumbaPerformanceWarning")
-def test_logistic_regression_of_skglm():
-    data, strength = sparse_data(8), 0.02
-    outside = skglm().SparseLogisticRegression(alpha=strength, tol=1e-13, max_iter=1000)
-    outside.fit(data.X, data.labels)
-    reference = np.append(outside.coef_[0], outside.intercept_)
-    model = ag.LinearModel(data.X, data.labels, "logistic", fit_intercept=True)
-    penalty = ag.L1(strength)
-    result = solve(model, penalty)
-    assert_agrees(result, reference, composite(model, penalty, reference), size=30)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::numba.NumbaPerformanceWarning")
-def test_group_lasso_of_skglm():
-    data, strength = sparse_data(9), 0.3
-    outside = skglm().GroupLasso(groups=3, alpha=strength, fit_intercept=False, tol=1e-13)
-    reference = outside.fit(data.X, data.y).coef_
-    model = ag.LinearModel(data.X, data.y, "squared")
-    penalty = ag.GroupL2(strength, np.arange(30) // 3)
-    assert_agrees(solve(model, penalty), reference, composite(model, penalty, reference))
 
 
 # --------------------------------------------------------------------- optimality and factors
@@ -482,39 +407,12 @@ def test_a_functions_bound_holds_as_far_as_it_says(loss, name, seed):
     np.testing.assert_allclose(result.x, x, atol=1e-3)
 
 
-def test_a_free_coordinate_takes_the_proof_of_a_radius_away():
-    model, _ = small_problem("squared", 24)
-    assert solve(model, ag.L1(np.arange(D) / 10)).certified_radius < math.inf
-    data = sparse_data(24)
-    model = ag.LinearModel(data.X, data.y, "squared", fit_intercept=True)
-    groups = ag.GroupL2(0.1, np.arange(data.X.shape[1]) // 2)
-    assert solve(model, groups, max_iter=300).certified_radius < math.inf
-
-
 def test_the_dual_proves_everywhere_with_a_free_intercept():
     data = sparse_data(24)
     model = ag.LinearModel(data.X, data.y, "squared", fit_intercept=True)
     result = solve(model, ag.L1(0.1))
     assert result.success
     assert result.certified_radius == math.inf
-
-
-def test_without_convergence_there_is_no_success():
-    model, _ = small_problem("squared", 25)
-    result = solve(model, ag.L1(0.3), tol=1e-12, max_iter=3)
-    assert not result.success
-    assert result.status is Status.MAX_ITER
-    assert solve(model, ag.L1(0.3), tol=None, max_iter=3).success
-
-
-def test_a_huge_strength_gives_zero_at_once():
-    data = sparse_data(26)
-    model = ag.LinearModel(data.X, data.y, "squared")
-    strength = 1.001 * np.abs(model.gradient(np.zeros(30))).max()
-    result = solve(model, ag.L1(strength))
-    assert result.nit == 1
-    assert result.gap <= 1e-12
-    assert not result.x.any()
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1e6])
@@ -573,57 +471,7 @@ def test_accelerated_rate_for_a_smooth_function(method, shape, decay, strength):
     assert best[-1] <= 1e-3 * best[0]
 
 
-def least_absolute_lasso(data, strength):
-    """The least mean absolute deviation plus l1 norm, by HiGHS: w = u - v, |r| <= t."""
-    n, d = data.X.shape
-    costs = np.r_[np.full(2 * d, strength), np.full(n, 1 / n)]
-    rows = np.block([[data.X, -data.X, -np.eye(n)], [-data.X, data.X, -np.eye(n)]])
-    solution = linprog(costs, A_ub=rows, b_ub=np.r_[data.y, -data.y], method="highs")
-    assert solution.success
-    return solution.fun
-
-
-@pytest.mark.parametrize(
-    ("method", "share"), [("accelegrad", 5e-4), ("unixgrad", 3e-3), ("u-dog", 2e-3)]
-)
-def test_nonsmooth_function(method, share):
-    data, strength = sparse_data(32), 0.05
-    least = least_absolute_lasso(data, strength)
-    model, penalty = ag.LinearModel(data.X, data.y, "absolute"), ag.L1(strength)
-    told = {"diameter": 5.0} if method == "unixgrad" else {}
-    average, best = errors_along(
-        model, penalty, lambda w: composite(model, penalty, w), least, method=method, **told
-    )
-    assert (best >= -1e-12).all()
-    assert best[-1] <= share * (model.value(np.zeros(30)) - least)
-    assert average[-1] <= share * (model.value(np.zeros(30)) - least)
-    if method == "accelegrad":
-        assert slope(np.array(POWERS), average) <= -0.5
-
-
 # --------------------------------------------------------------------------------------- noise
-
-
-@pytest.mark.parametrize("scale", [1e-3, 1e3])
-@pytest.mark.parametrize("batch_size", [1, 32])
-@pytest.mark.parametrize("name", ["l1", "elastic net", "groups"])
-def test_minibatches_come_near_the_minimum_at_any_scale(name, batch_size, scale):
-    data = sparse_data(41, n=300)
-    model = ag.LinearModel(scale * data.X, data.y, "squared")
-    penalty = {
-        "l1": ag.L1(0.1 * scale),
-        "elastic net": ag.ElasticNet(0.1 * scale, 0.1 * scale**2),
-        "groups": ag.GroupL2(0.1 * scale, np.arange(30) // 3),
-    }[name]
-    least = solve(model, penalty).lower_bound
-    start = model.value(np.zeros(30)) - least
-    result = solve(
-        model, penalty, tol=None, batch_size=batch_size, rng=1, max_iter=20 * 300 // batch_size
-    )
-    assert 0 <= result.fun - least <= 0.02 * start
-    assert result.lower_bound <= least + 1e-9
-    assert result.fun == pytest.approx(composite(model, penalty, result.x), rel=1e-12)
-    np.testing.assert_array_equal(result.x, result.x_average)
 
 
 @pytest.mark.parametrize("method", ["auto", "u-dog"])
@@ -651,59 +499,7 @@ def test_minibatches_never_diverge(method, seed):
         assert result.fun < model.value(np.zeros(30))
 
 
-def test_a_noisy_function_with_a_penalty():
-    data = sparse_data(42)
-    model, penalty, rng = ag.LinearModel(data.X, data.y, "squared"), ag.L1(0.2), np.random.default_rng(42)  # fmt: skip
-
-    def noisy(w):
-        return model.gradient(w) + 0.5 * rng.standard_normal(30)
-
-    least = solve(model, penalty).lower_bound
-    result = solve(None, penalty, np.zeros(30), jac=noisy, exact=False, tol=None, max_iter=5000)
-    error = composite(model, penalty, result.x) - least
-    assert 0 <= error <= 0.01 * (model.value(np.zeros(30)) - least)
-    assert math.isnan(result.fun)
-
-
 # ------------------------------------------------------------- outputs, callbacks, checkpoints
-
-
-def test_outputs():
-    model, penalty = small_problem("squared", 51)[0], ag.L1(0.3)
-    results = {out: solve(model, penalty, tol=None, max_iter=40, output=out) for out in
-               ("auto", "best", "average", "last")}  # fmt: skip
-    for out, field in (("best", "x_best"), ("average", "x_average"), ("last", "x_last")):
-        np.testing.assert_array_equal(results[out].x, results["auto"][field])
-        value = composite(model, penalty, results[out].x)
-        assert results[out].fun == pytest.approx(value, rel=1e-14)
-        np.testing.assert_allclose(results[out].jac, model.gradient(results[out].x), rtol=1e-12)
-    evaluated = solve(model, penalty, tol=None, max_iter=40, trace=True)
-    assert results["best"].fun == evaluated.trace.value.min()
-    np.testing.assert_array_equal(results["auto"].x, results["best"].x)
-
-
-@pytest.mark.parametrize("output", ["average", "last"])
-def test_tol_with_other_outputs(output):
-    model = small_problem("squared", 52)[0]
-    result = solve(model, ag.L1(0.3), tol=1e-4, output=output)
-    assert result.status is Status.CONVERGED
-    assert 0 <= result.gap <= 1e-4 * max(1, result.fun)
-
-
-def test_the_callback_sees_the_sum():
-    model, penalty, seen = small_problem("squared", 53)[0], ag.L1(0.3), []
-
-    def note(intermediate_result):
-        seen.append(intermediate_result)
-        if intermediate_result.gap <= 1e-3:
-            raise StopIteration
-
-    result = solve(model, penalty, callback=note, method="accelegrad")
-    assert result.status is Status.CALLBACK
-    assert len(seen) == result.nit
-    for at in seen:
-        assert at.fun == pytest.approx(composite(model, penalty, at.x), rel=1e-14)
-        assert at.gap == pytest.approx(at.fun - at.lower_bound, rel=1e-12)
 
 
 @pytest.mark.parametrize("noise", [{}, {"batch_size": 3, "rng": 5}])
@@ -755,15 +551,6 @@ def test_methods_without_prox_name_those_that_have_it(method, options):
         assert f"'{able}'" in str(caught.value)
 
 
-def test_methods_named_for_a_penalty_can_do_it():
-    model = small_problem("squared", 61)[0]
-    with pytest.raises(ValueError, match="Methods that can: ") as caught:
-        solve(model, ag.L1(0.1), method="adagrad")
-    named = str(caught.value).split("Methods that can: ")[1].rstrip(".").split(", ")
-    for name in named:
-        assert solve(model, ag.L1(0.1), method=name.strip("'"), tol=None, max_iter=3).success
-
-
 @pytest.mark.parametrize(
     ("penalty", "options", "error", "words"),
     [
@@ -786,12 +573,6 @@ def test_bad_penalties(penalty, options, error, words):
     x0 = np.full(D, 1 / D)
     with pytest.raises(error, match=words):
         solve(small_problem("squared", 62)[0], penalty, x0, **options)
-
-
-def test_a_rule_with_a_prox_of_its_own():
-    rule = ag.UniXGrad(diameter=2.0, prox=ag.L1(0.1).prox)
-    with pytest.raises(ValueError, match="has a `prox` of its own"):
-        solve(small_problem("squared", 63)[0], ag.L1(0.1), method=rule)
 
 
 def test_a_users_penalty_that_fails():

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.optimize import Bounds, LinearConstraint
-from scipy.optimize import minimize as scipy_minimize
 
 import accelegrad as ag
 
@@ -75,22 +74,6 @@ def test_gradient_and_normals_cancel(seed):
     assert (on_box[result.x > -0.4] >= 0).all()
 
 
-def test_multipliers_are_those_of_slsqp():
-    rng = np.random.default_rng(5)
-    target, row = rng.standard_normal(4), np.ones(4)
-    fun = lambda x: (float((x - target) @ (x - target)), 2 * (x - target))  # noqa: E731
-    limit = LinearConstraint(row, -np.inf, row @ target - 1)
-    ours = ag.minimize(fun, np.zeros(4), constraints=limit, tol=1e-9)
-    theirs = scipy_minimize(
-        fun, np.zeros(4), jac=True, constraints={"type": "ineq", "fun": lambda x: limit.ub - row @ x}
-    )  # fmt: skip
-    # By hand: x = target - 1/4, the gradient is -1/2 in each coordinate.
-    assert len(ours.multipliers) == 1
-    np.testing.assert_allclose(ours.multipliers[0], 0.5, atol=1e-6)
-    if hasattr(theirs, "multipliers"):  # SciPy 1.16 and later
-        np.testing.assert_allclose(ours.multipliers[0], theirs.multipliers, atol=1e-5)
-
-
 @pytest.mark.parametrize("name", ["box", "simplex", "equation", "half-space"])
 def test_sets_of_all_kinds_have_them(name):
     target = np.array([1.0, -2.0, 3.0])
@@ -120,15 +103,6 @@ def test_shapes_and_constraints_that_say_nothing():
     np.testing.assert_array_equal(rows, [0.0, 0.0])
     np.testing.assert_allclose(on_box, [[4.0, 0.0], [-4.0, 0.0]], atol=1e-4)
     assert "multipliers" not in ag.minimize(fun, start, tol=1e-6)
-
-
-def test_a_model_has_them_too():
-    rng = np.random.default_rng(6)
-    X, y = rng.standard_normal((30, 3)), rng.standard_normal(30)
-    model = ag.LinearModel(X, y, "squared", l2=0.1)
-    result = ag.minimize(model, bounds=[(0.5, None)] * 3, tol=1e-8)
-    np.testing.assert_allclose(result.jac + result.multipliers[0], 0.0, atol=1e-3)
-    assert (result.multipliers[0] <= 0).all()
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,6 @@ PROBLEM = LeastSquares.random(40, 5, 1)
 OPTIONS = {"diameter": 8.0, "max_iter": 2000}
 
 
-def test_joint_function():
-    result = scipy_minimize(PROBLEM, np.zeros(5), jac=True, method=ag.scipy_method, options=OPTIONS)
-    assert result.success
-    np.testing.assert_allclose(result.x, PROBLEM.minimiser, atol=1e-6)
-    assert result.gap >= 0
-
-
 def test_function_and_gradient_apart_with_args_and_callback():
     seen = []
     result = scipy_minimize(
@@ -50,21 +43,6 @@ def test_bounds_become_a_box(bounds):
     assert result.fun - PROBLEM.value(expected) <= min(result.gap, 1e-4)
     assert (result.x >= -0.2).all()
     assert (result.x <= 0.3).all()
-
-
-@pytest.mark.parametrize("options", [{}, OPTIONS])
-def test_half_open_bounds_with_and_without_a_diameter(options):
-    result = scipy_minimize(
-        PROBLEM,
-        np.ones(5),
-        jac=True,
-        method=ag.scipy_method,
-        bounds=[(0, None)] * 5,
-        options=options,
-    )
-    expected = lsq_linear(PROBLEM.A, PROBLEM.b, (0, np.inf), tol=1e-14).x
-    assert result.fun - PROBLEM.value(expected) <= min(result.gap, 1e-4)
-    assert (result.x >= 0).all()
 
 
 def test_tol_and_maxiter_are_understood():

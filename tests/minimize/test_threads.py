@@ -11,7 +11,6 @@ import accelegrad as ag
 from accelegrad import kernels, threads
 from accelegrad.models.gram import gram_matrix
 from accelegrad.models.matrix import Products
-from accelegrad.sklearn import AcceleGradClassifier
 
 D = 500
 
@@ -87,18 +86,6 @@ def test_own_work_takes_one_thread_and_the_users_functions_theirs():
         assert all(numbers == {2} for numbers in seen)
 
 
-def test_a_gradient_of_its_own_takes_the_users_threads():
-    seen = []
-
-    def jac(x):
-        seen.append(now())
-        return 2.0 * (x - 1.0)
-
-    ag.minimize(lambda x: float(np.sum((x - 1.0) ** 2)), np.zeros(D), jac=jac, max_iter=20)
-    assert seen
-    assert all(numbers == {2} for numbers in seen)
-
-
 def test_threads_come_back_after_an_error():
     def fun(x):
         raise RuntimeError("no value")
@@ -106,36 +93,6 @@ def test_threads_come_back_after_an_error():
     with pytest.raises(RuntimeError, match="no value"):
         ag.minimize(fun, np.zeros(D))
     assert now() == {2}
-
-
-def test_a_limit_that_a_function_sets_is_kept():
-    calls = []
-
-    def fun(x):
-        calls.append(now())
-        if len(calls) == 3:
-            threadpool_limits(1, user_api="blas")
-        return float(np.sum((x - 1.0) ** 4)), 4.0 * (x - 1.0) ** 3
-
-    with threadpool_limits(2, user_api="blas"):
-        ag.minimize(fun, np.zeros(D), max_iter=20)
-        assert now() == {1}
-    assert calls[:3] == [{2}] * 3
-    assert set(map(frozenset, calls[3:])) == {frozenset({1})}
-
-
-@pytest.mark.parametrize("limit", [1, 2])
-def test_a_lower_limit_is_kept(limit):
-    seen = []
-    with threadpool_limits(limit, user_api="blas"):
-        ag.minimize(squares(seen), np.zeros(D), max_iter=20)
-        assert now() == {limit}
-        assert kernels.threads() <= limit
-        with threads.single():
-            assert now() == {1}
-            assert kernels.threads() <= limit
-        assert now() == {limit}
-    assert all(numbers == {limit} for numbers in seen)
 
 
 def test_a_function_that_minimises_itself():
@@ -187,24 +144,6 @@ def test_runs_in_several_python_threads():
 def test_small_problems_switch_nothing():
     assert not isinstance(threads.single_for(64 * 84), type(threads.single()))
     assert isinstance(threads.single_for(threads.FEWEST_SPLIT), type(threads.single()))
-
-
-def test_fits_take_one_thread(monkeypatch):
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((300, 50))
-    y = np.sign(X[:, 0] + rng.standard_normal(300))
-    seen = []
-    plain = ag.LinearModel.value
-
-    def value(self, w):
-        seen.append(now())
-        return plain(self, w)
-
-    monkeypatch.setattr(ag.LinearModel, "value", value)
-    AcceleGradClassifier(loss="hinge", max_iter=50).fit(X, y)
-    assert seen
-    assert all(numbers == {1} for numbers in seen)
-    assert now() == {2}
 
 
 def _seen_in_a_worker():

@@ -5,6 +5,7 @@ import math
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -364,28 +365,17 @@ def test_unknown_names_are_met_with_the_nearest() -> None:
         make_loss(3)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("quantile", [0.0, 1.0, -0.1, 1.5, math.nan, math.inf])
-def test_quantile_is_between_0_and_1(quantile: float) -> None:
-    with pytest.raises(ValueError, match="quantile must be"):
-        make_loss("quantile", quantile=quantile)
-
-
-@pytest.mark.parametrize("epsilon", [-1e-9, math.nan, math.inf])
-def test_epsilon_is_at_least_0(epsilon: float) -> None:
-    for name in ("epsilon_insensitive", "squared_epsilon_insensitive"):
-        with pytest.raises(ValueError, match="epsilon must be"):
-            make_loss(name, epsilon=epsilon)
-    # Also where the loss does not use it: a slip is told at once.
-    with pytest.raises(ValueError, match="epsilon must be"):
-        make_loss("logistic", epsilon=epsilon)
-
-
-@pytest.mark.parametrize("delta", [0.0, -1.0, math.nan])
-def test_delta_is_above_0(delta: float) -> None:
-    with pytest.raises(ValueError, match="delta must be"):
-        make_loss("huber", delta=delta)
-    with pytest.raises(TypeError, match="delta must be"):
-        make_loss("huber", delta="1")  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        *(("quantile", number) for number in (0.0, 1.0, math.nan)),
+        *(("epsilon", number) for number in (-1e-9, math.nan, math.inf)),
+        *(("delta", number) for number in (0.0, -1.0, math.nan, "1")),
+    ],
+)
+def test_parameters_are_checked_also_where_a_loss_has_none(name: str, given: Any) -> None:
+    with pytest.raises(TypeError if given == "1" else ValueError, match=f"{name} must be"):
+        make_loss("logistic", **{name: given})
 
 
 def test_epsilon_0_is_the_absolute_loss() -> None:
@@ -413,7 +403,7 @@ def test_new_losses_are_those_of_scikit_learn(name: str) -> None:
 # Smoothed losses
 
 
-@pytest.mark.parametrize("mu", [1e-6, 0.01, 0.4, 3.0, 1e4])
+@pytest.mark.parametrize("mu", [1e-6, 0.4, 1e4])
 @pytest.mark.parametrize("name", KINKED)
 def test_an_envelope_is_below_its_loss_by_no_more_than_its_bound(name: str, mu: float) -> None:
     loss = loss_of(name)
@@ -453,13 +443,8 @@ def test_smoothed_losses_are_values_and_know_what_they_are_made_of() -> None:
     assert (smooth.curvature, smooth.lipschitz) == (4.0, 0.9)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in KINKED])
-def test_smooth_losses_are_not_smoothed(name: str) -> None:
+def test_what_cannot_be_smoothed() -> None:
     with pytest.raises(ValueError, match=r"smoothed takes losses with kinks, but .* has none"):
-        loss_of(name).smoothed(0.1)
-
-
-@pytest.mark.parametrize("mu", [-0.1, math.nan, math.inf])
-def test_mu_is_at_least_0(mu: float) -> None:
+        make_loss("huber").smoothed(0.1)
     with pytest.raises(ValueError, match="mu must be a finite number >= 0"):
-        make_loss("hinge").smoothed(mu)
+        make_loss("hinge").smoothed(-0.1)

@@ -70,8 +70,7 @@ class Region:
                 for center in ([True] if case.chosen is None else [True, False])
             ]
         else:
-            shift = np.zeros(data.X.shape[1]) if data.keywords["fit_intercept"] else None
-            self.changes.append(ColumnScaling(scale, shift))
+            self.changes.append(ColumnScaling(scale))
 
     def share(self, x: Any) -> Any:
         """Return the largest distance from a centre, in radii."""
@@ -112,7 +111,7 @@ def _inverted(change: ColumnScaling | None, x: Any) -> Any:
         return x
     d = change.scale.size
     w = x[:d] / change.scale
-    if change.shift is None:
+    if x.size == d:
         return w
     return np.append(w, x[d] + change.shift @ x[:d])
 

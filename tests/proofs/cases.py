@@ -23,7 +23,7 @@ from proofs.extended import (
     PenaltyFormula,
     SetFormula,
 )
-from proofs.functions import Function, literal
+from proofs.functions import Function
 from reference.losses import PARAMETER
 
 Vector = Any
@@ -211,46 +211,8 @@ class Case:
         with mode:
             return ag.minimize(fun, self.x0.copy(), **{**keywords, **more})
 
-    def snippet(self) -> str:
-        """Return Python text that does the same, the data written out where they are few."""
-        lines = [f"# seed {self.seed}: {' '.join(self.tags)}"]
-        if isinstance(self.problem, Data):
-            lines += self._data_lines()
-            call = ["model"]
-        else:
-            lines += ["from proofs.functions import Function", f"f = {self.problem!r}"]
-            call = ["None"] if self.gradient_only else ["f.value"] if self.separate else ["f"]
-        call.append(f"np.array({self.x0.tolist()!r})")
-        if self.gradient_only or self.separate:
-            call.append("jac=f.gradient")
-        call += [f"{name}={literal(value)}" for name, value in self.options.items()]
-        if self.chosen is not None:
-            call.append(f"feasible_set={set_text(self.chosen)}")
-        if self.penalty is not None:
-            call.append(f"penalty={penalty_text(self.penalty)}")
-        lines.append(f"result = ag.minimize({', '.join(call)})")
-        if self.kernels != "auto":
-            lines[-1] = f"with ag.kernels.use({self.kernels!r}): {lines[-1]}"
-        return "\n".join(["import numpy as np, scipy.sparse as sp, accelegrad as ag", *lines])
 
-    def _data_lines(self) -> list[str]:
-        data = self.problem
-        assert isinstance(data, Data)
-        if data.chunk or data.X.shape[0] * data.X.shape[1] > 60:
-            return [
-                f"from proofs.cases import drawn\nmodel = drawn({self.seed}).problem.model()  # {data.X.shape}"
-            ]
-        dense = data.X.toarray() if sp.issparse(data.X) else data.X
-        text = literal(dense)
-        if sp.issparse(data.X):
-            text = f"sp.csr_array({text})"
-        elif data.X.flags.f_contiguous and not data.X.flags.c_contiguous:
-            text = f"np.asfortranarray({text})"
-        given = ", ".join(f"{name}={literal(value)}" for name, value in data.keywords.items())
-        return [f"model = ag.LinearModel({text}, {literal(data.y)}, {given})"]
-
-
-# -- sets and penalties: the product's object, and its text, from a formula ------------------------
+# -- sets and penalties: the product's object from a formula --------------------------------------
 
 
 def build_set(formula: SetFormula) -> Any:
@@ -265,27 +227,11 @@ def build_set(formula: SetFormula) -> Any:
     return getattr(ag, formula.name)(**given)
 
 
-def set_text(formula: SetFormula) -> str:
-    given = formula.arguments
-    if formula.name == "Product":
-        return f"ag.Product([{', '.join(f'({set_text(block)}, {size})' for block, size in given['blocks'])}])"
-    told = {name: value for name, value in given.items() if name != "inner"}
-    inside = ", ".join(f"{name}={literal(value)}" for name, value in told.items())
-    if formula.name.startswith("Only"):
-        return f"OnlyProject(ag.{formula.name[4:]}({inside}))"
-    return f"ag.{formula.name}({inside})"
-
-
 def build_penalty(formula: PenaltyFormula) -> Any:
     """Return the product's penalty, or the user's own."""
     if formula.name == "OwnRidge":
         return OwnRidge(**formula.arguments)
     return getattr(ag, formula.name)(**formula.arguments)
-
-
-def penalty_text(formula: PenaltyFormula) -> str:
-    inside = ", ".join(f"{name}={literal(value)}" for name, value in formula.arguments.items())
-    return f"{'' if formula.name == 'OwnRidge' else 'ag.'}{formula.name}({inside})"
 
 
 # -- drawing ---------------------------------------------------------------------------------------

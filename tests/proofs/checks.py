@@ -60,7 +60,12 @@ class FindingError(AssertionError):
 
 def check(seed: int) -> None:
     """Draw the case of a seed, run it and raise a FindingError if anything is false."""
-    inspect(drawn(seed))
+    case = drawn(seed)
+    try:
+        inspect(case)
+    except FindingError as finding:
+        told = f"{finding.detail}\n{' '.join(case.tags)}, {case.options}"
+        raise FindingError(finding.kind, told) from finding
 
 
 def inspect(case: Case) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -98,23 +98,6 @@ class Function:
 
     def gradient(self, x: Vector) -> Vector:
         return self(x)[1]
-
-    def __repr__(self) -> str:
-        given = ", ".join(f"{f.name}={literal(getattr(self, f.name))}" for f in fields(self))
-        return f"Function({given})"
-
-
-def literal(value: Any) -> str:
-    """Return Python text that makes the value again, to the last bit."""
-    if isinstance(value, np.ndarray):
-        kind = "" if value.dtype in (np.float64, np.int64) else f", dtype=np.{value.dtype}"
-        text = repr(value.tolist()).replace("inf", "np.inf").replace("nan", "np.nan")
-        return f"np.array({text}{kind})"
-    if isinstance(value, float) and not np.isfinite(value):
-        return f"float('{value}')"
-    if isinstance(value, np.generic):
-        return repr(value.item())
-    return repr(value)
 
 
 def _squares(r: Any, kind: Kind) -> tuple[Any, Any]:

@@ -1,10 +1,9 @@
 """Runs that are killed at random moments: resumed, each ends as the one that nobody killed.
 
-    python tests/proofs/kills.py [--kills 300] [--seed 0]
+    python tests/proofs/kills.py [--kills 300] [--seed 0] [NAME ...]
 
 A child process does a run with checkpoints and is killed, as often as it takes until one child gets
-to the end; what that one found is compared, bit for bit, with a run that was left alone. The
-estimators' streams are kept between their chunks by pickle, as joblib would.
+to the end; what that one found is compared, bit for bit, with a run that was left alone.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +29,6 @@ if __name__ == "__main__":
 
 import accelegrad as ag  # noqa: E402
 from accelegrad import kernels  # noqa: E402
-from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor  # noqa: E402
 
 #: What is compared: all that a run says but for the time it took.
 FIELDS = (
@@ -43,58 +40,27 @@ PAUSE = 5e-4  # seconds after each iteration, so that there is time to be killed
 KILLS_A_RUN = 4
 MOST_CHILDREN = 60  # of one run; by then one gets to the end
 
-Work = Callable[[Path], dict[str, Any]]
-
 
 class Case(NamedTuple):
-    """Something to be done, which keeps what it has done in a file."""
+    """A run of `minimize`."""
 
     name: str
-    alone: Callable[[], dict[str, Any]]
-    kept: Work
+    given: tuple[Any, ...]
+    options: dict[str, Any]
+    mode: str = "auto"  # of the kernels
 
-
-def minimised(name: str, *given: Any, mode: str = "auto", every: int = 1, **options: Any) -> Case:
-    """Return a run of `minimize`."""
-
-    def run(path: Path | None) -> dict[str, Any]:
-        own = dict(options)
+    def __call__(self, path: Path | None = None) -> dict[str, Any]:
+        """Return what the run says; with a path it goes on from there, and keeps what it does."""
+        own = {"trace": True, **self.options}
         if path is not None:
             # Who looks on changes nothing, and gives time to be killed in.
-            own |= {"checkpoint": path, "checkpoint_every": every}
+            own |= {"checkpoint": path, "checkpoint_every": 1 + len(self.name) % 3}
             own["callback"] = lambda _: time.sleep(PAUSE)
             own["resume"] = path if path.exists() else None
-        with kernels.use(mode):
-            result = ag.minimize(*given, rng=0, **own)
+        with kernels.use(self.mode):
+            result = ag.minimize(*self.given, rng=0, **own)
         told = {field: result.get(field) for field in FIELDS}
-        if result.trace is not None:
-            told |= {f"trace {name}": result.trace[name] for name in COLUMNS}
-        return told
-
-    return Case(name, lambda: run(None), run)
-
-
-def streamed(name: str, make: Callable[[], Any], X: Any, y: Any, size: int) -> Case:
-    """Return a stream of chunks through an estimator."""
-    chunks = [slice(first, first + size) for first in range(0, len(y), size)]
-
-    def learn(path: Path | None) -> dict[str, Any]:
-        done, estimator = 0, make()
-        if path is not None and path.exists():
-            done, estimator = pickle.loads(path.read_bytes())
-        for number, rows in enumerate(chunks[done:], done):
-            known = {}
-            if isinstance(estimator, AcceleGradClassifier):
-                known["classes"] = np.unique(y)
-            estimator.partial_fit(X[rows], y[rows], **known)
-            if path is not None:
-                fresh = path.with_suffix(".new")
-                fresh.write_bytes(pickle.dumps((number + 1, estimator)))
-                fresh.replace(path)
-                time.sleep(PAUSE)
-        return {"coef": estimator.coef_, "intercept": estimator.intercept_}
-
-    return Case(name, lambda: learn(None), learn)
+        return told | {f"trace {name}": result.trace[name] for name in COLUMNS}
 
 
 def kinked(x: Any) -> tuple[float, Any]:
@@ -104,7 +70,7 @@ def kinked(x: Any) -> tuple[float, Any]:
 
 
 def cases() -> list[Case]:
-    """Return runs of all methods, with restarts, batches, sets and penalties; streams."""
+    """Return runs of all methods, with restarts, batches, sets and penalties."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((150, 6)) * 10.0 ** rng.uniform(-1, 1, 6)
     y = np.where(X @ np.ones(6) + rng.standard_normal(150) > 0, 1.0, -1.0)
@@ -116,65 +82,34 @@ def cases() -> list[Case]:
         "absolute, no l2": ag.LinearModel(X, targets, "absolute"),
         "sparse": ag.LinearModel(sparse, y, "squared_hinge", l2=1e-2),
     }
-    rows = [
-        minimised(
-            f"accelegrad-newton {name}",
-            model,
-            method="accelegrad-newton",
-            max_iter=25,
-            trace=True,
-            mode=mode,
-        )
-        for name, model in models.items()
-        for mode in ("never", "always")
-    ]
-    rows += [
-        minimised(f"dual-ascent {name}", models[name], method="dual-ascent", max_iter=25, mode=mode)
-        for name in ("logistic", "sparse")
-        for mode in ("never", "always")
-    ]
-    rows.append(
-        minimised("interior-point hinge", models["hinge"], method="interior-point", max_iter=25)
-    )
+    found: list[Case] = []
+
+    def add(name: str, given: Any, modes: Any = ("auto",), **options: Any) -> None:
+        given = given if isinstance(given, tuple) else (given,)
+        found.extend(Case(name, given, options, mode) for mode in modes)
+
+    both = ("never", "always")
+    for name, model in models.items():
+        add(f"accelegrad-newton {name}", model, both, method="accelegrad-newton", max_iter=25)
+    for name in ("logistic", "sparse"):
+        add(f"dual-ascent {name}", models[name], both, method="dual-ascent", max_iter=25)
+        for size in (1, 7):
+            given = {"batch_size": size, "max_iter": 80, "diameter": 9.0}
+            add(f"batches {size} {name}", models[name], both, **given)
+    add("interior-point hinge", models["hinge"], method="interior-point", max_iter=25)
+    add("noisy", models["logistic"], batch_size=10, max_iter=90)
+    for method in ("accelegrad", "u-dog"):
+        add(f"restart {method}", models["logistic"], method=method, restart="adaptive")
     start = (kinked, np.zeros(3))
-    functions = [
-        minimised(name, *start, method=name, max_iter=60, tol=1e-3, every=3, trace=True)
-        for name in ("accelegrad", "adagrad", "unixgrad", "diagonal", "u-dog", "a-dog", "dog")
-    ]
-    functions += [
-        minimised(name, *start, method=name, epsilon=1e-3, diameter=20.0, max_iter=40)
-        for name in ("universal", "universal-dual", "universal-fast")
-    ]
-    functions += [
-        minimised("linear-coupling", *start, method="linear-coupling", smoothness=3.0, max_iter=40),
-        minimised("subgradient", *start, method="subgradient", step_size=0.1, max_iter=40),
-        minimised("set", *start, feasible_set=ag.L1Ball(2.0), max_iter=40, tol=1e-3),
-        minimised("penalty", *start, penalty=ag.L1(0.1), max_iter=40, output="average"),
-    ]
-    policies = [
-        minimised(f"restart {kind} {method}", models["logistic"], method=method, restart=kind)
-        for kind, method in (("adaptive", "accelegrad"), ("adaptive", "u-dog"))
-    ]
-    policies += [minimised("noisy", models["logistic"], batch_size=10, max_iter=90)]
-    batches = [
-        minimised(
-            f"batches {size} {name}",
-            models[name],
-            batch_size=size,
-            max_iter=80,
-            mode=mode,
-            diameter=9.0,
-        )
-        for size in (1, 7)
-        for name in ("logistic", "sparse")
-        for mode in ("never", "always")
-    ]
-    three = np.digitize(targets, np.quantile(targets, [0.3, 0.6]))
-    streams = [
-        streamed("classifier", lambda: AcceleGradClassifier("hinge", random_state=0), X, three, 7),
-        streamed("regressor", lambda: AcceleGradRegressor("huber", random_state=0), X, targets, 1),
-    ]
-    return [*rows, *functions, *policies, *batches, *streams]
+    for name in ("accelegrad", "adagrad", "unixgrad", "diagonal", "u-dog", "a-dog", "dog"):
+        add(name, start, method=name, max_iter=60, tol=1e-3)
+    for name in ("universal", "universal-dual", "universal-fast"):
+        add(name, start, method=name, epsilon=1e-3, diameter=20.0, max_iter=40)
+    add("linear-coupling", start, method="linear-coupling", smoothness=3.0, max_iter=40)
+    add("subgradient", start, method="subgradient", step_size=0.1, max_iter=40)
+    add("set", start, feasible_set=ag.L1Ball(2.0), max_iter=40, tol=1e-3)
+    add("penalty", start, penalty=ag.L1(0.1), max_iter=40, output="average")
+    return found
 
 
 def differences(found: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
@@ -182,20 +117,20 @@ def differences(found: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
     return [name for name in wanted if pickle.dumps(found[name]) != pickle.dumps(wanted[name])]
 
 
-def _child(work: Work, kept: Path, told: Path) -> None:
-    told.write_bytes(pickle.dumps(work(kept)))
+def _child(case: Case, kept: Path, told: Path) -> None:
+    told.write_bytes(pickle.dumps(case(kept)))
 
 
 def killed(case: Case, folder: Path, rng: np.random.Generator, most: int) -> tuple[int, list[str]]:
     """Kill a run up to `most` times; return how often it was, and what differs in the end."""
     context = multiprocessing.get_context("fork")
-    wanted = case.alone()
+    wanted = case()
     begun = time.perf_counter()
-    case.kept(folder / "whole")  # how long that takes
+    case(folder / "whole")  # how long that takes
     whole = time.perf_counter() - begun
     kills, kept, told = 0, folder / "kept", folder / "told"
     for number in range(MOST_CHILDREN):
-        child = context.Process(target=_child, args=(case.kept, kept, told))
+        child = context.Process(target=_child, args=(case, kept, told))
         child.start()
         child.join(
             rng.uniform(0, 0.7 * whole) if number < MOST_CHILDREN - 1 and kills < most else None

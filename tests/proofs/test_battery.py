@@ -18,11 +18,11 @@ from proofs.battery import (
     specifications,
 )
 
-#: One in eight, of every family and every start
+#: One in fourteen, of every family and every start
 SAMPLE = [
     given
     for family in FAMILIES
-    for given in [task for task in specifications() if task[0] == family][1::7]
+    for given in [task for task in specifications() if task[0] == family][1::13]
 ]
 
 
@@ -37,7 +37,7 @@ def test_an_ordinary_function_ends_with_a_proof(given):
     assert near or outcome.verdict in ("proved", "rounding"), outcome.line()
 
 
-@pytest.mark.parametrize("d", [1, 2, 5, 20, 100])
+@pytest.mark.parametrize("d", [1, 2, 100])
 def test_two_squares_per_coordinate_are_proved(d):
     def fun(x):
         return (
@@ -51,7 +51,7 @@ def test_two_squares_per_coordinate_are_proved(d):
     assert result.lower_bound <= fun(best)[0] + 1e-12 * d
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(4))
 def test_a_knapsack_dual_at_1e_9_is_noticed_to_be_done(seed):
     """The answer is exact after about ten iterations, with the bound too."""
     rng = np.random.default_rng([1, seed])
@@ -81,7 +81,7 @@ def test_there_are_500_functions():
 @pytest.mark.parametrize("family", FAMILIES)
 def test_references_are_the_lowest_points_around(family):
     """No point near a reference is lower by more than rounding: the minima are right."""
-    for given in [task for task in specifications() if task[0] == family][:6]:
+    for given in [task for task in specifications() if task[0] == family][:3]:
         entry = drawn(*given)
         rng = np.random.default_rng(5)
         allowed = 1e-11 * entry.size

@@ -126,14 +126,6 @@ def test_a_zero_gradient_elsewhere_is_no_success(method, output, tol):
 
 # -- who looks on changes nothing ---------------------------------------------------------------
 
-LOOKS = {
-    "trace": {"trace": True},
-    "callback": {"callback": lambda x: None},
-    "now and then": {"callback": lambda x: None, "callback_at": [3, 7, 50]},
-    "progress": {"progress": True},
-    "checkpoint": {"checkpoint_every": 7},  # and a file, of the test's own
-}
-
 
 def runs_of_all_methods():
     X, y = data(3, 200, 5)
@@ -156,14 +148,15 @@ def runs_of_all_methods():
     yield "penalty", (smooth,), {"penalty": ag.L1(0.01), "max_iter": 90, "tol": 1e-6}
 
 
-@pytest.mark.parametrize("look", LOOKS)
 @pytest.mark.parametrize(
     ("given", "options"), [pytest.param(*run[1:], id=run[0]) for run in runs_of_all_methods()]
 )
-def test_looking_on_changes_nothing(given, options, look, capsys, tmp_path):
-    file = {"checkpoint": tmp_path / "run.agc"} if look == "checkpoint" else {}
+def test_looking_on_changes_nothing(given, options, capsys, tmp_path):
+    """Trace, callback, bar and checkpoints at once; the fuzz takes some of them at a time."""
+    looks = {"trace": True, "callback": lambda x: None, "callback_at": [3, 7, 50], "progress": True}
+    file = {"checkpoint": tmp_path / "run.agc", "checkpoint_every": 7}
     plain = ag.minimize(*given, rng=0, **options)
-    watched = ag.minimize(*given, rng=0, **options, **LOOKS[look], **file)
+    watched = ag.minimize(*given, rng=0, **options, **looks, **file)
     capsys.readouterr()
     for field in ("x", "x_average", "x_last"):
         np.testing.assert_array_equal(watched[field], plain[field])

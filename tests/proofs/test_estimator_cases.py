@@ -4,50 +4,39 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-import accelegrad as ag
-from proofs.estimators import CLASSIFICATION, LOSSES, REGRESSION, check, draw
+from proofs.estimators import CLASSIFICATION, REGRESSION, check, draw
 
-GROUPS, SIZE = 15, 10
+GROUPS, SIZE = 4, 50
 SEEDS = range(GROUPS * SIZE)
 
 
-def check_all():
-    for seed in SEEDS:
+def check_all(seeds=SEEDS):
+    for seed in seeds:
         check(seed)
 
 
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_the_claims_of_random_fits(group):
-    for seed in SEEDS[group * SIZE : (group + 1) * SIZE]:
-        check(seed)
+    check_all(SEEDS[group::GROUPS])
 
 
 def test_the_fixed_seeds_cover_what_there_is():
-    cases = [draw(seed) for seed in SEEDS]
-    told = [case.estimator.get_params() for case in cases]
-    assert {options["loss"] for options in told} == {*CLASSIFICATION, *REGRESSION} == set(LOSSES)
+    fits = [draw(seed) for seed in SEEDS]
+    told = [fit.estimator.get_params() for fit in fits]
+    assert {options["loss"] for options in told} == {*CLASSIFICATION, *REGRESSION}
     assert {options["penalty"] for options in told} == {None, "l2", "l1", "elasticnet"}
-    for name in ("fit_intercept", "early_stopping", "warm_start"):
+    for name in ("fit_intercept", "warm_start"):
         assert {options[name] for options in told if name in options} == {True, False}
-    assert {options["average"] for options in told} == {"auto", True, False}
-    sets = [options["feasible_set"] for options in told]
-    assert {chosen for chosen in sets if isinstance(chosen, str)} == {"nonnegative", "simplex"}
-    assert {type(chosen) for chosen in sets if not isinstance(chosen, str)} == {
-        type(None),
-        ag.Box,
-        ag.Ball,
-        ag.L1Ball,
-    }
-    kinds = {(sp.issparse(case.X), case.X.dtype) for case in cases}
+    sets = {str(options["feasible_set"]).split("(")[0] for options in told}
+    assert sets == {"None", "nonnegative", "simplex", "Box", "Ball", "L1Ball"}
+    kinds = {(sp.issparse(fit.X), fit.X.dtype) for fit in fits}
     assert kinds == {(s, np.dtype(t)) for s in (True, False) for t in ("f4", "f8")}
-    assert {case.feeding for case in cases} == {"fit", "twice", "stream"}
-    assert {case.weights is None for case in cases} == {True, False}
-    classes = {np.unique(case.y).size for case in cases if case.classifies}
-    assert classes == {2, 3, 4}
-    assert any(hasattr(case.estimator, "alphas") for case in cases)
+    assert {fit.feeding for fit in fits} == {"fit", "twice", "stream"}
+    assert {np.unique(fit.y).size for fit in fits if fit.classifies} == {2, 3, 4}
+    assert any(hasattr(fit.estimator, "alphas") for fit in fits)
 
 
-def test_a_wrong_gap_is_found(monkeypatch):
+def wrong_gap(monkeypatch):
     from accelegrad.sklearn import solve
 
     right = solve.minimize
@@ -58,14 +47,19 @@ def test_a_wrong_gap_is_found(monkeypatch):
         return result
 
     monkeypatch.setattr(solve, "minimize", slightly_wrong)
-    with pytest.raises(AssertionError, match=r"objective_ - gap_ is(.|\n)*Rerun: .*check\("):
-        check_all()
 
 
-def test_a_wrong_objective_is_found(monkeypatch):
+def wrong_objective(monkeypatch):
     from accelegrad.sklearn.objective import Problem
 
     right = Problem.value
     monkeypatch.setattr(Problem, "value", lambda self, x: right(self, x) * (1 + 1e-9))
-    with pytest.raises(AssertionError, match="objective_ is"):
+
+
+@pytest.mark.parametrize(
+    ("mistake", "words"), [(wrong_gap, "false gap_"), (wrong_objective, "objective_ is false")]
+)
+def test_a_mistake_is_found(monkeypatch, mistake, words):
+    mistake(monkeypatch)
+    with pytest.raises(AssertionError, match=words):
         check_all()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 CHOSEN = ("accelegrad-newton hinge", "dual-ascent sparse", "unixgrad")
-CHOSEN += ("restart adaptive accelegrad", "batches 7 logistic", "classifier")
+CHOSEN += ("restart accelegrad", "batches 7 logistic")
 
 
 @pytest.mark.parametrize("name", CHOSEN)

@@ -19,9 +19,9 @@ PURSUED = 1.25
 #: Nor is a gap pursued that is so small a share of the values already.
 TINY = 1e-9
 #: The largest of ten quadratics of twenty variables, by their seeds
-SEEDS = range(8)
-#: Of every family two functions, of odd and even starts
-OTHERS = [(family, number) for family in FAMILIES for number in (0, 5)]
+SEEDS = range(3)
+#: Of every family one function, of odd or even start
+OTHERS = [(family, number % 2 * 5) for number, family in enumerate(FAMILIES)]
 
 
 @cache
@@ -79,7 +79,7 @@ def test_more_iterations_on_the_largest_of_ten_quadratics(seed):
     check_iterations(ten_quadratics(seed), 1e-8)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0])
 def test_more_iterations_without_a_goal(seed):
     check_iterations(ten_quadratics(seed), None)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import accelegrad as ag
-from accelegrad.proofs.sharp_average import DEPENDENT, WORTH_ENTERING, SharpAverage
+from accelegrad.proofs.sharp_average import DEPENDENT, WORTH_ENTERING, sharp_average
 from accelegrad_lab.functions.suite import SUITE
 
 UNIT = float(np.finfo(float).eps)
@@ -39,7 +39,7 @@ KINDS = (
 )
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_cut_lowers_the_sum_any_more(kind, seed):
     """It is convex, so that this makes the weights the best ones."""
@@ -47,7 +47,7 @@ def test_no_cut_lowers_the_sum_any_more(kind, seed):
     A, e = slopes_and_numbers(kind, rng)
     begin = rng.random(len(e)) * (rng.random(len(e)) < 0.5)
     begin[0] += 1.0
-    weights = SharpAverage(A, e, begin).improve()
+    weights = sharp_average(A, e, begin)
     assert (weights >= 0.0).all()
     assert abs(weights.sum() - 1.0) <= 2 * len(e) * UNIT
     slope = weights @ A
@@ -66,7 +66,7 @@ def test_a_sum_that_cancels_has_all_its_digits():
     A = np.repeat([[1.0], [-1.0]], 10, axis=0) * np.eye(1, 6) + 1e-7 * rng.standard_normal((20, 6))
     shares = rng.dirichlet(np.ones(19))
     A[19] = -(shares @ A[:19]) / 0.5  # half of it and half of the others add up to zero
-    weights = SharpAverage(A, np.zeros(20), np.eye(1, 20)[0]).improve()
+    weights = sharp_average(A, np.zeros(20), np.eye(1, 20)[0])
     # rounding of twenty terms
     assert np.linalg.norm(weights @ A) <= 20 * UNIT * np.linalg.norm(A, axis=1).max()
 

@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from accelegrad.bundle import bundle, cut_memory, quasi_newton
+from accelegrad.geometry.nearest_point import ADDED, CANCELLED, MOST_UNITS
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.distance_free import DistanceFreeAcceleGrad
 
@@ -33,7 +34,7 @@ class Run:
         self.pairs, self.curvature, self.flattest = [], [], 0.0
         self.misses, self.recent = 0, []
         self.gap = inf
-        self.calls_insured, self.in_turn, self.led = 0, 0, 0
+        self.calls_insured, self.in_turn = 0, 0
         project = None if box is None else (lambda x: np.clip(x, *box))
         self.accelegrad = DistanceFreeAcceleGrad(probe=True, project=project)
         self.insurance = self.accelegrad.init(x0)
@@ -196,11 +197,18 @@ class Run:
         slopes = np.array([cut[0] for cut in self.cuts])
         levels = np.array([cut[1] for cut in self.cuts])
         errors = self.value - levels - slopes @ (self.center - self.x0)
-        point, weights = nearest_lowest(slopes, errors, self.center, t, self.box)
+        shorter, unit = t, t * np.sum(slopes[errors.argmin()] ** 2)
+        for _ in range(MOST_UNITS):
+            for _ in range(1 if self.box else 15):  # shorter = t (1 - promise / (ADDED unit))
+                point, weights = nearest_lowest(slopes, errors, self.center, shorter, self.box)
+                promise = float((errors + slopes @ (self.center - point)).min())
+                used, shorter = shorter, t * (1 - promise / (ADDED * unit))
+            if self.box or promise >= CANCELLED * unit:
+                break
+            unit, shorter = ADDED * promise, t
         self.weights = list(np.where(weights > NO_WEIGHT, weights, 0.0))
         step = self.center - point
-        promise = float((errors + slopes @ step).min())
-        slope = step / t
+        slope = step / used
         length = np.linalg.norm(slope)
         far = max(self._reach(), bundle.REACH * t * length)
         return point, promise, promise - slope @ step + far * length
@@ -214,16 +222,15 @@ class Run:
         return bundle.REACH * max(np.linalg.norm(self.center - self.x0), insured)
 
     def _follow_model(self):
-        if self.gap == inf:
-            self.t = max(self.t, bundle.FIRST_IN_FLATTEST * self.flattest)
         t, least = self.t, bundle.ROUNDING_SHARE * abs(self.value)
         for _ in range(bundle.MOST_LENGTHENED):
             point, promise, gap = self._lowest(t)
             if promise > least or self._distance(point) >= self._reach():
                 break
             t *= bundle.LARGEST_GROWTH
-        self.gap = gap
-        if not promise > least:
+        before, self.gap = self.gap, gap
+        news = self.box is None and gap < bundle.FALLEN * before
+        if not (promise > least or news):
             self.t = t
             self._insure()
             return
@@ -258,23 +265,17 @@ class Run:
     # -- AcceleGrad --------------------------------------------------------------------------------
 
     def _owes(self):
-        calls, few = len(self.points), self.box is None and self.size < self.x0.size
-        leads = few and self.size < calls and self.led > 0 and calls - self.led < self.size
-        insured, most = bundle.INSURED, bundle.MOST_INSURED
-        if leads:
-            insured, most = bundle.LEADING
-        if self.gap == inf or self.in_turn >= most:
+        calls = len(self.points)
+        if self.gap == inf or self.in_turn >= bundle.MOST_INSURED:
             return False
         if self.box is None and self._smooth():
             return False
         behind = self.insured_value - self.value + self.gap
-        if self.box is not None:
-            return behind * insured * self.calls_insured / calls < self.gap
-        its = self.calls_insured + bundle.UNINSURED
-        return behind * (insured * its / calls) ** bundle.INSURED_POWER < self.gap
+        its = self.calls_insured + (bundle.UNINSURED if self.box is None else 0)
+        return behind * bundle.INSURED * its / calls < self.gap
 
     def _insure(self):
-        found, before = [], len(self.points)
+        found = []
 
         def oracle(x):
             found.append(KnownEvaluation(x, *self.evaluate(x, "insurance")))
@@ -286,7 +287,6 @@ class Run:
         best = min(found, key=lambda at: at.value)
         self.insured_value = min(self.insured_value, best.value)
         if best.value < self.value:
-            self.led = before
             self._centre(*best[:3], paired=False)
 
 

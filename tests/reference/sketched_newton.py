@@ -45,11 +45,11 @@ def sketched_newton(function, curvature, x0, evaluations, memory):
             t /= 2
             while function(x + t * direction)[0] > value - 1e-4 * t * slope:
                 t /= 2
-            caution = min(max(10 * caution, 0.01), 1.0)
+            caution = min(max(10 * caution, 0.03), 1.0)
         if not accepted[-1]:
             break
         if t == 1.0:
-            caution = caution / 10 if caution > 0.01 else 0.0
+            caution = caution / 10 if caution > 0.03 else 0.0
         if np.dot(trial - x, new_gradient - gradient) > 0:
             pairs.append((trial - x, new_gradient - gradient))
         x, value, gradient = trial, new_value, new_gradient

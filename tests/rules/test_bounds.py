@@ -30,7 +30,7 @@ def averages(fun, x0, horizons, **options):
     return values, np.array(squares)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("kind", [LeastSquares, AbsoluteDeviations])
 @pytest.mark.parametrize("ratio", [1.0, 5.0])
 def test_adagrad_bound(kind, seed, ratio):
@@ -43,8 +43,8 @@ def test_adagrad_bound(kind, seed, ratio):
         assert values[T] - problem(x_star)[0] <= bound
 
 
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("G", [1e-3, 1.0, 100.0])
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("G", [1e-3, 100.0])
 def test_accelegrad_smooth_bound(seed, G):
     problem = LeastSquares.random(60, 10, seed)
     x_star, beta = problem.minimiser, problem.smoothness
@@ -55,7 +55,7 @@ def test_accelegrad_smooth_bound(seed, G):
         assert values[T] - problem(x_star)[0] <= 32 / T**2 * constant
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0])
 def test_accelegrad_non_smooth_bound(seed):
     problem = AbsoluteDeviations.random(60, 10, seed)
     x_star = problem.minimiser
@@ -79,24 +79,7 @@ def test_accelegrad_rate_on_a_smooth_function_that_is_not_strongly_convex():
     assert -1.5 <= slope(horizons, [values[T] for T in horizons]) <= -0.9
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_accelegrad_rate_on_a_non_smooth_function(seed):
-    problem = AbsoluteDeviations.random(200, 30, seed)
-    x_star = problem.minimiser
-    horizons = np.unique(np.logspace(1, 3.5, 25).astype(int))
-    values, _ = averages(problem, np.zeros(30), horizons, diameter=2 * np.linalg.norm(x_star))
-    gaps = [values[T] - problem(x_star)[0] for T in horizons]
-    assert slope(horizons, gaps) <= -0.5
-
-
-def test_linear_coupling_rate():
-    problem = FlatQuadratic()
-    horizons = np.unique(np.logspace(1.5, 3.3, 20).astype(int))
-    values, _ = averages(problem, problem.x0, horizons, method="linear-coupling", smoothness=1.0)
-    assert slope(horizons, [values[T] for T in horizons]) <= -1.9
-
-
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0])
 def test_subgradient_bound(seed):
     """With weights eta_t: (||x0 - x*||^2 + sum eta^2 ||g||^2) / (2 sum eta)."""
     problem = AbsoluteDeviations.random(60, 10, seed)

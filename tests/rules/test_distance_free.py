@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.optimize import lsq_linear
 
 import accelegrad as ag
 from accelegrad.errors import NonFiniteError
@@ -137,7 +136,7 @@ def test_equals_the_transcription_with_noise_and_a_set_or_a_term(kind):
 
 def test_the_evidence_never_exceeds_the_distance():
     """N_t / ||S_t|| is a lower bound on the distance to a minimiser with exact gradients."""
-    for seed in range(20):
+    for seed in range(6):
         problem = LeastSquares.random(40, 6, seed, decay=float(seed % 3))
         x0 = np.random.default_rng(seed).standard_normal(6)
         distance = np.linalg.norm(problem.minimiser - x0)
@@ -151,7 +150,7 @@ def test_the_evidence_never_exceeds_the_distance():
 
 
 @pytest.mark.parametrize("name", ["simplex", "box", "l1"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(1))
 def test_the_evidence_never_exceeds_the_distance_within_a_set(name, seed):
     """Nor is it so small that the radius stays behind."""
     problem = OnTheBoundary(name, seed)
@@ -202,26 +201,6 @@ def test_constraints_under_noise_against_the_best_diameter(name):
     assert gap() <= 2 * min(grid)
 
 
-@pytest.mark.parametrize("scale", [1e-6, 1e6])
-def test_multiplying_the_function_changes_nothing(scale):
-    problem = PROBLEMS["smooth"]
-    plain = ag.minimize(problem, np.zeros(8), max_iter=40, rtol=1e-9)
-
-    def scaled(x):
-        value, gradient = problem(x)
-        return scale * value, scale * gradient
-
-    other = ag.minimize(scaled, np.zeros(8), max_iter=40, rtol=1e-9)
-    # The probe's first trial is 1e-6 away. There the slope is the same to a share of 1e-6, so that
-    # its change, and with it all lengths, are known to eps / 1e-6 = 2e-10.
-    for name in ("x_last", "x_average"):
-        np.testing.assert_allclose(other[name], plain[name], rtol=0, atol=1e-8)
-    assert other.fun == pytest.approx(scale * plain.fun, rel=1e-8)
-    assert other.lower_bound == pytest.approx(scale * plain.lower_bound, rel=1e-6)
-    assert other.status is plain.status
-    assert other.nfev == plain.nfev
-
-
 def test_smooth_rate():
     problem = FlatQuadratic()
     T = np.unique(np.geomspace(30, 3000, 12).astype(int))
@@ -241,50 +220,7 @@ def test_smooth_rate():
     assert slope(T, [gaps[t] for t in T]) <= -1.9
 
 
-def test_non_smooth_rate():
-    problem = PROBLEMS["not smooth"]
-    minimum = problem(problem.minimiser)[0]
-    T = np.unique(np.geomspace(30, 3000, 12).astype(int))
-    gaps = {}
-    ag.minimize(
-        problem,
-        np.zeros(5),
-        method="accelegrad",
-        max_iter=int(T[-1]),
-        callback=lambda intermediate_result: gaps.update(
-            {intermediate_result.nit: problem(intermediate_result.x_average)[0] - minimum}
-        ),
-        callback_at=T.tolist(),
-    )
-    assert slope(T, [gaps[t] for t in T]) <= -0.5
-
-
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_reaches_the_minimum_of_other_solvers(name):
-    problem = PROBLEMS[name]
-    minimum = problem(problem.minimiser)[0]
-    result = ag.minimize(problem, np.zeros(problem.A.shape[1]), max_iter=3000)
-    accuracy = 1e-3 if name == "not smooth" else 1e-9
-    assert minimum - 1e-12 <= result.fun <= minimum + accuracy * (1 + minimum)
-    assert result.lower_bound <= minimum + 1e-12
-    assert np.linalg.norm(problem.minimiser) <= result.certified_radius < np.inf
-
-
-@pytest.mark.parametrize("start", [1e4, -1e4])
-def test_a_far_start_costs_little(start):
-    problem = PROBLEMS["smooth"]
-    minimum = problem(problem.minimiser)[0]
-    calls = []
-    for x0 in (np.zeros(8), np.full(8, start)):
-        result = ag.minimize(problem, x0, max_iter=5000, tol=1e-9)
-        assert result.success
-        assert result.fun - minimum <= 1e-9
-        calls.append(result.nfev)
-    assert calls[1] <= 3 * calls[0]
-
-
-@pytest.mark.parametrize("scale", [1e-6, 1e-3, 1.0, 1e3, 1e6])
-@pytest.mark.parametrize("batch_size", [1, 16])
+@pytest.mark.parametrize(("scale", "batch_size"), [(1e-6, 1), (1e6, 16)])
 def test_noise_does_not_make_it_diverge(scale, batch_size):
     rng = np.random.default_rng(7)
     X = scale * rng.standard_normal((200, 10))
@@ -292,7 +228,7 @@ def test_noise_does_not_make_it_diverge(scale, batch_size):
     model = ag.LinearModel(X, y, loss="squared")
     minimum = model.value(np.linalg.lstsq(X, y, rcond=None)[0])
     start = model.value(np.zeros(10))
-    for seed in range(5):
+    for seed in range(3):
         epochs = 20 * 200 // batch_size
         result = ag.minimize(model, batch_size=batch_size, rng=seed, max_iter=epochs)
         assert result.fun - minimum <= 0.01 * (start - minimum)
@@ -313,42 +249,6 @@ def test_noisy_gradients_of_a_function():
     assert problem.value(result.x) - minimum <= 0.02 * (start - minimum)
     assert result.gap == np.inf
     assert result.certified_radius == 0
-
-
-def test_a_box_is_respected_and_solved():
-    problem = LeastSquares.random(80, 10, 9)
-    box = ag.Box(np.full(10, -0.2), np.full(10, 0.2))
-    expected = lsq_linear(problem.A, problem.b, (-0.2, 0.2), tol=1e-14).x
-    result = ag.minimize(problem, np.zeros(10), feasible_set=box, tol=1e-10)
-    assert result.success
-    assert box.contains(result.x)
-    assert abs(result.fun - problem.value(expected)) <= 1e-10
-    assert result.certified_radius == np.inf
-
-
-def test_a_huge_box_costs_little():
-    problem = LeastSquares.random(80, 10, 9)
-    loose = ag.Box(np.full(10, -1e6), np.full(10, 0.2))
-    tight = ag.Box(np.full(10, -3.0), np.full(10, 0.2))
-    # Over a tight box the proof comes sooner, and ends the run; before, steps are the same.
-    calls = [
-        ag.minimize(problem, np.zeros(10), feasible_set=chosen, max_iter=30).nfev
-        for chosen in (loose, tight)
-    ]
-    assert calls[0] == calls[1]
-    expected = lsq_linear(problem.A, problem.b, (-1e6, 0.2), tol=1e-14).x
-    result = ag.minimize(problem, np.zeros(10), feasible_set=loose, max_iter=300)
-    assert result.fun - problem.value(expected) <= 1e-9
-
-
-def test_the_cap_of_an_l2_term():
-    rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((100, 5)), rng.choice([-1.0, 1.0], 100)
-    model = ag.LinearModel(X, y, l2=0.1)
-    result = ag.minimize(model, tol=1e-9)
-    assert result.success
-    assert result.certified_radius == np.inf
-    assert np.linalg.norm(result.x) <= model.distance_bound(np.zeros(5))
 
 
 class TestProbe:
@@ -443,18 +343,6 @@ class TestProbe:
         resumed = ag.minimize(model, max_iter=90, resume=tmp_path / "run", **options)
         np.testing.assert_array_equal(resumed.x, whole.x)
 
-    def test_resuming_does_not_probe_again(self, tmp_path):
-        problem = PROBLEMS["smooth"]
-        whole = ag.minimize(problem, np.zeros(8), max_iter=30)
-        ag.minimize(problem, np.zeros(8), max_iter=10, checkpoint=tmp_path / "run")
-        resumed = ag.minimize(problem, np.zeros(8), max_iter=30, resume=tmp_path / "run")
-        assert resumed.nfev == whole.nfev
-        np.testing.assert_array_equal(resumed.x, whole.x)
-        assert (resumed.lower_bound, resumed.certified_radius) == (
-            whole.lower_bound,
-            whole.certified_radius,
-        )
-
 
 class Pairs:
     """An oracle whose first few pairs of samples differ about what is downhill."""
@@ -520,18 +408,6 @@ def test_a_guess_that_is_too_small_is_found_out():
     assert result.success
     assert result.fun <= 1e-2 * (1 + 1e-9)
     assert result.certified_radius >= 1000
-
-
-def test_the_message_states_the_radius():
-    problem = PROBLEMS["smooth"]
-    result = ag.minimize(problem, np.zeros(8), tol=1e-6)
-    assert f"within {result.certified_radius:.3g} of x0" in result.message
-
-
-def test_zero_gradient_at_the_start():
-    result = ag.minimize(lambda x: (float(x @ x), 2 * x), np.zeros(3))
-    assert result.status == ag.Status.STATIONARY
-    assert (result.nit, result.fun) == (1, 0.0)
 
 
 def noisy_value(model, rule, x0, seed, epochs=5):

@@ -28,7 +28,7 @@ from accelegrad.rules import (
 )
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.distance import smallest_radius
-from stepping import STEPS, kinds, make, oracle_of, run, same
+from stepping import make, oracle_of, run, same
 from toys import LeastSquares
 
 #: Each as a function of a length, which is all that it is told of the scale, and of a set
@@ -65,13 +65,11 @@ probing = pytest.mark.parametrize("kind_of_rule", [DoG, ADoG, UDoG, DistanceFree
 
 
 @every_rule
-@kinds
-@pytest.mark.parametrize("c", [1e-12, 3e7])
-def test_scaling_the_function_leaves_the_iterates(name, kind, c):
-    fun, x0 = make(kind, 6)
-    scaled = lambda x: (c * fun(x)[0], c * fun(x)[1])  # noqa: E731
+def test_scaling_the_function_leaves_the_iterates(name):
+    fun, x0 = make("smooth", 6)
+    scaled = lambda x: (1e-12 * fun(x)[0], 1e-12 * fun(x)[1])  # noqa: E731
     rule = RULES[name](project=Box(x0 - 1.0, x0 + 0.5).project)
-    here, there = (run(rule, x0, oracle_of(f), STEPS[kind] // 2) for f in (fun, scaled))
+    here, there = (run(rule, x0, oracle_of(f), 100) for f in (fun, scaled))
     for t, (a, b) in enumerate(zip(here, there, strict=True)):
         same(rule.output(a), rule.output(b), "output", t)
         same(rule.last(a), rule.last(b), "last", t)
@@ -88,8 +86,8 @@ def test_translations_and_rotations_move_the_iterates_along(name):
         return value, Q @ gradient
 
     start = Q @ x0 + v
-    here = run(RULES[name](project=Ball(x0, 1.0).project), x0, oracle_of(fun), 200)
-    there = run(RULES[name](project=Ball(start, 1.0).project), start, oracle_of(moved), 200)
+    here = run(RULES[name](project=Ball(x0, 1.0).project), x0, oracle_of(fun), 100)
+    there = run(RULES[name](project=Ball(start, 1.0).project), start, oracle_of(moved), 100)
     rule = RULES[name]()
     for t, (a, b) in enumerate(zip(here, there, strict=True)):
         same(rule.output(b), Q @ rule.output(a) + v, "output", t, 1e-11)

@@ -1,13 +1,11 @@
 """The transcriptions of tests/reference, checked by hand-made steps, proven bounds and rates."""
 
-from math import log2, sqrt
+from math import sqrt
 
 import numpy as np
 import pytest
 
 from reference import methods
-
-SEEDS = [0, 1, 2]
 
 
 def scripted(*gradients):
@@ -230,15 +228,6 @@ def test_universal_dual_by_hand():
     same_1d(run.B, [1, 0])
 
 
-def test_universal_dual_refuses_a_wild_first_step():
-    # f = |x|, x0 = 1, L0 = 1/100, eps = 1/10. B = 1 - 1/M passes when |B| <= 1 - 1/(2M) + 1/20,
-    # for M < 1 when 3/2 <= 41/20 M: the first that does is 128/100.
-    run = methods.universal_dual(lambda x: (abs(x[0]), np.sign(x)), [1], 1, 1 / 10, L0=1 / 100)
-    assert run.trials == [8]
-    same_1d(run.B, [1 - 100 / 128])
-    assert abs(run.average[0][0]) <= 1 / 20 + 1.28 / 2  # eps/2 + R^2/(2 sum 1/M)
-
-
 def test_universal_fast_by_hand():
     # f = 3/2 x^2, x0 = 1, L0 = 1, eps = 4/25.
     # tau a = 1/M, so y+ = x - g/M without K. A trial passes when (3 - M)/2 d^2 <= tau 2/25.
@@ -266,38 +255,6 @@ def test_universal_fast_by_hand():
     same_1d(run.v, [1, 1 / 4, v2, v2 - 3 * a3 * x3])
 
 
-def test_universal_fast_by_hand_with_a_projection():
-    # f = 3/2 x^2 - 4 x (minimiser 4/3) on K = [0, 1], x0 = 0, L0 = 2, eps = 1/2: g = 3 x - 4.
-    # k = 0, M = 2: a = 1/2, tau = 1, x = 0, g = -4, x_hat = P(2) = 1 = y; d = 1,
-    #        f(y) = -5/2 <= 0 - 4 + 1 + 1/4 = -11/4, no.
-    #        M = 4: a = 1/4, x_hat = P(1) = 1 = y; -5/2 <= -4 + 2 + 1/4 = -7/4, yes;
-    #        A = 1/4, v = P(0 + 1) = 1.
-    # k = 1, M = 2: a = (1 + sqrt 3)/4, x = 1, g = -1, x_hat = P(1 + a) = 1, y = 1, d = 0, yes.
-    #        v = P(0 + 1 + a) = 1.
-    run = methods.universal_fast(
-        lambda x: (float(1.5 * x @ x - 4 * x.sum()), 3 * x - 4),
-        [0],
-        2,
-        1 / 2,
-        L0=2,
-        project=interval(0, 1),
-    )
-    assert run.M == [4, 2]
-    same(run.A, [0, 1 / 4, 1 / 4 + (1 + sqrt(3)) / 4])
-    same_1d(run.x, [0, 1])
-    same_1d(run.y, [0, 1, 1])
-    same_1d(run.v, [0, 1, 1])
-    # The sum behind v is not projected. f = 0 with scripted gradients (two calls a trial) and an
-    # eps so large that every trial passes: M = 1, 1/2.
-    # k = 0: a = 1, g = -3, v = P(0 + 3) = 1.
-    # k = 1: 1/2 a^2 = 1 + a, a = 1 + sqrt 3, g = 1/a; v = P(0 + 3 - 1) = 1, not P(1 - 1) = 0.
-    a = 1 + sqrt(3)
-    gradient = scripted([-3], [0], [1 / a], [0])
-    run = methods.universal_fast(lambda x: (0.0, gradient(x)), [0], 2, 1e3, project=interval(0, 1))
-    same(run.a, [1, a])
-    same_1d(run.v, [0, 1, 1])
-
-
 @pytest.mark.parametrize(
     "method", [methods.universal_primal, methods.universal_dual, methods.universal_fast]
 )
@@ -306,29 +263,14 @@ def test_line_search_is_bounded(method):
         method(lambda x: (float("nan"), x), [1], 5, 0.1, max_trials=7)
 
 
-def test_callers_arrays_are_left_alone():
-    x0 = np.array([1.0, 2.0])
-
-    def spoil(x):
-        x *= 7
-        return np.ones(2)
-
-    run = methods.accelegrad(spoil, x0, 3, 1.0, project=lambda x: np.multiply(x, 1, out=x))
-    same(x0, [1, 2])
-    same(run.x[0], [1, 2])
-    same(run.z, run.y)
-
-
 # --- proven bounds, at every T of a run -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("p", [1, 2])
-@pytest.mark.parametrize("L0", [1e-3, 1.0, 1e3])
-@pytest.mark.parametrize("projected", [False, True])
-def test_universal_bounds(seed, p, L0, projected):
+@pytest.mark.parametrize(("L0", "projected"), [(1e-3, True), (1e3, False)])
+def test_universal_bounds(p, L0, projected):
     # Primal: f(average) - f* <= eps/2 + R^2/(2 sum 1/M). Fast: f(y_k) - f* <= eps/2 + R^2/(2 A_k).
-    f, gradient, solution, _ = regression(seed, p)
+    f, gradient, solution, _ = regression(0, p)
     R, eps = np.linalg.norm(solution), 0.1
     options = {"L0": L0, "project": ball(R) if projected else None}
     run = methods.universal_primal(both(f, gradient), np.zeros(4), 100, eps, **options)
@@ -341,18 +283,3 @@ def test_universal_bounds(seed, p, L0, projected):
 
 
 # --- rates, trials, accuracy ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("p", [1, 2])
-@pytest.mark.parametrize(
-    "method", [methods.universal_primal, methods.universal_dual, methods.universal_fast]
-)
-def test_two_trials_a_step(method, p):
-    # L_{k+1} = 2^(i-1) L_k, so that the number of trials, i + 1, sums up to 2 T + log2(L_T/L_0)
-    # exactly.
-    f, gradient, solution, _ = regression(3, p)
-    radius = np.linalg.norm(solution)
-    run = method(both(f, gradient), np.zeros(4), 200, 1e-2, L0=8.0, project=ball(radius))
-    assert sum(run.trials) == 2 * 200 + log2(run.L[-1] / 8)
-    assert 1.9 <= np.mean(run.trials) <= 2.1
-    assert all(L < M for L, M in zip(run.L[1:], run.M, strict=True))  # L comes down again

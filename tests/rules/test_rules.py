@@ -20,10 +20,10 @@ from reference import methods
 from stepping import run_on, same
 
 # The transcriptions compute every sum afresh: three times as many steps take nine times as long.
-STEPS = 300
+STEPS = 150
 # Rounding differs between a rule and its transcription, and where a residual is within it of zero
 # the two take different subgradients. The first steps come out the same; this many are compared.
-NON_SMOOTH_STEPS = 200
+NON_SMOOTH_STEPS = 100
 
 
 @dataclass
@@ -66,26 +66,23 @@ class Problem:
 
 
 def projections(problem):
-    """None; a ball that holds the minimiser; one that does not, so that it is active to the end."""
-    near = Ball(problem.x0, 0.3 * problem.distance)
+    """None; a ball that holds the minimiser; a box that does not, so that it is active to the end."""
     return {
         "none": None,
-        "inactive": Ball(problem.x0, 100 * problem.distance).project,
         "ball": Ball(problem.x0, 1.1 * problem.distance).project,
-        "active": near.project,
-        "box": Box(problem.x0 - 0.2, problem.x0 + 0.2).project,
+        "active": Box(problem.x0 - 0.2, problem.x0 + 0.2).project,
     }
 
 
 cases = pytest.mark.parametrize("p", [2, 1])
-sets = pytest.mark.parametrize("name", ["none", "inactive", "ball", "active", "box"])
+sets = pytest.mark.parametrize("name", ["none", "ball", "active"])
 
 
 @cases
 @sets
 @pytest.mark.parametrize(
     ("gradient_bound", "project_y", "ratio"),
-    [(0.0, False, 1.0), (3.0, False, 1.0), (0.0, True, 1.0), (3.0, True, 0.5), (0.0, False, 10.0)],
+    [(0.0, False, 1.0), (3.0, True, 0.5), (0.0, False, 10.0)],
 )
 def test_accelegrad(p, name, gradient_bound, project_y, ratio):
     problem = Problem(p, 1)

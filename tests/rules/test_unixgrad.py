@@ -4,10 +4,9 @@ from itertools import count
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
 from sklearn.linear_model import Lasso
 
-from accelegrad.geometry.sets import Ball, Box
+from accelegrad.geometry.sets import Ball
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.unixgrad import UDoG, UniXGrad
 from reference import beyond
@@ -23,7 +22,7 @@ from stepping import (
     same,
     sets,
 )
-from toys import AbsoluteDeviations, FlatQuadratic, LeastSquares, OnTheBoundary, slope
+from toys import AbsoluteDeviations, LeastSquares, OnTheBoundary, slope
 
 
 def soft_threshold(x, step):
@@ -35,7 +34,7 @@ def soft_threshold(x, step):
 
 @kinds
 @sets
-@pytest.mark.parametrize(("noise", "scale"), [(0.0, None), (0.0, 1.0), (0.3, None)])
+@pytest.mark.parametrize(("noise", "scale"), [(0.0, 1.0), (0.3, None)])
 def test_unixgrad_is_its_transcription(kind, name, noise, scale):
     fun, x0 = make(kind, 1)
     project, T = SETS[name](x0), STEPS[kind]
@@ -55,7 +54,7 @@ def test_unixgrad_is_its_transcription(kind, name, noise, scale):
 
 @kinds
 @sets
-@pytest.mark.parametrize(("noise", "radius"), [(0.0, 1e-4), (0.0, 0.5), (0.3, 1e-4)])
+@pytest.mark.parametrize(("noise", "radius"), [(0.0, 0.5), (0.3, 1e-4)])
 def test_u_dog_is_its_transcription(kind, name, noise, radius):
     fun, x0 = make(kind, 2)
     project, T = SETS[name](x0), STEPS[kind]
@@ -137,9 +136,8 @@ HORIZONS = np.unique(np.logspace(1, 3.3, 25).astype(int))
 
 
 @boundaries
-@pytest.mark.parametrize("seed", range(3))
-def test_unixgrad_is_accelerated_with_the_minimiser_on_the_boundary(name, seed):
-    fun = OnTheBoundary(name, seed)
+def test_unixgrad_is_accelerated_with_the_minimiser_on_the_boundary(name):
+    fun = OnTheBoundary(name, 0)
     assert fun.set.contains(fun.x_star)
     found = gaps(UniXGrad(fun.diameter, project=fun.set.project), fun, fun.x0, 0.0, HORIZONS)
     assert (found > -1e-15).all()
@@ -147,26 +145,15 @@ def test_unixgrad_is_accelerated_with_the_minimiser_on_the_boundary(name, seed):
 
 
 @boundaries
-@pytest.mark.parametrize("seed", range(3))
-def test_u_dog_is_accelerated_where_the_gradient_vanishes(name, seed):
+def test_u_dog_is_accelerated_where_the_gradient_vanishes(name):
     """1/T^2 up to logarithms; M_t grows with gradients that do not vanish, for a rate of 1/T."""
-    fun = OnTheBoundary(name, seed, pull=0.0)
+    fun = OnTheBoundary(name, 0, pull=0.0)
     rule = UDoG(fun.diameter / 20, project=fun.set.project)
     found = gaps(rule, fun, fun.x0, 0.0, HORIZONS)
     assert (found > -1e-15).all()
     assert slope(HORIZONS, found) <= -1.8
-    fun = OnTheBoundary(name, seed)
+    fun = OnTheBoundary(name, 0)
     assert slope(HORIZONS, gaps(rule, fun, fun.x0, 0.0, HORIZONS)) <= -1.0
-
-
-def test_rates_without_constraints():
-    fun = FlatQuadratic()
-    D = 2 * np.linalg.norm(fun.x0)
-    ball = Ball(fun.x0, D / 2)
-    assert (
-        slope(HORIZONS, gaps(UniXGrad(D, project=ball.project), fun, fun.x0, 0.0, HORIZONS)) <= -1.9
-    )
-    assert slope(HORIZONS, gaps(UDoG(probe=True), fun, fun.x0, 0.0, HORIZONS)) <= -1.9
 
 
 class Peak:
@@ -184,16 +171,10 @@ def test_rates_on_non_smooth_functions():
     R = 60**0.5
     for rule in (UniXGrad(2 * R, project=Ball(x0, R).project), UDoG(0.1)):
         assert slope(horizons, gaps(rule, Peak(), x0, 0.0, horizons)) <= -0.5
-    for seed in range(3):
-        fun = AbsoluteDeviations.random(60, 15, seed)
-        x_star, x0 = fun.minimiser, np.zeros(15)
-        R = np.linalg.norm(x_star)
-        for rule in (UniXGrad(2 * R, project=Ball(x0, R).project), UDoG(probe=True)):
-            assert slope(HORIZONS, gaps(rule, fun, x0, fun(x_star)[0], HORIZONS)) <= -0.5
 
 
 @boundaries
-@pytest.mark.parametrize("scale", [None, 1.0, 1e-3, 30.0])
+@pytest.mark.parametrize("scale", [None, 30.0])
 def test_unixgrad_smooth_bounds(name, scale):
     """What the regret proves, on every run, and what smoothness makes of it.
 
@@ -214,9 +195,8 @@ def test_unixgrad_smooth_bounds(name, scale):
         assert gap <= (D * G0 / 2**0.5 + 24.2 * L * D**2) / (T * (T + 1))
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_unixgrad_non_smooth_bound(seed):
-    fun = AbsoluteDeviations.random(60, 10, seed)
+def test_unixgrad_non_smooth_bound():
+    fun = AbsoluteDeviations.random(60, 10, 0)
     x_star = fun.minimiser
     D, G = 2 * np.linalg.norm(x_star), np.linalg.norm(fun.A, axis=1).sum()
     rule = UniXGrad(D, project=Ball(np.zeros(10), D / 2).project)
@@ -230,27 +210,6 @@ def test_unixgrad_non_smooth_bound(seed):
 
 
 # --- outside solvers ------------------------------------------------------------------------------
-
-
-def test_absolute_deviations_in_a_box_against_highs():
-    fun = AbsoluteDeviations.random(40, 6, 4)
-    n, d = fun.A.shape
-    solution = linprog(
-        np.r_[np.zeros(d), np.ones(n)],
-        A_ub=np.block([[fun.A, -np.eye(n)], [-fun.A, -np.eye(n)]]),
-        b_ub=np.r_[fun.b, -fun.b],
-        bounds=[(-0.3, 0.3)] * d + [(0, None)] * n,
-    )
-    assert solution.success
-    box = Box(np.full(d, -0.3), np.full(d, 0.3))
-    for rule in (
-        UniXGrad(box.diameter, project=box.project),
-        UDoG(probe=True, project=box.project),
-    ):
-        state = run(rule, np.zeros(d), oracle_of(fun), 3000)[-1]
-        value = fun(rule.output(state))[0]
-        assert value >= solution.fun * (1 - 1e-12)
-        assert value == pytest.approx(solution.fun, rel=1e-4)
 
 
 @pytest.mark.parametrize("positive", [False, True])
@@ -288,14 +247,6 @@ RULES = {
 rules = pytest.mark.parametrize("make_rule", RULES.values(), ids=RULES)
 
 
-def test_the_papers_constant_is_not_invariant():
-    fun, x0 = make("smooth", 4)
-    scaled = lambda x: (8 * fun(x)[0], 8 * fun(x)[1])  # noqa: E731
-    rule = UniXGrad(3.0, 1.0)
-    one, other = run(rule, x0, oracle_of(fun), 5)[-1], run(rule, x0, oracle_of(scaled), 5)[-1]
-    assert np.linalg.norm(rule.output(one) - rule.output(other)) > 1e-3
-
-
 @rules
 def test_a_first_gradient_of_zero_is_not_the_end(make_rule):
     """Noise may give a zero at first; the next difference sets the scale."""
@@ -323,10 +274,3 @@ def test_a_step_reports_its_output_point(make_rule):
         weights += step.weight
         state = step.state
     assert state.weight_sum == pytest.approx(weights, rel=1e-14)
-
-
-def test_averages_do_not_drift():
-    """Ten thousand constant gradients push to a bound with no sum of its own in float64."""
-    rule = UniXGrad(0.2, project=lambda x: np.minimum(x, 0.1))
-    state = run(rule, np.zeros(2), lambda x: KnownEvaluation(x, 0.0, -np.ones(2)), 10_000)[-1]
-    np.testing.assert_allclose(rule.output(state), 0.1, rtol=1e-13)

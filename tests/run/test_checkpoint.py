@@ -135,13 +135,6 @@ def test_a_damaged_file_gets_a_clear_error(damage, tmp_path):
         ag.minimize(PROBLEM, START, resume=path, **BALL)
 
 
-def test_a_foreign_file_gets_a_clear_error(tmp_path):
-    path = tmp_path / "foreign.npz"
-    np.savez(path, a=np.ones(3))
-    with pytest.raises(ag.CheckpointError, match=r"resume=.*not a checkpoint"):
-        ag.minimize(PROBLEM, START, resume=path, **BALL)
-
-
 def test_no_pickle_is_ever_loaded(tmp_path):
     path = tmp_path / "evil.npz"
     np.savez(path, header=np.array([{"a": 1}], dtype=object), allow_pickle=True)
@@ -154,7 +147,7 @@ def test_another_version_gets_a_clear_error(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "FORMAT", checkpoints.FORMAT._replace(version=99))
     ag.minimize(PROBLEM, START, max_iter=10, checkpoint=path, **BALL)
     monkeypatch.undo()
-    with pytest.raises(ag.CheckpointError, match=r"version 99 cannot be read.*reads.*version 3"):
+    with pytest.raises(ag.CheckpointError, match=r"version 99 cannot be read.*reads.*version 4"):
         ag.minimize(PROBLEM, START, resume=path, **BALL)
 
 

@@ -147,11 +147,6 @@ def test_a_function_that_is_not_convex_does_not_succeed_falsely(name):
             assert not succeeds_falsely(name, start, method, tol)
 
 
-def test_rosenbrock_near_its_end_does_not_succeed_falsely():
-    box = ag.Box(np.full(2, -4.0), np.full(2, 4.0))
-    assert not succeeds_falsely("rosenbrock", STARTS[2], METHODS[0], None, feasible_set=box)
-
-
 def test_the_message_names_the_points_and_the_causes():
     found = ag.minimize(lambda x: ((x**2).sum(), -2 * x), np.ones(3), tol=1e-4)
     assert found.status is Status.NOT_CONVEX
@@ -162,15 +157,6 @@ def test_the_message_names_the_points_and_the_causes():
     one = found.violation
     value, slope = (one["touching"] ** 2).sum(), -2 * one["touching"]
     assert (one["below"] ** 2).sum() < value + slope @ (one["below"] - one["touching"])
-
-
-def test_rosenbrock_and_noise_do_not_succeed():
-    found = ag.minimize(rosenbrock, np.array([-1.2, 1.0]), tol=1e-4)
-    assert found.status is Status.NOT_CONVEX
-    rng = np.random.default_rng(0)
-    f, _ = quadratic(rng)
-    found = ag.minimize(noisy(f, rng, 1e-3, 1e-3), np.zeros(D), tol=1e-4)
-    assert found.status is Status.NOT_CONVEX
 
 
 def test_a_start_at_a_kink():
@@ -262,34 +248,7 @@ def test_functions_of_few_bits_are_not_refused(kind, apart):
         assert found.status is not Status.NOT_CONVEX, found.message
 
 
-def test_many_coordinates_are_no_alarm():
-    t = np.random.default_rng(3).standard_normal(10_000)
-    found = ag.minimize(
-        lambda x: (np.abs(x - t).sum(), np.sign(x - t)), np.zeros(t.size), max_iter=30
-    )
-    assert found.status is not Status.NOT_CONVEX
-
-
 # -- ends of the bundle ----------------------------------------------------------------------------
-
-
-def test_targets_with_the_bundle():
-    f, least = quadratic(np.random.default_rng(4))
-    reached = ag.minimize(f, np.zeros(D), target=least + 1e-6)
-    assert reached.status is Status.TARGET_REACHED
-    assert reached.fun <= least + 1e-6
-    never = ag.minimize(f, np.zeros(D), target=least - 1e-3)
-    assert never.status is Status.TARGET_IMPOSSIBLE
-    assert not never.success
-    assert least - 1e-3 < never.lower_bound <= least + KNOWN
-
-
-def test_kinks_end_at_rounding_or_at_a_minimiser():
-    f, least = largest(np.random.default_rng(5))
-    found = ag.minimize(lambda x: (f(x)[0] + 1.0, f(x)[1]), np.zeros(D), max_iter=2000)
-    assert found.success
-    assert found.lower_bound <= least + 1.0 + 1e-12
-    assert found.fun - 1.0 - least <= found.gap + 1e-12
 
 
 @pytest.mark.parametrize("distance", [1e-8, 1e4, 1e6])

@@ -141,17 +141,3 @@ def test_functions_of_other_packages_that_compute_in_float32_show_it(package):
     assert found.success
     assert found.gap > 2.0**-24
     assert math.isclose(found.fun, 1.7, rel_tol=1e-5)
-
-
-@pytest.mark.parametrize("start", [0.3, 1.0], ids=["far", "at the minimiser"])
-def test_small_values_where_terms_cancel_are_not_taken_for_float32(start):
-    """Near its minimum 0, a relative entropy has few digits left."""
-    p = np.array([0.51, 0.48, 0.93, 0.72, 0.88])
-
-    def entropy(x):
-        if (x <= 0.0).any():
-            return math.inf, np.full(x.size, math.nan)
-        return float((x * np.log(x / p) - x + p).sum()), np.log(x / p)
-
-    found = ag.minimize(entropy, start * p, tol=1e-8)
-    assert found.success, found.message

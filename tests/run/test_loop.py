@@ -100,19 +100,6 @@ def test_a_rule_advances_until_something_has_to_happen(tmp_path):
     assert result.nit == 25
 
 
-def test_whoever_looks_at_every_step_sees_every_step():
-    for observed in (dict(trace=True), dict(callback=lambda known: None)):
-        rule = ManySteps()
-        run(rule, exact=False, max_iter=4, **observed)()
-        assert rule.asked == [(0, 1), (1, 1), (2, 1), (3, 1)]
-
-
-def test_exact_steps_are_taken_one_by_one_for_the_certificate():
-    rule = ManySteps()
-    run(rule, exact=True, max_iter=3)()
-    assert rule.asked == [(0, 1), (1, 1), (2, 1)]
-
-
 def test_many_steps_at_once_are_the_steps_one_by_one():
     many = run(ManySteps(), exact=False, max_iter=40)()
     single = run(Descent(), exact=False, max_iter=40)()

@@ -281,13 +281,6 @@ def test_fits_are_minimisers_and_their_gaps_are_true(intercept, kind, k):
     assert_allclose(b - b.mean(), shift - shift.mean(), atol=1e-3)
 
 
-def test_digits_as_they_come_take_a_few_steps():
-    X, y = load_digits(return_X_y=True)
-    fit = AcceleGradClassifier().fit(X, y)
-    assert fit.converged_
-    assert fit.n_iter_ <= 20
-
-
 def test_a_bound_is_tight_where_only_intercepts_are_off_and_classes_far_apart():
     X, y = load_digits(return_X_y=True)
     fit = AcceleGradClassifier(alpha=1e-3, tol=1e-5).fit(X, y)

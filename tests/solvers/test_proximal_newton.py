@@ -1,8 +1,5 @@
 """Proximal Newton's method: its transcription, other solvers, the certificate, hard cases."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -47,7 +44,7 @@ LIMITS = {
 
 
 @pytest.mark.parametrize("limits", LIMITS)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_models_minimum_is_the_best_of_all_faces(limits, seed):
     rng, d = np.random.default_rng(seed), 4
     X = rng.normal(size=(6, d)) * 10.0 ** rng.integers(-2, 3, d)
@@ -312,27 +309,6 @@ def test_kinks_and_columns_of_all_sizes_are_certified(seed):
     assert result.success
 
 
-def test_a_run_that_may_do_one_step_says_what_it_proved():
-    model = problem("logistic", rows=100, columns=300)
-    result = ag.minimize(model, penalty=ag.L1(0.01 * strongest(model)), rtol=1e-9, max_iter=1)
-    assert not result.success
-    assert result.status == ag.Status.MAX_ITER
-    assert 1e-9 * result.fun < result.gap < result.fun
-
-
-def test_ctrl_c_ends_a_run_with_its_best_point():
-    def press(intermediate_result):
-        if intermediate_result.nit == 2:
-            raise KeyboardInterrupt
-
-    model = problem("logistic", rows=100, columns=300)
-    options = dict(penalty=ag.L1(0.01 * strongest(model)), rtol=1e-12)
-    result = ag.minimize(model, callback=press, **options)
-    assert result.status == ag.Status.INTERRUPTED
-    assert result.nit == 2
-    assert result.fun < model.value(np.zeros(300))
-
-
 def test_numbers_that_overflow_end_the_run_and_say_so():
     model = problem("squared")
     huge = ag.LinearModel(model.X * 1e160, model.y * 1e160, "squared")
@@ -386,17 +362,6 @@ def test_least_squares_take_one_step_and_a_path_one_gram_matrix(monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_gram_matrices_by_scipy_are_those_by_blocks(dtype):
-    X = sp.random(300, 80, 0.02, format="csr", dtype=dtype, rng=np.random.default_rng(2))
-    weights = np.random.default_rng(3).random(300)
-    rows = np.array([5, 5, 299, 0])
-    for chosen, weighed in ((None, weights), (rows, weights[:4])):
-        sparse = gram_matrix(X, chosen, weighed, intercept=True)
-        dense = gram_matrix(X.toarray(), chosen, weighed, intercept=True)
-        assert_allclose(sparse, dense, atol=1e-14)
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_products_of_columns_are_the_same_however_they_are_asked_for(dtype):
     X = sp.random(200, 90, 0.1, format="csr", dtype=dtype, rng=np.random.default_rng(4))
     weights = np.random.default_rng(5).random(200)
@@ -444,33 +409,7 @@ print("numba" in sys.modules)
 """
 
 
-def test_small_data_never_wait_for_a_compiler():
-    done = subprocess.run(
-        [sys.executable, "-c", NO_COMPILER], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "False"
-
-
 # -- estimators --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("ratio", [1.0, 0.5])
-@pytest.mark.parametrize("kind", ["dense", "csr", "wide csr"])
-@pytest.mark.parametrize("share", [0.3, 0.05])
-def test_estimators_have_the_support_of_scikit_learns(kind, ratio, share):
-    shape = dict(rows=120, columns=400) if kind == "wide csr" else dict(rows=300, columns=30)
-    model = problem(kind=kind.removeprefix("wide "), seed=5, **shape)
-    X, y = model.X, model.y
-    alpha = share * float(np.abs((y - y.mean()) @ X).max()) / len(y)
-    ours = AcceleGradRegressor(penalty="elasticnet", alpha=alpha, l1_ratio=ratio, tol=1e-8)
-    peer = ElasticNet(alpha=alpha, l1_ratio=ratio, tol=1e-13, max_iter=1_000_000)
-    ours.fit(X, y)
-    peer.fit(sp.csc_matrix(X) if sp.issparse(X) else X, y)
-    assert ours.converged_
-    assert_array_equal(ours.coef_ != 0.0, peer.coef_ != 0.0)
-    # Least squares end at the solution of the chosen columns, however large tol is.
-    assert_allclose(ours.coef_, peer.coef_, atol=1e-6 * np.abs(peer.coef_).max())
-    assert 0 < np.count_nonzero(peer.coef_) < model.n_features
 
 
 def test_estimators_take_it_for_l1_terms_and_boxes():

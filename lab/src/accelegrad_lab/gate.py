@@ -11,8 +11,7 @@ compared. Only public names are used, so that trees with other modules can be co
 A lower bound of one tree that lies above a value found by the other is false: this is checked for
 every call. The command fails where the geometric mean of the ratios is beyond --mean, a call beyond
 --worst, a success or a proof is lost, or a bound is false. Sets of ACCELEGRAD_DATA are used where
-they exist; generated ones of the same shape replace those that do not. `--json FILE` adds one line
-of JSON per call.
+they exist; generated ones of the same shape replace those that do not.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -57,6 +56,20 @@ Call = Callable[[], Outcome]
 def _of_result(result: Any) -> Outcome:
     gap = getattr(result, "gap", None)
     return Outcome(bool(result.success), float(result.fun), math.nan if gap is None else float(gap))
+
+
+def _of_estimator(estimator: Any, X: Any, y: Any) -> Outcome:
+    estimator.fit(X, y)
+    value, gap = (float(np.max(getattr(estimator, at))) for at in ("objective_", "gap_"))
+    return Outcome(bool(np.all(estimator.converged_)), value, gap)
+
+
+def _given(options: dict[str, Any], **defaults: Any) -> dict[str, Any]:
+    """Return options of `minimize`; sets and penalties are given as functions that make them."""
+    import accelegrad as ag
+
+    made = {name: one(ag) if callable(one) else one for name, one in options.items()}
+    return {**defaults, **made}
 
 
 # -- data ------------------------------------------------------------------------------------------
@@ -158,56 +171,44 @@ def _two_classes(name: str) -> Data:
 # -- functions: plain Python callables -------------------------------------------------------------
 
 
-def _squares(n: int, condition: float = 1.0) -> Fun:
-    """Return the mean of (Ax - b)^2, whose columns are scaled from 1 to `condition`."""
+def _affine(rows: int, n: int, evaluate: Any, l2: float = 0.0, condition: float = 1.0) -> Fun:
+    """Return F(Ax - b) + l2/2 ||x||^2 with columns scaled from 1 to `condition`.
+
+    `evaluate` gives the value and the slopes of F.
+    """
     rng = np.random.default_rng(0)
-    A = rng.standard_normal((4 * n, n)) * np.geomspace(1.0, condition, n)
-    b = rng.standard_normal(4 * n)
+    A = rng.standard_normal((rows, n)) * np.geomspace(1.0, condition, n)
+    b = rng.standard_normal(rows)
 
     def fun(x: Any) -> tuple[float, Any]:
-        residual = A @ x - b
-        return residual @ residual / b.size, 2 * (A.T @ residual) / b.size
+        value, slopes = evaluate(A @ x - b)
+        return value + l2 / 2 * x @ x, A.T @ slopes + l2 * x
 
     return fun
+
+
+def _squares(n: int, condition: float = 1.0) -> Fun:
+    """Return the mean of (Ax - b)^2."""
+    return _affine(4 * n, n, lambda z: (z @ z / z.size, 2 * z / z.size), condition=condition)
 
 
 def _distances(n: int) -> Fun:
     """Return the mean of |Ax - b|."""
-    rng = np.random.default_rng(0)
-    A, b = rng.standard_normal((4 * n, n)), rng.standard_normal(4 * n)
-
-    def fun(x: Any) -> tuple[float, Any]:
-        residual = A @ x - b
-        return np.abs(residual).mean(), A.T @ np.sign(residual) / b.size
-
-    return fun
+    return _affine(4 * n, n, lambda z: (np.abs(z).mean(), np.sign(z) / z.size))
 
 
 def _log_sum_exp(n: int) -> Fun:
-    rng = np.random.default_rng(0)
-    A, b = rng.standard_normal((3 * n, n)), rng.standard_normal(3 * n)
-
-    def fun(x: Any) -> tuple[float, Any]:
-        z = A @ x - b
+    def evaluate(z: Any) -> tuple[float, Any]:
         top = z.max()
         weights = np.exp(z - top)
-        total = weights.sum()
-        return top + np.log(total) + 0.05 * x @ x, A.T @ weights / total + 0.1 * x
+        return top + np.log(weights.sum()), weights / weights.sum()
 
-    return fun
+    return _affine(3 * n, n, evaluate, l2=0.1)
 
 
 def _largest(n: int) -> Fun:
     """Return the largest of 4 n affine functions, plus a small square."""
-    rng = np.random.default_rng(0)
-    A, b = rng.standard_normal((4 * n, n)), rng.standard_normal(4 * n)
-
-    def fun(x: Any) -> tuple[float, Any]:
-        z = A @ x - b
-        at = int(z.argmax())
-        return z[at] + 0.005 * x @ x, A[at] + 0.01 * x
-
-    return fun
+    return _affine(4 * n, n, lambda z: (z.max(), (np.arange(z.size) == z.argmax()) * 1.0), l2=0.01)
 
 
 def _chain(n: int) -> Fun:
@@ -254,12 +255,10 @@ def _largest_eigenvalue(n: int) -> Fun:
 
 
 def _minimized(fun: Callable[[], Fun], n: int, **options: Any) -> Call:
-    """Return a call of `minimize`; sets and penalties are given as functions that make them."""
+    """Return a call of `minimize`."""
     import accelegrad as ag
 
-    function = fun()
-    made = {name: one(ag) if callable(one) else one for name, one in options.items()}
-    given: dict[str, Any] = {"max_iter": 3000, "tol": 1e-6, **made}
+    function, given = fun(), _given(options, max_iter=3000, tol=1e-6)
     x0 = np.full(n, 1 / n) if "feasible_set" in given else np.zeros(n)
     return lambda: _of_result(ag.minimize(function, x0, **given))
 
@@ -329,12 +328,10 @@ def _fit(
     import accelegrad as ag
 
     X, y = _two_classes(name)
-    l2 = strength / y.size
-    made = {key: one(ag) if callable(one) else one for key, one in options.items()}
-    given = {"tol": 1e-6, "rng": 0, **made}
+    given = _given(options, tol=1e-6, rng=0)
 
     def call() -> Outcome:
-        model = ag.LinearModel(X, y, loss, l2=l2, fit_intercept=intercept)
+        model = ag.LinearModel(X, y, loss, l2=strength / y.size, fit_intercept=intercept)
         return _of_result(ag.minimize(model, **given))
 
     return call
@@ -344,15 +341,8 @@ def _estimator(kind: str, name: str, **options: Any) -> Call:
     """Return a fit of one of our scikit-learn estimators, with its defaults but for `options`."""
     from accelegrad import sklearn
 
-    X, y = data_of(name)
     estimator = getattr(sklearn, kind)(random_state=0, **options)
-
-    def call() -> Outcome:
-        estimator.fit(X, y)
-        value, gap = (float(np.max(getattr(estimator, at))) for at in ("objective_", "gap_"))
-        return Outcome(bool(np.all(estimator.converged_)), value, gap)
-
-    return call
+    return lambda: _of_estimator(estimator, *data_of(name))
 
 
 def _minibatches(name: str, batch_size: int, steps: int) -> Call:
@@ -376,8 +366,7 @@ def _stream(name: str, loss: str, **options: Any) -> Call:
     X, y = data_of(name)
     parts = np.array_split(np.arange(y.size), 16)
     chunks = [(X[part], y[part]) for part in parts]
-    made = {key: one(ag) if callable(one) else one for key, one in options.items()}
-    given = {"tol": 1e-6, "rng": 0, **made}
+    given = _given(options, tol=1e-6, rng=0)
 
     def call() -> Outcome:
         model = ag.StreamedModel(chunks, loss, l2=1 / y.size, fit_intercept=True)
@@ -387,47 +376,33 @@ def _stream(name: str, loss: str, **options: Any) -> Call:
 
 
 @cache
-def _cluster() -> Any:
-    """Return a client of two local workers, one thread each."""
+def _blocks(name: str) -> tuple[Any, Any]:
+    """Return rows that two local Dask workers hold, one thread each."""
+    import dask.array as da
     from dask.distributed import Client
 
-    return Client(n_workers=2, threads_per_worker=1, dashboard_address=None)
+    Client(n_workers=2, threads_per_worker=1, dashboard_address=None)
+    X, y = data_of(name)
+    rows = -(-y.size // 4)
+    first, second = (da.from_array(one, chunks=(rows, *one.shape[1:])).persist() for one in (X, y))
+    return first, second
 
 
 def _dask(name: str, loss: str, **options: Any) -> Call:
-    """Return a fit of rows that two local Dask workers hold."""
-    import dask.array as da
-
+    """Return a fit of rows on a cluster."""
     import accelegrad as ag
     from accelegrad.dask import RowModel
 
-    _cluster()
-    X, y = data_of(name)
-    rows = -(-y.size // 4)
-    blocks = [da.from_array(one, chunks=(rows, *one.shape[1:])).persist() for one in (X, y)]
-    model = RowModel(blocks[0], blocks[1], loss, l2=1 / y.size, fit_intercept=True)
-    made = {key: one(ag) if callable(one) else one for key, one in options.items()}
-    given = {"tol": 1e-6, "rng": 0, **made}
+    l2, given = 1 / data_of(name).y.size, _given(options, tol=1e-6, rng=0)
+    model = RowModel(*_blocks(name), loss, l2=l2, fit_intercept=True)
     return lambda: _of_result(ag.minimize(model, **given))
 
 
 def _dask_classifier(name: str) -> Call:
-    import dask.array as da
-
     from accelegrad.dask import AcceleGradClassifier
 
-    _cluster()
-    X, y = data_of(name)
-    rows = -(-y.size // 4)
-    blocks = [da.from_array(one, chunks=(rows, *one.shape[1:])).persist() for one in (X, y)]
     estimator = AcceleGradClassifier(random_state=0)
-
-    def call() -> Outcome:
-        estimator.fit(*blocks)
-        value, gap = (float(np.max(getattr(estimator, at))) for at in ("objective_", "gap_"))
-        return Outcome(bool(np.all(estimator.converged_)), value, gap)
-
-    return call
+    return lambda: _of_estimator(estimator, *_blocks(name))
 
 
 def _torch(steps: int, **options: Any) -> Call:
@@ -508,91 +483,83 @@ _SIMPLEX, _CLASSIFIER, _REGRESSOR = _made("Simplex"), "AcceleGradClassifier", "A
 _UNIFORM = np.full(30, 1 / 30)
 
 # fmt: off
-FUNCTIONS: dict[str, Callable[[], Call]] = {
-    "squares, n = 2": _function(_squares, 2),
-    "squares, n = 100": _function(_squares, 100),
-    "squares, condition 1e6, n = 200": partial(_minimized, partial(_squares, 200, 1e3), 200),
-    "log-sum-exp, n = 40": _function(_log_sum_exp, 40),
-    "smooth chain, n = 20000": _function(_chain, 20_000, tol=1e-4),
-    "scipy_method, n = 50": _scipy_method,
-    "absolute, n = 5": _function(_distances, 5),
-    "absolute, n = 60": _function(_distances, 60, tol=1e-4),
-    "largest of affine, n = 30": _function(_largest, 30, tol=1e-4),
-    "largest eigenvalue, n = 5": partial(_minimized, partial(_largest_eigenvalue, 30), 5, tol=1e-5),
-    "total variation, n = 2000": _function(_kinked_chain, 2000, tol=1e-2, max_iter=500),
-    "squares, bounds, n = 100": _function(_squares, 100, bounds=[(0.0, 1.0)] * 100),
-    "squares, ball, n = 100": _function(_squares, 100, feasible_set=_made("Ball", np.zeros(100), 0.1)),
-    "squares, simplex, n = 1000": _function(_squares, 1000, feasible_set=_SIMPLEX, tol=1e-4),
-    "absolute, simplex, n = 20": _function(_distances, 20, feasible_set=_SIMPLEX, tol=1e-4),
-    "largest of affine, box, n = 30": _function(_largest, 30, feasible_set=_made("Box", -0.2, 0.2), tol=1e-4),
-    "squares, l1 ball, n = 100": _function(_squares, 100, feasible_set=_made("L1Ball", 1.0)),
-    "squares, polyhedron, n = 20": partial(_polyhedron, 20),
-    "squares, polyhedron, n = 200": partial(_polyhedron, 200),
-    "smooth chain, box, n = 20000": _function(_chain, 20_000, feasible_set=_made("Box", -0.5, 0.5), tol=1e-4),
-    "squares, l1 penalty, n = 100": _function(_squares, 100, penalty=_made("L1", 0.02)),
-    "squares, nuclear norm, n = 100": _function(_squares, 100, penalty=_made("NuclearNorm", 0.02, (10, 10)), tol=1e-4),
-}
-STEPS: dict[str, Callable[[], Call]] = {  # single methods, a fixed number of steps
-    "accelegrad, n = 100": _run("accelegrad", 1000, diameter=4.0),
-    "adagrad, n = 100": _run("adagrad", 1000, diameter=4.0),
-    "unixgrad, n = 100": _run("unixgrad", 500, diameter=4.0),
-    "universal-fast, n = 100": _run("universal-fast", 200, epsilon=1e-3),
-    "noisy gradients": partial(_noisy, 2000),
-    "batch_size = 1, rcv1": partial(_minibatches, "rcv1", 1, 2000),
-    "batch_size = 64, tall": partial(_minibatches, "tall", 64, 1000),
-}
-FITS: dict[str, Callable[[], Call]] = {
+CALLS: dict[str, Callable[[], Call]] = {
+    "function, squares, n = 2": _function(_squares, 2),
+    "function, squares, n = 100": _function(_squares, 100),
+    "function, squares, condition 1e6, n = 200": partial(_minimized, partial(_squares, 200, 1e3), 200),
+    "function, log-sum-exp, n = 40": _function(_log_sum_exp, 40),
+    "function, smooth chain, n = 20000": _function(_chain, 20_000, tol=1e-4),
+    "function, scipy_method, n = 50": _scipy_method,
+    "function, absolute, n = 5": _function(_distances, 5),
+    "function, absolute, n = 60": _function(_distances, 60, tol=1e-4),
+    "function, largest of affine, n = 30": _function(_largest, 30, tol=1e-4),
+    "function, largest eigenvalue, n = 5": partial(_minimized, partial(_largest_eigenvalue, 30), 5, tol=1e-5),
+    "function, total variation, n = 2000": _function(_kinked_chain, 2000, tol=1e-2, max_iter=500),
+    "function, squares, bounds, n = 100": _function(_squares, 100, bounds=[(0.0, 1.0)] * 100),
+    "function, squares, ball, n = 100": _function(_squares, 100, feasible_set=_made("Ball", np.zeros(100), 0.1)),
+    "function, squares, simplex, n = 1000": _function(_squares, 1000, feasible_set=_SIMPLEX, tol=1e-4),
+    "function, absolute, simplex, n = 20": _function(_distances, 20, feasible_set=_SIMPLEX, tol=1e-4),
+    "function, largest of affine, box, n = 30": _function(_largest, 30, feasible_set=_made("Box", -0.2, 0.2), tol=1e-4),
+    "function, squares, l1 ball, n = 100": _function(_squares, 100, feasible_set=_made("L1Ball", 1.0)),
+    "function, squares, polyhedron, n = 20": partial(_polyhedron, 20),
+    "function, squares, polyhedron, n = 200": partial(_polyhedron, 200),
+    "function, smooth chain, box, n = 20000": _function(_chain, 20_000, feasible_set=_made("Box", -0.5, 0.5), tol=1e-4),
+    "function, squares, l1 penalty, n = 100": _function(_squares, 100, penalty=_made("L1", 0.02)),
+    "function, squares, nuclear norm, n = 100": _function(_squares, 100, penalty=_made("NuclearNorm", 0.02, (10, 10)), tol=1e-4),
+    "steps, accelegrad, n = 100": _run("accelegrad", 1000, diameter=4.0),
+    "steps, adagrad, n = 100": _run("adagrad", 1000, diameter=4.0),
+    "steps, unixgrad, n = 100": _run("unixgrad", 500, diameter=4.0),
+    "steps, universal-fast, n = 100": _run("universal-fast", 200, epsilon=1e-3),
+    "steps, noisy gradients": partial(_noisy, 2000),
+    "steps, batch_size = 1, rcv1": partial(_minibatches, "rcv1", 1, 2000),
+    "steps, batch_size = 64, tall": partial(_minibatches, "tall", 64, 1000),
     # every loss, dense and sparse
-    "logistic, tall": partial(_fit, "tall", "logistic"),
-    "logistic, square, intercept": partial(_fit, "square", "logistic", intercept=True),
-    "logistic, wide": partial(_fit, "wide", "logistic", 0.01),
-    "logistic, text, intercept": partial(_fit, "text", "logistic", intercept=True),
-    "hinge, tall": partial(_fit, "tall", "hinge", tol=1e-4),
-    "hinge, wide, intercept": partial(_fit, "wide", "hinge", intercept=True, tol=1e-4),
-    "hinge, short text": partial(_fit, "short text", "hinge", tol=1e-4),
-    "squared_hinge, tall, intercept": partial(_fit, "tall", "squared_hinge", intercept=True),
-    "squared_hinge, text": partial(_fit, "text", "squared_hinge"),
-    "modified_huber, short text": partial(_fit, "short text", "modified_huber"),
-    "squared, many numbers": partial(_fit, "many numbers", "squared"),
-    "squared, text numbers, intercept": partial(_fit, "text numbers", "squared", intercept=True),
-    "absolute, numbers, intercept": partial(_fit, "numbers", "absolute", intercept=True, tol=1e-4),
-    "absolute, wide numbers, l2 = 0": partial(_fit, "wide numbers", "absolute", 0.0, tol=1e-4),
-    "huber, numbers, intercept": partial(_fit, "numbers", "huber", intercept=True),
-    "quantile, many numbers": partial(_fit, "many numbers", "quantile", tol=1e-4),
-    "epsilon_insensitive, text numbers": partial(_fit, "text numbers", "epsilon_insensitive", tol=1e-4),
-    "squared_epsilon_insensitive, numbers": partial(_fit, "numbers", "squared_epsilon_insensitive"),
+    "fit, logistic, tall": partial(_fit, "tall", "logistic"),
+    "fit, logistic, square, intercept": partial(_fit, "square", "logistic", intercept=True),
+    "fit, logistic, wide": partial(_fit, "wide", "logistic", 0.01),
+    "fit, logistic, text, intercept": partial(_fit, "text", "logistic", intercept=True),
+    "fit, hinge, tall": partial(_fit, "tall", "hinge", tol=1e-4),
+    "fit, hinge, wide, intercept": partial(_fit, "wide", "hinge", intercept=True, tol=1e-4),
+    "fit, hinge, short text": partial(_fit, "short text", "hinge", tol=1e-4),
+    "fit, squared_hinge, tall, intercept": partial(_fit, "tall", "squared_hinge", intercept=True),
+    "fit, squared_hinge, text": partial(_fit, "text", "squared_hinge"),
+    "fit, modified_huber, short text": partial(_fit, "short text", "modified_huber"),
+    "fit, squared, many numbers": partial(_fit, "many numbers", "squared"),
+    "fit, squared, text numbers, intercept": partial(_fit, "text numbers", "squared", intercept=True),
+    "fit, absolute, numbers, intercept": partial(_fit, "numbers", "absolute", intercept=True, tol=1e-4),
+    "fit, absolute, wide numbers, l2 = 0": partial(_fit, "wide numbers", "absolute", 0.0, tol=1e-4),
+    "fit, huber, numbers, intercept": partial(_fit, "numbers", "huber", intercept=True),
+    "fit, quantile, many numbers": partial(_fit, "many numbers", "quantile", tol=1e-4),
+    "fit, epsilon_insensitive, text numbers": partial(_fit, "text numbers", "epsilon_insensitive", tol=1e-4),
+    "fit, squared_epsilon_insensitive, numbers": partial(_fit, "numbers", "squared_epsilon_insensitive"),
     # penalties and sets
-    "squared, l1, numbers": partial(_fit, "numbers", "squared", 0.0, penalty=_made("L1", 0.01), tol=1e-5),
-    "squared, l1, wide numbers": partial(_fit, "wide numbers", "squared", 0.0, penalty=_made("L1", 0.05), tol=1e-5),
-    "logistic, l1, text": partial(_fit, "text", "logistic", 0.0, penalty=_made("L1", 1e-3), tol=1e-4),
-    "hinge, l1, square": partial(_fit, "square", "hinge", 1.0, penalty=_made("L1", 0.01), tol=1e-3),
-    "squared, elastic net, many numbers": partial(_fit, "many numbers", "squared", 0.0, penalty=_made("ElasticNet", 0.01, 0.5), tol=1e-5),
-    "logistic, groups, tall": partial(_fit, "tall", "logistic", penalty=_made("GroupL2", 0.01, np.arange(20) // 4), tol=1e-4),
-    "squared, box, numbers": partial(_fit, "numbers", "squared", feasible_set=_made("Box", -0.1, 0.1)),
-    "squared, simplex, numbers": partial(_fit, "numbers", "squared", feasible_set=_SIMPLEX, x0=_UNIFORM, tol=1e-4),
+    "fit, squared, l1, numbers": partial(_fit, "numbers", "squared", 0.0, penalty=_made("L1", 0.01), tol=1e-5),
+    "fit, squared, l1, wide numbers": partial(_fit, "wide numbers", "squared", 0.0, penalty=_made("L1", 0.05), tol=1e-5),
+    "fit, logistic, l1, text": partial(_fit, "text", "logistic", 0.0, penalty=_made("L1", 1e-3), tol=1e-4),
+    "fit, hinge, l1, square": partial(_fit, "square", "hinge", 1.0, penalty=_made("L1", 0.01), tol=1e-3),
+    "fit, squared, elastic net, many numbers": partial(_fit, "many numbers", "squared", 0.0, penalty=_made("ElasticNet", 0.01, 0.5), tol=1e-5),
+    "fit, logistic, groups, tall": partial(_fit, "tall", "logistic", penalty=_made("GroupL2", 0.01, np.arange(20) // 4), tol=1e-4),
+    "fit, squared, box, numbers": partial(_fit, "numbers", "squared", feasible_set=_made("Box", -0.1, 0.1)),
+    "fit, squared, simplex, numbers": partial(_fit, "numbers", "squared", feasible_set=_SIMPLEX, x0=_UNIFORM, tol=1e-4),
     # data sets
-    "logistic, breast_cancer": partial(_fit, "breast_cancer", "logistic"),
-    "hinge, breast_cancer, intercept": partial(_fit, "breast_cancer", "hinge", intercept=True),
-    "logistic, a9a, intercept": partial(_fit, "a9a", "logistic", intercept=True),
-    "logistic, rcv1": partial(_fit, "rcv1", "logistic"),
-    "hinge, rcv1": partial(_fit, "rcv1", "hinge"),
-    "logistic, ijcnn1": partial(_fit, "ijcnn1", "logistic", 0.01),
-    "absolute, cpusmall, l2 = 0, intercept": partial(_fit, "cpusmall", "absolute", 0.0, intercept=True, tol=1e-4),
-    "epsilon_insensitive, abalone": partial(_fit, "abalone", "epsilon_insensitive", tol=1e-4),
-}
-ESTIMATORS: dict[str, Callable[[], Call]] = {
-    "classifier, tall": partial(_estimator, _CLASSIFIER, "tall"),
-    "classifier, text": partial(_estimator, _CLASSIFIER, "text"),
-    "classifier, iris": partial(_estimator, _CLASSIFIER, "iris"),
-    "classifier, digits": partial(_estimator, _CLASSIFIER, "digits"),
-    "classifier, l1, breast_cancer": partial(_estimator, _CLASSIFIER, "breast_cancer", penalty="l1", alpha=1e-2),
-    "regressor, cpusmall": partial(_estimator, _REGRESSOR, "cpusmall"),
-    "regressor, quantile, diabetes": partial(_estimator, _REGRESSOR, "diabetes", loss="quantile"),
-    "regressor, simplex, diabetes": partial(_estimator, _REGRESSOR, "diabetes", feasible_set="simplex"),
-    "classifier CV, breast_cancer": partial(_estimator, _CLASSIFIER + "CV", "breast_cancer"),
-    "regressor CV, diabetes": partial(_estimator, _REGRESSOR + "CV", "diabetes"),
-}
-ELSEWHERE: dict[str, Callable[[], Call]] = {
+    "fit, logistic, breast_cancer": partial(_fit, "breast_cancer", "logistic"),
+    "fit, hinge, breast_cancer, intercept": partial(_fit, "breast_cancer", "hinge", intercept=True),
+    "fit, logistic, a9a, intercept": partial(_fit, "a9a", "logistic", intercept=True),
+    "fit, logistic, rcv1": partial(_fit, "rcv1", "logistic"),
+    "fit, hinge, rcv1": partial(_fit, "rcv1", "hinge"),
+    "fit, logistic, ijcnn1": partial(_fit, "ijcnn1", "logistic", 0.01),
+    "fit, absolute, cpusmall, l2 = 0, intercept": partial(_fit, "cpusmall", "absolute", 0.0, intercept=True, tol=1e-4),
+    "fit, epsilon_insensitive, abalone": partial(_fit, "abalone", "epsilon_insensitive", tol=1e-4),
+    "estimator, classifier, tall": partial(_estimator, _CLASSIFIER, "tall"),
+    "estimator, classifier, text": partial(_estimator, _CLASSIFIER, "text"),
+    "estimator, classifier, iris": partial(_estimator, _CLASSIFIER, "iris"),
+    "estimator, classifier, digits": partial(_estimator, _CLASSIFIER, "digits"),
+    "estimator, classifier, l1, breast_cancer": partial(_estimator, _CLASSIFIER, "breast_cancer", penalty="l1", alpha=1e-2),
+    "estimator, regressor, cpusmall": partial(_estimator, _REGRESSOR, "cpusmall"),
+    "estimator, regressor, quantile, diabetes": partial(_estimator, _REGRESSOR, "diabetes", loss="quantile"),
+    "estimator, regressor, simplex, diabetes": partial(_estimator, _REGRESSOR, "diabetes", feasible_set="simplex"),
+    "estimator, classifier CV, breast_cancer": partial(_estimator, _CLASSIFIER + "CV", "breast_cancer"),
+    "estimator, regressor CV, diabetes": partial(_estimator, _REGRESSOR + "CV", "diabetes"),
     "stream, logistic, tall": partial(_stream, "tall", "logistic"),
     "stream, hinge, short text": partial(_stream, "short text", "hinge", tol=1e-3),
     "stream, squared, l1, numbers": partial(_stream, "numbers", "squared", penalty=_made("L1", 0.01), tol=1e-5),
@@ -604,13 +571,6 @@ ELSEWHERE: dict[str, Callable[[], Call]] = {
     "optax, 500 steps": partial(_optax, 500),
 }
 # fmt: on
-CALLS = {
-    **{f"function, {name}": make for name, make in FUNCTIONS.items()},
-    **{f"steps, {name}": make for name, make in STEPS.items()},
-    **{f"fit, {name}": make for name, make in FITS.items()},
-    **{f"estimator, {name}": make for name, make in ESTIMATORS.items()},
-    **ELSEWHERE,
-}
 
 
 # -- one process: one tree, one call, one number of threads ----------------------------------------
@@ -707,44 +667,22 @@ class Process:
 # -- both trees ------------------------------------------------------------------------------------
 
 
-class Measured(NamedTuple):
-    """A tree's fastest calls, in seconds, and what one of them found."""
-
-    wall: float
-    cpu: float
-    outcome: Outcome
-
-    @property
-    def proved(self) -> bool:
-        """Whether there is a lower bound."""
-        return math.isfinite(self.outcome.gap)
-
-
 class Compared(NamedTuple):
-    """A call in both trees."""
+    """A call in both trees, before and after: the fastest calls, in seconds, and the worst outcome."""
 
     name: str
-    before: Measured
-    after: Measured
-
-    @property
-    def wall(self) -> float:
-        """The ratio of the wall times."""
-        return self.after.wall / self.before.wall
-
-    @property
-    def cpu(self) -> float:
-        """The ratio of the CPU times."""
-        return self.after.cpu / self.before.cpu
+    wall: list[float]
+    cpu: list[float]
+    outcomes: list[Outcome]
 
     @property
     def wrong(self) -> list[str]:
         """What is lost or false in the tree after."""
-        before, after = self.before.outcome, self.after.outcome
+        before, after = self.outcomes
         found = []
         if before.success and not after.success:
             found.append("success lost")
-        if self.before.proved and not self.after.proved:
+        if math.isfinite(before.gap) and not math.isfinite(after.gap):
             found.append("proof lost")
         for name, one, other in (("before", before, after), ("after", after, before)):
             margin = NEGLIGIBLE * max(1.0, abs(one.value))
@@ -766,7 +704,7 @@ def compared(name: str, before: Path, after: Path, seconds: float) -> Compared:
         for process in every:
             process.answer()
         fastest = []
-        outcomes = []
+        outcomes: list[list[Outcome]] = [[], []]
         for pair, one_thread in zip(processes, (False, True), strict=True):
             times: list[list[float]] = [[], []]
             begun, rounds = time.perf_counter(), 0
@@ -777,15 +715,11 @@ def compared(name: str, before: Path, after: Path, seconds: float) -> Compared:
                     pair[which].ask()
                     wall, cpu, outcome = pair[which].answer()
                     times[which].append(cpu if one_thread else wall)
-                    outcomes.append((which, outcome))
+                    outcomes[which].append(outcome)
                 rounds += 1
             fastest.append([max(min(one), 1e-9) for one in times])
-        measured = []
-        for which in (0, 1):
-            own = [outcome for tree, outcome in outcomes if tree == which]
-            worst = min(own, key=lambda one: (one.success, -one.gap))
-            measured.append(Measured(fastest[0][which], fastest[1][which], worst))
-        return Compared(name, *measured)
+        worst = [min(own, key=lambda one: (one.success, -one.gap)) for own in outcomes]
+        return Compared(name, fastest[0], fastest[1], worst)
     finally:
         for process in every:
             process.let_go()
@@ -796,62 +730,34 @@ def compared(name: str, before: Path, after: Path, seconds: float) -> Compared:
 # -- the table -------------------------------------------------------------------------------------
 
 
-def _gap(one: Measured) -> str:
-    return ("" if one.outcome.success else "no, ") + (
-        f"{one.outcome.gap:.1e}" if one.proved else "-"
-    )
-
-
-def table(found: Iterator[Compared | str], results: list[Compared | str]) -> Iterator[str]:
-    """Go through the lines of the table, and collect the results."""
-    yield "| call | wall before, ms | after | ratio | CPU, ms | after | ratio | gap | after | |"
-    yield "|---|---:|---:|---:|---:|---:|---:|---:|---:|---|"
-    for one in found:
-        results.append(one)
-        if isinstance(one, str):
-            yield f"| {one} | | | | | | | | | failed |"
-            continue
-        yield (
-            f"| {one.name} | {1e3 * one.before.wall:.2f} | {1e3 * one.after.wall:.2f} | "
-            f"{one.wall:.2f} | {1e3 * one.before.cpu:.2f} | {1e3 * one.after.cpu:.2f} | "
-            f"{one.cpu:.2f} | {_gap(one.before)} | {_gap(one.after)} | {', '.join(one.wrong)} |"
-        )
-
-
-def _mean(ratios: list[float]) -> float:
-    return math.exp(sum(map(math.log, ratios)) / len(ratios))
+def _row(one: Compared) -> str:
+    """Return a line of the table."""
+    cells = []
+    for before, after in (one.wall, one.cpu):
+        cells += [f"{1e3 * before:.2f}", f"{1e3 * after:.2f}", f"{after / before:.2f}"]
+    for found in one.outcomes:
+        gap = f"{found.gap:.1e}" if math.isfinite(found.gap) else "-"
+        cells.append(("" if found.success else "no, ") + gap)
+    return f"| {one.name} | {' | '.join(cells)} | {', '.join(one.wrong)} |"
 
 
 def verdict(
-    results: list[Compared | str], mean_limit: float, worst_limit: float
+    done: list[Compared], failed: list[str], mean_limit: float, worst_limit: float
 ) -> tuple[list[str], bool]:
     """Return what the results amount to, and whether that is within the limits."""
-    done = [one for one in results if isinstance(one, Compared)]
-    failed = [one for one in results if isinstance(one, str)]
     words, within = [], not failed and bool(done)
     for kind in ("wall", "cpu") if done else ():
-        mean = _mean([getattr(one, kind) for one in done])
-        worst = max(done, key=lambda one: getattr(one, kind))
-        ratio = getattr(worst, kind)
-        within &= mean <= mean_limit and ratio <= worst_limit
+        ratios = {one.name: getattr(one, kind)[1] / getattr(one, kind)[0] for one in done}
+        mean = math.exp(sum(map(math.log, ratios.values())) / len(ratios))
+        slow = [f"{name} ({ratio:.2f})" for name, ratio in ratios.items() if ratio > worst_limit]
+        within &= mean <= mean_limit and not slow
         words.append(
-            f"{kind}: geometric mean {mean:.3f} (limit {mean_limit:g}), "
-            f"worst {ratio:.2f}: {worst.name} (limit {worst_limit:g})"
+            f"{kind}: geometric mean {mean:.3f} (limit {mean_limit:g}), worst "
+            f"{max(ratios.values()):.2f} (limit {worst_limit:g}) {'; '.join(slow)}"
         )
-        slow = [one.name for one in done if getattr(one, kind) > worst_limit]
-        if slow:
-            words.append(f"  beyond the limit: {'; '.join(slow)}")
     wrong = [f"{one.name}: {', '.join(one.wrong)}" for one in done if one.wrong]
     words += [f"failed: {one}" for one in failed] + wrong
     return words, within and not wrong
-
-
-def _attempted(name: str, before: Path, after: Path, seconds: float) -> Compared | str:
-    """Return the comparison of a call, or why there is none."""
-    try:
-        return compared(name, before, after, seconds)
-    except CallError as error:
-        return f"{name}: {str(error).splitlines()[0]}"
 
 
 def _tree(text: str) -> Path:
@@ -871,7 +777,6 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2.0, help="for each call, about")
     parser.add_argument("--mean", type=float, default=MEAN_LIMIT, help="of the ratios, at most")
     parser.add_argument("--worst", type=float, default=WORST_LIMIT, help="ratio, at most")
-    parser.add_argument("--json", type=Path, help="a file that gets one line per call")
     parser.add_argument("--list", action="store_true", help="print the names of the calls")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -886,14 +791,17 @@ def main() -> None:
         return
     if given.before is None or given.after is None:
         parser.error("--before and --after must each name a source tree")
-    results: list[Compared | str] = []
-    found = (_attempted(name, given.before, given.after, given.seconds) for name in names)
-    for line in table(found, results):
-        print(line, flush=True)
-        if given.json and results and isinstance(results[-1], Compared):
-            with given.json.open("a") as lines:
-                lines.write(json.dumps(results[-1]) + "\n")
-    words, within = verdict(results, given.mean, given.worst)
+    print("| call | wall before, ms | after | ratio | CPU, ms | after | ratio | gap | after | |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---|")
+    done, failed = [], []
+    for name in names:
+        try:
+            done.append(compared(name, given.before, given.after, given.seconds))
+            print(_row(done[-1]), flush=True)
+        except CallError as error:
+            failed.append(f"{name}: {str(error).splitlines()[0]}")
+            print(f"| {failed[-1]} | | | | | | | | | failed |", flush=True)
+    words, within = verdict(done, failed, given.mean, given.worst)
     print("", *words, sep="\n")
     sys.exit(not within)
 

@@ -1,25 +1,23 @@
 """The torch and optax optimizers on convex problems of real data, against tuned and untuned peers.
 
-`python -m accelegrad_lab.optimizers [--sets a9a w8a] [--batches 64 1024] [--store FILE]
-[--out docs/tables/optimizers.md]` prints, for each set, loss and batch size, which share of the
-initial gap P(0) - P* is left. Nothing is tuned for AcceleGrad and the untuned peers; of SGD, Adam
-and Adagrad the best of seven step sizes each counts, once with a constant step (last point), once
-with a linear decay to zero or the average of the second half. All get the same batches, row by row,
-and the same NumPy gradients. Results are kept in the store, so that a second call measures only
-what is missing (`--again accelegrad` measures those names anew), and `--stored` measures nothing:
-the page has the cases that the store has whole. Sets come from the folder that ACCELEGRAD_DATA
-names.
+`python -m accelegrad_lab.optimizers [--sets a9a w8a] [--batches 64 1024] [--out FOLDER]` measures,
+for each set, loss and batch size, which share of the initial gap P(0) - P* is left. Nothing is
+tuned for AcceleGrad and the untuned peers; of SGD, Adam and Adagrad the best of seven step sizes
+each counts, once with a constant step (last point), once with a linear decay to zero or the average
+of the second half. All get the same batches, row by row, and the same NumPy gradients. The folder
+holds table.md, and results.jsonl with every number: what is there already is not measured again.
+Sets come from the folder that ACCELEGRAD_DATA names.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -28,30 +26,18 @@ import scipy.sparse as sp
 
 import accelegrad as ag
 from accelegrad_lab.datasets import find, read
+from accelegrad_lab.engine.line_file import LineFile, put
+from accelegrad_lab.engine.rows import SHORT_ROWS
 from accelegrad_lab.report.profiles import geometric_mean
-from accelegrad_lab.report.tables import number_table, put
+from accelegrad_lab.report.tables import table_lines
 
 ROWS, L2 = 20_000, 1e-5
-SETS = (
-    "a9a",
-    "ijcnn1",
-    "w8a",
-    "phishing",
-    "mushrooms",
-    "covtype.binary.scale",
-    "magic04",
-    "spambase",
-    "sylva",
-)
+SETS = (*SHORT_ROWS, "sylva")
 STANDARDISED = {"magic04", "spambase"}
 LOSSES = ("logistic", "hinge")
-#: Batch size: how many steps, or epochs where the second is not None. Zero stands for all rows.
-LENGTHS: dict[int, tuple[int | None, int | None]] = {
-    1: (5000, None),
-    64: (None, 3),
-    1024: (None, 20),
-    0: (200, None),
-}
+#: By batch size, zero for all rows: how many steps, or a share of an epoch for each step.
+STEPS: dict[int, int] = {1: 5000, 0: 200}
+EPOCHS: dict[int, int] = {64: 3, 1024: 20}
 DENSE = 4096  # from so many rows on a batch is read as sparse: as sets of this kind are
 STEP_SIZES = {
     "SGD": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0),
@@ -63,23 +49,23 @@ RESOLUTION = 1e-7  # of the initial gap: below it the minimum is not known well 
 CLOSE = 1.3  # times the best tuned schedule
 
 
+Shares = Mapping[str, float]  # by contestant
+
+
 class Problem:
     """A linear model of some rows of a set, its minimum, and its batches."""
 
-    def __init__(self, name: str, loss: str, store: Store) -> None:
+    def __init__(self, name: str, loss: str) -> None:
         self.X, self.y = rows_of(name)
         self.dense = self.X.toarray()
         self.hinge = loss == "hinge"
         self.model = ag.LinearModel(self.X, self.y, loss, l2=L2)
         self.start = np.zeros(self.X.shape[1])
         self.initial = self.model.value(self.start)
-        self.least = store.get(f"{name} {loss} minimum", self._minimum)
-
-    def _minimum(self) -> float:
         found = ag.minimize(self.model, self.start, tol=1e-8, max_iter=5000)
         if not found.gap <= RESOLUTION * self.initial:
             raise RuntimeError(f"the minimum is known up to {found.gap:g} only")
-        return float(found.fun)
+        self.least = float(found.fun)
 
     def share(self, w: Any) -> float:
         """Return what is left of the initial gap; infinity where that is no number."""
@@ -89,8 +75,7 @@ class Problem:
 
     def steps(self, size: int) -> int:
         """Return how many steps a run with batches of this size takes."""
-        count, epochs = LENGTHS[size]
-        return count if count is not None else (epochs or 1) * (len(self.y) // size)
+        return STEPS[size] if size in STEPS else EPOCHS[size] * (len(self.y) // size)
 
     def batches(self, size: int) -> Iterator[Any]:
         """Go through the row numbers of the batches: shuffled anew in each epoch."""
@@ -290,69 +275,48 @@ def tuned_shares(problem: Problem, size: int, name: str) -> dict[str, float]:
     return best
 
 
-class Store:
-    """Numbers that were measured before, in a file."""
+class Measured:
+    """The shares that are left, by set, loss, batch size and contestant: kept line by line."""
 
-    def __init__(self, path: Path | None, again: tuple[str, ...]) -> None:
-        self.path, self.again = path, again
-        known = path is not None and path.exists()
-        self.known: dict[str, Any] = json.loads(path.read_text()) if known and path else {}
+    def __init__(self, folder: Path) -> None:
+        self.file = LineFile(folder / "results.jsonl")
+        settings = {"rows": ROWS, "l2": L2}
+        lines = self.file.begin(settings, resume=True)
+        self.known = {line["key"]: float(line["left"]) for _, line in lines}
 
-    def get(self, key: str, measure: Callable[[], Any]) -> Any:
-        """Return a number that is known, or measure and keep it."""
-        fresh = any(name.lower() in key.lower() for name in self.again)
-        if key not in self.known or fresh:
-            self.known[key] = measure()
-            if self.path is not None:
-                put(self.path, json.dumps(self.known, indent=1))
-        return self.known[key]
+    def keep(self, key: str, left: float) -> None:
+        self.known[key] = left
+        self.file.add("share", {"key": key, "left": left})
 
-
-def measured(name: str, loss: str, size: int, problem: Problem, store: Store) -> dict[str, float]:
-    """Return the share that each contestant leaves."""
-    key = f"{name} {loss} {size} "
-    found = {
-        contestant: store.get(
-            key + contestant,
-            lambda m=make, c=contestant: untuned_share(problem, size, m, c),  # type: ignore[misc]
-        )
-        for contestant, make in untuned().items()
-    }
-    for contestant in STEP_SIZES:
-        shares = store.get(
-            key + contestant,
-            lambda c=contestant: tuned_shares(problem, size, c),  # type: ignore[misc]
-        )
-        found |= {f"{contestant}, {kind}": value for kind, value in shares.items()}
-    return found
-
-
-def stored(name: str, loss: str, size: int, store: Store) -> dict[str, float] | None:
-    """Return what was measured before, None where something is missing."""
-    found: dict[str, float] = {}
-    for contestant in (*untuned(), *STEP_SIZES):
-        known = store.known.get(f"{name} {loss} {size} {contestant}")
-        if known is None:
-            return None
-        if isinstance(known, dict):
-            found |= {f"{contestant}, {kind}": value for kind, value in known.items()}
-        else:
-            found[contestant] = known
-    return found
+    def case(self, name: str, loss: str, size: int, problem: Callable[[], Problem]) -> Shares:
+        """Return the share that each contestant leaves; measure what is missing."""
+        start = f"{name} {loss} {size} "
+        for contestant, make in untuned().items():
+            if start + contestant not in self.known:
+                self.keep(start + contestant, untuned_share(problem(), size, make, contestant))
+        for contestant in STEP_SIZES:
+            if f"{start}{contestant}, constant" not in self.known:
+                for kind, left in tuned_shares(problem(), size, contestant).items():
+                    self.keep(f"{start}{contestant}, {kind}", left)
+        return {
+            key.removeprefix(start): left
+            for key, left in self.known.items()
+            if key.startswith(start)
+        }
 
 
 # -- the page ------------------------------------------------------------------------------------
 
-Cases = dict[tuple[str, str, int], dict[str, float]]
+Cases = dict[tuple[str, str, int], Shares]
 
 
-def least(found: Mapping[str, float], names: list[str]) -> tuple[str, float]:
+def least(found: Shares, names: list[str]) -> tuple[str, float]:
     """Return the best of some contestants and what it leaves."""
     name = min(names, key=lambda each: found[each])
     return name, max(found[name], RESOLUTION)
 
 
-def summary(found: Mapping[str, float]) -> dict[str, tuple[str, float]]:
+def summary(found: Shares) -> dict[str, tuple[str, float]]:
     """Return ours, and the best of each kind of peer."""
     peers = [name for name in untuned() if name not in OURS]
     return {
@@ -364,11 +328,11 @@ def summary(found: Mapping[str, float]) -> dict[str, tuple[str, float]]:
     }
 
 
-def page(cases: Cases, command: str) -> Iterator[str]:
+def page(cases: Cases) -> Iterator[str]:
     """Go through the lines of the page."""
     yield "# Optimizers on convex problems"
     yield ""
-    yield f"<!-- made by `{command}` -->"
+    yield "<!-- made by `python -m accelegrad_lab.optimizers` -->"
     yield ""
     yield (
         f"{datetime.now(UTC):%Y-%m-%d}. Share of the initial gap that is left, {ROWS:,} rows at "
@@ -393,11 +357,9 @@ def page(cases: Cases, command: str) -> Iterator[str]:
         ]
         rows.append([f"{name} {loss} {size or 'all'}", *cells])
     yield ""
-    yield from number_table(head, rows)
+    yield from table_lines(head, rows, numbers=True)
     yield ""
     yield from _counts(cases)
-    yield ""
-    yield from _peers(cases)
 
 
 def _counts(cases: Cases) -> Iterator[str]:
@@ -427,62 +389,28 @@ def _counts(cases: Cases) -> Iterator[str]:
                 ", ".join(f"{geometric_mean(each):.2f}" for each in ratios.values()),
             ]
         )
-    yield from number_table(head, rows)
-
-
-def _peers(cases: Cases) -> Iterator[str]:
-    """Go through a table of geometric means of the share that each contestant leaves."""
-    sizes = list(dict.fromkeys(key[2] for key in cases))
-    rows = []
-    for name in next(iter(cases.values())):
-        cells = []
-        for size in sizes:
-            left = [found[name] for key, found in cases.items() if key[2] == size]
-            mean = geometric_mean([min(max(each, RESOLUTION), 1e9) for each in left])
-            cells.append(f"{mean:.1e}")
-        rows.append([name, *cells])
-    yield "Geometric means over all sets and losses:"
-    yield ""
-    yield from number_table(["optimizer", *[f"batch {size or 'all'}" for size in sizes]], rows)
-
-
-def _measured(given: argparse.Namespace, store: Store) -> Cases:
-    cases: Cases = {}
-    for name in given.sets:
-        for loss in given.losses:
-            problem = Problem(name, loss, store)
-            for size in given.batches:
-                found = measured(name, loss, size, problem, store)
-                shown = {kind: f"{left:.1e}" for kind, (_, left) in summary(found).items()}
-                print(name, loss, size, shown, flush=True)
-                cases[name, loss, size] = found
-    return cases
-
-
-def _stored(given: argparse.Namespace, store: Store) -> Cases:
-    keys = [(n, loss, size) for n in given.sets for loss in given.losses for size in given.batches]
-    found = {key: stored(*key, store) for key in keys}
-    return {key: shares for key, shares in found.items() if shares is not None}
+    yield from table_lines(head, rows, numbers=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    sizes = [*STEPS, *EPOCHS]
     parser.add_argument("--sets", nargs="+", default=list(SETS))
     parser.add_argument("--losses", nargs="+", default=list(LOSSES), choices=LOSSES)
-    parser.add_argument("--batches", nargs="+", type=int, default=list(LENGTHS), choices=LENGTHS)
-    parser.add_argument("--store", type=Path)
-    parser.add_argument("--again", nargs="+", default=[], metavar="NAME")
-    parser.add_argument("--stored", action="store_true")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--batches", nargs="+", type=int, default=sorted(sizes), choices=sizes)
+    parser.add_argument("--out", type=Path, default=Path("optimizers"))
     given = parser.parse_args()
     warnings.simplefilter("ignore")  # of peers, about their defaults
-    store = Store(given.store, tuple(given.again))
-    cases = _stored(given, store) if given.stored else _measured(given, store)
-    lines = list(page(cases, "python -m accelegrad_lab.optimizers --out docs/tables/optimizers.md"))
-    if given.out is not None:
-        put(given.out, "\n".join(lines) + "\n")
-    else:
-        print("\n".join(lines))
+    measured = Measured(given.out)
+    cases: Cases = {}
+    for name in given.sets:
+        for loss in given.losses:
+            problem = cache(partial(Problem, name, loss))
+            for size in given.batches:
+                cases[name, loss, size] = measured.case(name, loss, size, problem)
+                best = summary(cases[name, loss, size])
+                print(name, loss, size, {kind: f"{left:.1e}" for kind, (_, left) in best.items()})
+    put(given.out / "table.md", "\n".join(page(cases)) + "\n")
 
 
 if __name__ == "__main__":

@@ -43,10 +43,6 @@ IN_A_ROW, GROWN = 3, 2.0
 #: After this many trials in a row without a fall the step shrinks, by this factor at most (after
 #: each of them, by up to ten: 1.3 times as many calls to 1e-6).
 PATIENCE, LARGEST_CUT = 10, 0.3
-#: The first step of the model is at least this many times the largest inverse curvature seen, and
-#: none is cut below that inverse itself: too short steps are seldom found out (calls to 1e-6 on
-#: functions with kinks: 62 without, 60 with 1, 58 with 3, 59 with 10, 61 with 30).
-FIRST_IN_FLATTEST = 3.0
 #: Trials that count as recent, and those among them that may miss on a smooth function
 RECENT, MAY_MISS = 10, 2
 #: An uneven trial that misses counts as more of them than may miss, once the scale is known from an
@@ -59,9 +55,6 @@ CURVATURE_STEPS, CURVATURE_GROWTH = 5, 10.0
 #: AcceleGrad's calls are to be a share of all calls, so that the whole takes at most this many
 #: times the calls of AcceleGrad alone, if its gap falls as the inverse of the calls.
 INSURED = 2.2
-#: Without set or term it falls as this power of the calls (measured on sums of kinks: 1.5 to 1.6
-#: from 1e-2 to 1e-4). With the inverse AcceleGrad hardly ever got a step there.
-INSURED_POWER = 1.5
 #: AcceleGrad's first steps search for a scale. They wait as if it had had this many calls, so that
 #: the whole takes as many times more at most; most functions are solved by then, or nearly
 #: (functions with kinks, calls to 1e-4: 50 without waiting, 40 with, and 40 without AcceleGrad).
@@ -69,14 +62,13 @@ INSURED_POWER = 1.5
 UNINSURED = 10
 #: AcceleGrad's steps between two of the bundle's, at most
 MOST_INSURED = 2
-#: Both numbers where fewer cuts are kept than there are dimensions, all places are taken, and
-#: AcceleGrad found the best point within as many calls: the model will never be complete, and its
-#: steps cost many times what AcceleGrad's do. Not with a set or a term.
-LEADING = 1.1, 20
 #: The gap is estimated for a minimiser within this many times the distance travelled.
 REACH = 2.0
 #: A fall that is a smaller share of the value counts as one that values do not resolve.
 ROUNDING_SHARE = 1e-13
+#: Where the model promises less than values resolve, its lowest point is evaluated only if the
+#: estimated gap has fallen to this share since the last time; chosen.
+FALLEN = 0.5
 #: Where the function is not finite the step is cut to this share, and this often at most.
 NOT_FINITE_CUT, MOST_CUTS = 0.1, 100
 #: A trial is rough where it misses this share of what the model promises.
@@ -97,7 +89,6 @@ class Counts(NamedTuple):
     misses: int = 0  # the last trials in a row without a fall
     recent: int = 0  # which of the last trials missed, as bits; uneven ones are several
     in_turn: int = 0  # AcceleGrad's steps since the bundle's last
-    led: int = 0  # how many calls there were when AcceleGrad last found the lowest value
 
 
 class BundleState(NamedTuple):
@@ -353,13 +344,12 @@ class Bundle(StepRule):
 
     def _follow_model(self, state: BundleState, oracle: Recorder) -> tuple[BundleState, Evaluated]:
         """Evaluate where the model is lowest, near the centre."""
-        if state.estimated_gap == math.inf:  # the first of these steps
-            first = max(state.step_size, FIRST_IN_FLATTEST * state.flattest)
-            state = state._replace(step_size=first)
         trial, t = self._worthwhile(state)
         if trial.is_rough:
             return self._without_model(state, oracle)
-        if not self._is_resolved(state, trial):
+        # The first time that nothing seems to be left, a proof may follow from the next cut.
+        news = self._plain and trial.estimated_gap < FALLEN * state.estimated_gap
+        if not self._is_resolved(state, trial) and not news:
             done = state._replace(step_size=t, estimated_gap=trial.estimated_gap)
             return self._without_model(done, oracle)
         added = state.cuts.added
@@ -465,26 +455,17 @@ class Bundle(StepRule):
     def _owes(self, state: BundleState) -> bool:
         """Return whether AcceleGrad is to have the next step.
 
-        Alone it would have had all the calls. Its gap then, if it falls as a power of the calls, is
-        to be no less than the present one. It counts as having had some from the start.
+        Alone it would have had all the calls. Its gap then, if it falls as their inverse, is to be
+        no less than the present one. It counts as having had some from the start.
         """
         counts = state.counts
-        if state.estimated_gap == math.inf:
-            return False
-        insured, most = LEADING if self._leads(state) else (INSURED, MOST_INSURED)
-        if counts.in_turn >= most:
+        if state.estimated_gap == math.inf or counts.in_turn >= MOST_INSURED:
             return False
         gap = state.estimated_gap
         behind = state.insured_value - state.value + gap
-        waited, power = (UNINSURED, INSURED_POWER) if self._plain else (0, 1.0)
+        waited = UNINSURED if self._plain else 0
         share = (waited + counts.insured) / counts.calls
-        return bool(behind * (insured * share) ** power < gap)
-
-    def _leads(self, state: BundleState) -> bool:
-        """Return whether AcceleGrad found a best point lately, and cuts cannot tell all."""
-        counts, size = state.counts, state.cuts.size
-        forgets = self._plain and size < state.start.size and counts.calls > size
-        return forgets and counts.led > 0 and counts.calls - counts.led < size
+        return bool(behind * INSURED * share < gap)
 
     def _insure(self, state: BundleState, oracle: Recorder) -> tuple[BundleState, Evaluated]:
         """Do a step of AcceleGrad; if it finds a lower value, that is the new centre."""
@@ -506,7 +487,6 @@ class Bundle(StepRule):
             counts=counts,
         )
         if best.value < state.value:
-            following = following._replace(counts=counts._replace(led=counts.calls))
             following = self._centred(following, best, paired=False)
         return following, step.evaluation
 

@@ -1,4 +1,4 @@
-r"""Cuts that are kept: affine functions below a function, with the Gram matrix of their slopes.
+r"""Cuts that are kept: affine functions below a function.
 
 A cut is :math:`f(u) \ge h + \langle g, u - x_0\rangle`, kept as (g, h).
 """
@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.linalg.blas import ddot  # @ takes longer to begin
 
-from accelegrad.bundle.cut_programme import FEW_ROWS, CutProgramme
+from accelegrad.bundle.cut_programme import CutProgramme
 from accelegrad.errors import Vector
 from accelegrad.norms import norm
 from accelegrad.rules.base import Evaluated
@@ -53,20 +53,6 @@ FEW_UNITS = 8 * UNIT
 SMALLEST = float(np.nextafter(0.0, 1.0))
 
 
-#: Where what is minimised is a smaller share of the squares of its parts, digits are lost in the
-#: Gram matrix, and the weights are corrected, this often at most, and no longer than that lowers it
-#: by the last share.
-CANCELLED, MOST_CORRECTIONS, WORTH_CORRECTING = 1e-6, 3, 1e-6
-
-
-class Combination(NamedTuple):
-    """A sum of cuts whose weights add up to 1: a cut again."""
-
-    weights: Vector
-    slope: Vector  # with that of a set's or term's cut, where there is one
-    error: float  # how far it lies below the value at the centre
-
-
 class CutMemory:
     """The cuts that are kept.
 
@@ -85,11 +71,11 @@ class CutMemory:
         # At once what the default takes: it need not be copied, and takes no room until it is used.
         self._slopes = np.empty((min(size, max(rows, _held(origin.size))), origin.size))
         self._numbers = np.zeros((rows, N_NUMBERS))
-        self._gram = np.zeros((rows, rows))
+        self._gram = np.zeros((0, 0))
         self._gram_rows = 0  # those that are up to date
+        self._programme = CutProgramme()
         self.added = 0  # how many cuts came so far
         self.has_weights = False  # whether there was a combination of them
-        self._programme = CutProgramme()
         #: where cuts were asked for last by `values_at_center`, and the first of them there
         self._center: Vector | None = None
         self._center_values = np.empty(0)
@@ -186,54 +172,37 @@ class CutMemory:
         self._center = center
         return self._center_values
 
-    def combined(
-        self, errors: Vector, step: float, programme: CutProgramme | None = None
-    ) -> Combination:
-        """Return the weights that minimise step ||sum of slopes||^2 / 2 + sum of errors.
-
-        With a programme of the caller's the memory keeps nothing of it.
-        """
-        solver = self._programme if programme is None else programme
-        linear = errors / step
-        gram = self.gram()
-        weights = solver.weights(self._gram[: self.count], linear, self.last_weights)
-        slope = self._combined_slope(weights)
-        error = ddot(weights, errors)
-        total = 0.5 * step * ddot(slope, slope) + error
-        if total < CANCELLED * step * float(gram.diagonal().dot(weights)):
-            for _ in range(MOST_CORRECTIONS):
-                better = solver.corrected(weights, self.slopes @ slope + linear)
-                if better is weights:
-                    break
-                shorter, lower = self._combined_slope(better), ddot(better, errors)
-                before, total = total, 0.5 * step * ddot(shorter, shorter) + lower
-                if not total < before:
-                    break
-                weights, slope, error = better, shorter, lower
-                if total > (1.0 - WORTH_CORRECTING) * before:
-                    break
-        if programme is None:
-            self.keep_weights(weights)
-        return Combination(weights, slope, error)
-
-    def _combined_slope(self, weights: Vector) -> Vector:
+    def combined_slope(self, weights: Vector) -> Vector:
+        """Return the weighted sum of the slopes."""
         (active,) = weights.nonzero()
-        if active.size > FEW_ROWS * weights.size:
-            whole: Vector = weights @ self._slopes[: self.count]
-            return whole
-        few: Vector = weights[active] @ self._slopes[active]
-        return few
+        slope: Vector = weights[active] @ self._slopes[active]
+        return slope
+
+    def shortest_sum(self, linear: Vector, *, keep: bool) -> Vector:
+        """Return the weights that minimise ||sum of slopes||^2 / 2 + sum of linear terms."""
+        programme = self._programme
+        if not keep:
+            programme = CutProgramme()
+            programme.renumber(np.flatnonzero(self.last_weights))
+        return programme.weights(self._products(), linear, self.last_weights)
+
+    def _products(self) -> np.ndarray:
+        """Return the inner products of all slopes, computing those that are missing."""
+        known, n = self._gram_rows, self.count
+        if len(self._gram) < n:
+            gram, self._gram = self._gram, np.zeros((len(self._numbers), len(self._numbers)))
+            self._gram[:known, :known] = gram[:known, :known]
+        if known < n:
+            rows = self._slopes[known:n] @ self._slopes[:n].T
+            self._gram[known:n, :n] = rows
+            self._gram[:n, known:n] = rows.T
+            self._gram_rows = n
+        return self._gram[:n]
 
     def keep_weights(self, weights: Vector) -> None:
         """Begin the next combination with these weights; cuts that have one are kept longest."""
         self._numbers[: self.count, WEIGHT] = weights
         self.has_weights = True
-
-    def active_programme(self) -> CutProgramme:
-        """Return another programme that begins with the weights of the last combination."""
-        programme = CutProgramme()
-        programme.renumber(np.flatnonzero(self.last_weights))
-        return programme
 
     def mean(self, weights: Vector) -> tuple[Vector, tuple[float, ...]] | None:
         """Return the mean of the cuts, as slope and numbers; None if no weight is positive.
@@ -250,22 +219,12 @@ class CutMemory:
         shares = positive / total
         numbers = (shares @ self._numbers[: self.count]).tolist()
         level, _, _, size, length, lost, blurred = numbers
-        slope = self._combined_slope(shares)
+        slope = self.combined_slope(shares)
         count = np.count_nonzero(shares) + 1
         rounded, vanished = 2 * count * UNIT, count * SMALLEST
         lost += rounded * (size + lost) + vanished
         blurred += rounded * (length + blurred) + slope.size * vanished
         return slope, (level, 0.0, 0.0, size + vanished, length + vanished, lost, blurred)
-
-    def gram(self) -> np.ndarray:
-        """Return the inner products of all slopes."""
-        known, n = self._gram_rows, self.count
-        if known < n:
-            rows = self._slopes[known:n] @ self._slopes[:n].T
-            self._gram[known:n, :n] = rows
-            self._gram[:n, known:n] = rows.T
-            self._gram_rows = n
-        return self._gram[:n, :n]
 
     def _grow(self) -> None:
         """Take more memory, up to the size."""
@@ -275,8 +234,6 @@ class CutMemory:
             self._slopes[:n] = slopes[:n]
         numbers, self._numbers = self._numbers, np.zeros((rows, N_NUMBERS))
         self._numbers[:n] = numbers[:n]
-        gram, self._gram = self._gram, np.zeros((rows, rows))
-        self._gram[:n, :n] = gram[:n, :n]
 
     def _make_room(self) -> None:
         """Forget cuts without weight, the oldest first; what they amount to stays as one cut."""
@@ -285,17 +242,17 @@ class CutMemory:
         order = np.lexsort((self._numbers[: self.count, ADDED], weights))[::-1]
         keep = np.sort(order[:kept])
         total = self.mean(weights)
-        new_number = {int(old): new for new, old in enumerate(keep)}
         n = len(keep)
         known = int(np.searchsorted(keep, self._gram_rows))  # of these the products are up to date
         self._gram[:known, :known] = self._gram[keep[:known, None], keep[:known]]
+        new_number = {int(old): new for new, old in enumerate(keep)}
+        active = self._programme.active
+        self._programme.renumber([new_number[i] for i in active if i in new_number])
         for new, old in enumerate(keep.tolist()):  # in place: all at once would be copied twice
             if new < old:
                 self._slopes[new] = self._slopes[old]
         self._numbers[:n] = self._numbers[keep]
         self.count, self._gram_rows, self._center = n, known, None
-        active = self._programme.active
-        self._programme.renumber([new_number[i] for i in active if i in new_number])
         if total is not None:
             self._add(*total)
 
@@ -306,21 +263,21 @@ class CutMemory:
             "slopes": self._slopes[:n].copy(),
             "numbers": self._numbers[:n].copy(),
             "gram": self._gram[:known, :known].copy(),
-            "added": self.added,
             "programme": self._programme.state(),
+            "added": self.added,
             "center": self._center,
             "center_values": self._center_values,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from there."""
-        n, known = len(state["slopes"]), len(state["gram"])
+        n = len(state["slopes"])
         self.count = 0
         while len(self._numbers) < n:
             self._grow()
-        self.count, self._gram_rows, self.added = n, known, int(state["added"])
+        self.count, self.added = n, int(state["added"])
         self._slopes[:n], self._numbers[:n] = state["slopes"], state["numbers"]
         self.has_weights = bool(self.last_weights.any())
-        self._gram[:known, :known] = state["gram"]
+        self._gram, self._gram_rows = np.array(state["gram"]), len(state["gram"])
         self._programme.restore(state["programme"])
         self._center, self._center_values = state["center"], state["center_values"]

@@ -79,53 +79,28 @@ def add_files(command: argparse.ArgumentParser, *files: str) -> None:
 
 def add_reading(group: argparse._ActionsContainer, *, learning: bool) -> None:
     """Add the options for tables with columns, some of them where a model is learnt."""
-    options: list[tuple[str, dict[str, Any], str]] = [
-        (
-            "--target",
-            {"type": _name_or_number, "metavar": "COLUMN"},
-            "the column to predict of a CSV or parquet file, by name or number from 0 (default: "
-            "the last when fitting, the model's when predicting); a first line with this name is a "
-            "header",
-        ),
-        (
-            "--drop",
-            {"type": columns, "default": (), "metavar": "A,B"},
-            "columns that are left out, by name or number from 0",
-        ),
-        (
-            "--sep",
-            {"metavar": "C"},
-            "the mark between columns of a CSV file (default: a comma; in .tsv files a tab)",
-        ),
-        ("--decimal", {"default": ".", "metavar": "C"}, "the decimal point (.)"),
-        ("--thousands", {"metavar": "C"}, "the mark between thousands (none)"),
-        ("--encoding", {"default": "utf-8", "metavar": "NAME"}, "of text (utf-8)"),
-        (
-            "--na",
-            {"type": names, "metavar": "A,B"},
-            "what stands for a missing cell, beside nothing (default: ?, NA, NaN, null, ...)",
-        ),
-        (
-            "--no-header",
-            {"action": "store_true"},
-            "the first line of a CSV file is data (default: data if it has numbers only)",
-        ),
-    ]
+    add = group.add_argument
+    words = (
+        "the column to predict of a CSV or parquet file, by name or number from 0 (default: the "
+        "last when fitting, the model's when predicting); a first line with this name is a header"
+    )
+    add("--target", type=_name_or_number, metavar="COLUMN", help=words)
+    words = "columns that are left out, by name or number from 0"
+    add("--drop", type=columns, default=(), metavar="A,B", help=words)
+    words = "the mark between columns of a CSV file (default: a comma; in .tsv files a tab)"
+    add("--sep", metavar="C", help=words)
+    add("--decimal", default=".", metavar="C", help="the decimal point (.)")
+    add("--thousands", metavar="C", help="the mark between thousands (none)")
+    add("--encoding", default="utf-8", metavar="NAME", help="of text (utf-8)")
+    words = "what stands for a missing cell, beside nothing (default: ?, NA, NaN, null, ...)"
+    add("--na", type=names, metavar="A,B", help=words)
+    words = "the first line of a CSV file is data (default: data if it has numbers only)"
+    add("--no-header", action="store_true", help=words)
     if learning:
-        options += [
-            (
-                "--missing",
-                {"choices": ("mean", "drop")},
-                "what to do with missing cells: put in the column's mean, or drop the row (error)",
-            ),
-            (
-                "--text",
-                {"type": columns, "default": (), "metavar": "A,B"},
-                "columns whose values are categories, even if they look like numbers",
-            ),
-        ]
-    for name, keywords, words in options:
-        group.add_argument(name, help=words, **keywords)
+        words = "what to do with missing cells: put in the column's mean, or drop the row (error)"
+        add("--missing", choices=("mean", "drop"), help=words)
+        words = "columns whose values are categories, even if they look like numbers"
+        add("--text", type=columns, default=(), metavar="A,B", help=words)
 
 
 def reading(given: argparse.Namespace) -> Any:

@@ -48,18 +48,15 @@ def add_fit(commands: common.Commands[argparse.ArgumentParser]) -> None:
     _add_objective(command.add_argument_group("the objective"))
     group = command.add_argument_group("the data")
     common.add_reading(group, learning=True)
-    for name, kind, metavar, words in (
-        ("--n-features", int, "D", "the number of features of a LIBSVM file (its largest index)"),
-        ("--chunk-rows", int, "N", "rows in a chunk of --stream (16 MB)"),
-        (
-            "--dask",
-            str,
-            "CLUSTER",
-            "fit on a Dask cluster, whose workers read the file: 'local', which starts a process "
-            "per core, or a scheduler's address, tcp://host:port",
-        ),
-    ):
-        group.add_argument(name, type=kind, metavar=metavar, help=words)
+    words = "the number of features of a LIBSVM file (default: its largest index)"
+    group.add_argument("--n-features", type=int, metavar="D", help=words)
+    words = "rows in a chunk of --stream (default: 16 MB)"
+    group.add_argument("--chunk-rows", type=int, metavar="N", help=words)
+    words = (
+        "fit on a Dask cluster, whose workers read the file: 'local', which starts a process per "
+        "core, or a scheduler's address, tcp://host:port"
+    )
+    group.add_argument("--dask", metavar="CLUSTER", help=words)
     words = "read the file chunk by chunk: for data larger than memory"
     group.add_argument("--stream", action="store_true", help=words)
     group = command.add_argument_group("the run")

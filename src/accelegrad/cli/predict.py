@@ -89,8 +89,8 @@ def run_predict(given: argparse.Namespace) -> int:
     )
     # The table puts columns in order by name; scikit-learn would warn of arrays without names.
     vars(estimator).pop("feature_names_in_", None)
-    scores = _Scores(estimator) if given.score else None
-    blocks = _predictions(saved, open_table(given.data, wanted), given.proba, scores)
+    scored: list[tuple[Any, Any]] | None = [] if given.score else None
+    blocks = _predictions(saved, open_table(given.data, wanted), given.proba, scored)
     if given.out is not None:
         with whole_file(given.out) as file:
             text = io.TextIOWrapper(file, "utf-8", newline="")
@@ -98,13 +98,14 @@ def run_predict(given: argparse.Namespace) -> int:
                 _write(text, _header(saved, given.proba), blocks)
             finally:
                 text.detach()  # whoever opened the file closes it
-    elif scores is None:
+    elif scored is None:
         _print(_header(saved, given.proba), blocks)
     else:
         for _ in blocks:
             pass
-    if scores is not None:
-        common.say_facts(scores.lines())
+    if scored is not None:
+        true, predicted = map(np.concatenate, zip(*scored, strict=True))
+        common.say_facts(_scores(estimator, true, predicted))
     return 0
 
 
@@ -117,21 +118,26 @@ def _header(saved: SavedModel, proba: bool) -> list[str]:
 
 
 def _predictions(
-    saved: SavedModel, table: TableFile, proba: bool, scores: _Scores | None
+    saved: SavedModel, table: TableFile, proba: bool, scored: list[tuple[Any, Any]] | None
 ) -> Iterator[list[Any]]:
-    """Yield the rows to write of each chunk."""
+    """Yield the rows to write of each chunk; keep targets and predictions where they are scored."""
     from accelegrad.sklearn.summary import labels_in_words
 
     estimator = saved.estimator
     classes = getattr(estimator, "classes_", np.array([]))
     labels = dict(zip(classes.tolist(), labels_in_words(classes), strict=True))
     for X, y in table.blocks(None):
-        if scores is not None:
-            scores.add(X, y, table.path)
+        predicted = estimator.predict(X)
+        if scored is not None:
+            if y is None:
+                raise ValueError(
+                    f"{table.path}: --score needs the true targets, but the file has none."
+                )
+            scored.append((y, predicted))
         if proba:
             yield estimator.predict_proba(X).tolist()
         else:
-            yield [[labels.get(value, value)] for value in estimator.predict(X).tolist()]
+            yield [[labels.get(value, value)] for value in predicted.tolist()]
 
 
 def _write(file: TextIO, header: Sequence[str], blocks: Iterator[list[Any]]) -> None:
@@ -152,44 +158,25 @@ def _print(header: Sequence[str], blocks: Iterator[list[Any]]) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-class _Scores:
-    """Targets and predictions, collected for the score."""
+def _scores(estimator: Any, true: Any, predicted: Any) -> list[tuple[str, str]]:
+    """Return the accuracy, or R^2 and the mean absolute error, in words."""
+    from sklearn.metrics import mean_absolute_error, r2_score
 
-    def __init__(self, estimator: Any) -> None:
-        self._estimator = estimator
-        self._true: list[Any] = []
-        self._predicted: list[Any] = []
+    from accelegrad.files.tables import few
 
-    def add(self, X: Any, y: Any, path: Path) -> None:
-        if y is None:
-            raise ValueError(f"{path}: --score needs the true targets, but the file has none.")
-        self._true.append(y)
-        self._predicted.append(self._estimator.predict(X))
-
-    def lines(self) -> list[tuple[str, str]]:
-        from sklearn.base import is_classifier
-        from sklearn.metrics import mean_absolute_error, r2_score
-
-        from accelegrad.files.tables import few
-
-        true, predicted = np.concatenate(self._true), np.concatenate(self._predicted)
-        lines = [("rows", str(true.size))]
-        if not is_classifier(self._estimator):
-            error = mean_absolute_error(true, predicted)
-            return [
-                *lines,
-                ("R^2", f"{r2_score(true, predicted):.6f}"),
-                ("mean absolute error", f"{error:.8g}"),
-            ]
-        classes = self._estimator.classes_
-        places = class_places(true, classes)
-        right = places == class_places(predicted, classes)
-        lines.append(("accuracy", f"{right.mean():.6f}"))
-        unknown = true[places < 0]
-        if unknown.size:
-            labels = few(np.unique(unknown).astype(str).tolist())
-            lines.append(("labels not known to the model", f"{unknown.size} rows: {labels}"))
-        return lines
+    lines = [("rows", str(true.size))]
+    if not hasattr(estimator, "classes_"):
+        lines.append(("R^2", f"{r2_score(true, predicted):.6f}"))
+        error = mean_absolute_error(true, predicted)
+        return [*lines, ("mean absolute error", f"{error:.8g}")]
+    places = class_places(true, estimator.classes_)
+    right = places == class_places(predicted, estimator.classes_)
+    lines.append(("accuracy", f"{right.mean():.6f}"))
+    unknown = true[places < 0]
+    if unknown.size:
+        labels = few(np.unique(unknown).astype(str).tolist())
+        lines.append(("labels not known to the model", f"{unknown.size} rows: {labels}"))
+    return lines
 
 
 def class_places(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:

@@ -7,10 +7,13 @@ does not know is 0 in all of them, with a warning.
 
 from __future__ import annotations
 
+import csv
+import io
 import warnings
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -402,8 +405,7 @@ class CsvFile(FrameFile):
         target or of all known columns. A line of numbers and other cells may be either: then the
         user has to say it.
         """
-        cells = next(self._read(header=None, nrows=1, dtype=str, na_filter=False))
-        first = [str(cell).strip() for cell in cells.iloc[0]]
+        first = self._first_line()
         first[0] = first[0].lstrip("# ")  # numpy.savetxt marks the header as a comment
         if len(first) < 2:
             marks = (mark for mark in ";\t,| " if mark != self._separator and mark in first[0])
@@ -439,6 +441,18 @@ class CsvFile(FrameFile):
                 )
         return first, True
 
+    def _first_line(self) -> list[str]:
+        """Return the cells of the first line that has any; pandas takes long for wide ones."""
+        encoding = self.wanted.reading.encoding
+        encoding = "utf-8-sig" if encoding == "utf-8" else encoding
+        with opened(self.path) as file, self._errors():
+            text = io.TextIOWrapper(file, encoding, newline="")
+            lines = csv.reader(text, delimiter=self._separator, skipinitialspace=True)
+            first = next((cells for cells in lines if cells not in ([], [""])), None)
+            if first is None:
+                raise self.no_rows()
+            return [cell.strip() for cell in first]
+
     def _frames(self, rows: int | None) -> Iterator[Any]:
         frames = self._read(
             header=0 if self.has_names else None,
@@ -450,37 +464,43 @@ class CsvFile(FrameFile):
             for name in frame.select_dtypes(["object", "string"]):
                 if self.pandas.api.types.infer_dtype(frame[name]) == "string":
                     frame[name] = frame[name].str.strip()
-            yield frame
+            yield frame.copy()  # in one block: pandas takes long for wide frames in pieces
 
-    def _read(self, chunksize: int | None = None, **options: Any) -> Iterator[Any]:
+    def _read(self, chunksize: int | None, **options: Any) -> Iterator[Any]:
         """Yield what pandas reads; its errors become a DataError."""
-        reading, errors = self.wanted.reading, self.pandas.errors
-        na = ["?"] if reading.na is None else ["", *reading.na]
+        reading = self.wanted.reading
+        with self._errors():
+            frames = self.pandas.read_csv(
+                self.path,
+                sep=self._separator,
+                decimal=reading.decimal,
+                thousands=reading.thousands,
+                encoding=reading.encoding,
+                keep_default_na=reading.na is None,
+                na_values=["?"] if reading.na is None else ["", *reading.na],
+                index_col=False,
+                skipinitialspace=True,
+                low_memory=False,
+                chunksize=chunksize,
+                **options,
+            )
+            yield from [frames] if chunksize is None else frames
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Turn what goes wrong while the file is read into a DataError."""
+        errors, encoding = self.pandas.errors, self.wanted.reading.encoding
         try:
             with warnings.catch_warnings():
                 # What pandas drops silently, or nearly so: cells behind the last column.
                 warnings.simplefilter("error", errors.ParserWarning)
-                frames = self.pandas.read_csv(
-                    self.path,
-                    sep=self._separator,
-                    decimal=reading.decimal,
-                    thousands=reading.thousands,
-                    encoding=reading.encoding,
-                    keep_default_na=reading.na is None,
-                    na_values=na,
-                    index_col=False,
-                    skipinitialspace=True,
-                    low_memory=False,
-                    chunksize=chunksize,
-                    **options,
-                )
-                yield from [frames] if chunksize is None else frames
+                yield
         except errors.EmptyDataError:
             raise self.no_rows() from None
         except UnicodeError as error:
             raise DataError(
-                f"{self.path}: not text in {reading.encoding} ({error}). Give its encoding, such "
-                "as --encoding latin-1."
+                f"{self.path}: not text in {encoding} ({error}). Give its encoding, such as "
+                "--encoding latin-1."
             ) from None
         except errors.ParserWarning as error:
             raise DataError(

@@ -51,6 +51,9 @@ NOTICED = 100.0
 #: The inverse of what is added to the problem of the lowest cut, in units in which the model's
 #: value is at least -2: steps are shorter by a fifth at most, and rows are of similar length.
 ADDED = 10.0
+#: The share of its unit that a model of cuts promises at least, and how often the unit is changed
+#: (500 functions: without it 5 proofs of 1e-8 are lost, and 1 of 1e-4).
+CANCELLED, MOST_UNITS = 1e-4, 3
 #: DAQP's codes of an equation and of success
 EQUATION, OPTIMAL = np.intc(5), 1
 #: How often the equations that hold are solved: the second time removes what rounding of the first
@@ -226,7 +229,12 @@ class LowestOfCuts(NamedTuple):
 
 
 def lowest_of_cuts(
-    rows: Rows, center: Vector, slopes: Vector, below: Vector, step: float
+    rows: Rows | None,
+    center: Vector,
+    slopes: Vector,
+    below: Vector,
+    step: float,
+    most_units: int = MOST_UNITS,
 ) -> LowestOfCuts | None:
     r"""Return the weights of cuts where the highest of them is lowest near a point of a polyhedron.
 
@@ -236,53 +244,88 @@ def lowest_of_cuts(
     nearest point. Then the weights add up to :math:`1 + \epsilon \tau`. Divided by their sum,
     they solve the problem for the step :math:`t (1 + \epsilon \tau)`, without an error.
 
+    DAQP finds about twelve digits of a unit. Where the model promises much less than the first
+    unit, which would be right for a single cut, the problem is solved again in a smaller one.
+
     Parameters
     ----------
-    rows : Rows
-        The polyhedron.
+    rows : Rows or None
+        The polyhedron; None: the whole space.
     center : Vector
         A point of it.
     slopes : array of shape (n, d)
         The slopes g_i of the cuts.
     below : array of shape (n,)
-        How far each cut is below the highest at the centre, e_i >= 0; zero for one of them.
+        How far each cut is below the value at the centre, e_i >= 0.
     step : float
         The step t.
+    most_units : int
+        How many units are tried. At a point that constraints hold back the promise is rounding, and
+        so are multipliers that are found in its unit: for these the first one is right.
 
     Returns
     -------
     LowestOfCuts or None
         None where DAQP fails, or would take long.
     """
-    size, count = center.size, below.size
-    length = norm(slopes[int(below.argmin())])
-    unit = step * length  # of offsets; that of values is unit * length
-    if size > MOST_COORDINATES or not (0.0 < unit < math.inf and 0.0 < unit * length < math.inf):
+    if center.size > MOST_COORDINATES:  # DAQP also takes memory for the squared dimension
         return None
-    at = np.concatenate((center, rows.A @ center))
-    matrix = np.zeros((count + rows.low.size, size + 1))
-    matrix[:count, :size], matrix[:count, size] = slopes / length, -math.sqrt(ADDED)
-    matrix[count:, :size] = rows.A
-    low, high = (rows.all_low - at) / unit, (rows.all_high - at) / unit
-    cuts = below / (unit * length) - ADDED
-    free, open_end = np.array([math.inf]), np.full(count, -math.inf)
-    low = np.concatenate((low[:size], -free, open_end, low[size:]))
-    high = np.concatenate((high[:size], free, cuts, high[size:]))
-    senses = np.zeros(low.size, dtype=np.intc)
-    senses[:size], senses[size + 1 + count :] = rows.senses[:size], rows.senses[size:]
-    if not np.isfinite(cuts).all():
+    unit, found = step * norm(slopes[int(below.argmin())]) ** 2, None
+    for _ in range(most_units):
+        if not (0.0 < unit * step < math.inf and 0.0 < unit / step < math.inf):
+            break
+        better = _lowest_in_unit(rows, center, slopes, below, step, unit)
+        if better is None:
+            break
+        found = better
+        weights = found.weights
+        promise = float(weights @ below) - float((weights @ slopes) @ found.offset)
+        if not promise < CANCELLED * unit:
+            break
+        unit = ADDED * promise
+    return found
+
+
+def _lowest_in_unit(
+    rows: Rows | None,
+    center: Vector,
+    slopes: Vector,
+    below: Vector,
+    step: float,
+    unit: float,
+) -> LowestOfCuts | None:
+    """Return the same with values divided by a unit; None: DAQP failed."""
+    count, size = slopes.shape
+    length, bend = math.sqrt(unit * step), math.sqrt(unit / step)  # units of offsets and slopes
+    matrix = np.empty((count, size + 1))
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        np.divide(slopes, bend, out=matrix[:, :size])
+        low, high = np.full(count, -math.inf), below / unit - ADDED
+    matrix[:, size] = -math.sqrt(ADDED)
+    if not (np.isfinite(matrix).all() and np.isfinite(high).all()):
         return None
+    senses = np.zeros(count, dtype=np.intc)
+    before = 0
+    if rows is not None:
+        before = size + 1  # the limits of coordinates come first; that of tau is none
+        matrix = np.vstack((matrix, np.column_stack((rows.A, np.zeros(len(rows.A))))))
+        at = np.concatenate((center, rows.A @ center))
+        limits, free = (rows.all_low - at, rows.all_high - at), np.array([math.inf])
+        low = np.concatenate((limits[0][:size] / length, -free, low, limits[0][size:] / length))
+        high = np.concatenate((limits[1][:size] / length, free, high, limits[1][size:] / length))
+        given, none = rows.senses, np.zeros(1, dtype=np.intc)
+        senses = np.concatenate((given[:size], none, senses, given[size:]))
     answer = _shortest(matrix, low, high, senses)
     if answer is None:
         return None
     z, found = answer
-    weights = found[size + 1 : size + 1 + count]
-    total = float(weights.sum())
-    if not total > 0.0 or not (weights >= 0.0).all():
+    weights = np.maximum(found[before : before + count], 0.0)
+    total = float(np.add.reduce(weights))
+    if not total > 0.0:
         return None
-    found *= length / total
-    on_box, m = found[:size], found[size + 1 + count :]
-    return LowestOfCuts(weights / length, step * total, on_box, m, unit * z[:size])
+    found *= bend / total
+    on_box, m = found[: max(before - 1, 0)], found[before + count :]
+    return LowestOfCuts(weights / total, step * total, on_box, m, length * z[:size])
 
 
 # -- solvers --------------------------------------------------------------------------------------

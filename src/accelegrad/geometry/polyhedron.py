@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from accelegrad.errors import Vector, real_array
 from accelegrad.geometry.nearest_point import (
@@ -19,7 +18,7 @@ from accelegrad.geometry.nearest_point import (
     roughly_nearest,
 )
 from accelegrad.geometry.sets import LARGEST, Box, FeasibleSet
-from accelegrad.geometry.vectors import read_only
+from accelegrad.geometry.vectors import finite_matrix, read_only, refuse_limits
 from accelegrad.norms import norm
 from accelegrad.rounding import FEW, ROUNDED_UP, SMALLEST, UNIT, growth
 
@@ -64,8 +63,9 @@ class Polyhedron(FeasibleSet):
     def __init__(
         self, A: Any, lower: npt.ArrayLike, upper: npt.ArrayLike, bounds: Any = None
     ) -> None:
-        matrix = _matrix(A)
-        low, high = (_limits(name, given, len(matrix)) for name, given in _sides(lower, upper))
+        matrix = finite_matrix("A", A)
+        low = _limits("lower", lower, len(matrix), refused=math.inf)
+        high = _limits("upper", upper, len(matrix), refused=-math.inf)
         box = _box(bounds, matrix.shape[1])
         _refuse_crossing(low, high)
         self._rows = _scaled_rows(matrix, low, high, box)
@@ -118,13 +118,7 @@ class Polyhedron(FeasibleSet):
     def lowest_of_cuts(
         self, center: Vector, slopes: Vector, below: Vector, step: float
     ) -> LowestOfCuts | None:
-        """Return weights of cuts with which they are lowest near a point: see `nearest_point`.
-
-        Beyond some length steps lead no farther, and rounding takes their digits: they are cut.
-        """
-        length = norm(slopes[int(below.argmin())])
-        if length > 0.0:
-            step = min(step, PROXIMAL_STEPS[-1] * self.diameter / length)
+        """Return weights of cuts with which they are lowest near a point: see `nearest_point`."""
         return lowest_of_cuts(self._rows, center, slopes, below, step)
 
     def linear_minimum(self, g: Vector) -> float:
@@ -200,24 +194,7 @@ class Polyhedron(FeasibleSet):
 # -- what is given --------------------------------------------------------------------------------
 
 
-def _matrix(A: Any) -> Vector:
-    given: Any = A
-    if sp.issparse(A):
-        given = given.toarray()
-    matrix = np.array(real_array("A", given), dtype=np.float64)
-    if matrix.ndim != 2 or matrix.size == 0:
-        raise ValueError(f"A must be a matrix with entries, but its shape is {matrix.shape}.")
-    if not np.isfinite(matrix).all():
-        row, column = (int(i) for i in np.argwhere(~np.isfinite(matrix))[0])
-        raise ValueError(f"A must be finite, but A[{row}, {column}] is {matrix[row, column]}.")
-    return matrix
-
-
-def _sides(lower: Any, upper: Any) -> tuple[tuple[str, Any], tuple[str, Any]]:
-    return ("lower", lower), ("upper", upper)
-
-
-def _limits(name: str, given: Any, count: int) -> Vector:
+def _limits(name: str, given: Any, count: int, *, refused: float) -> Vector:
     """Return one limit per row."""
     array = np.asarray(real_array(name, given), dtype=np.float64)
     if array.ndim > 1 or (array.ndim == 1 and array.size != count):
@@ -225,13 +202,7 @@ def _limits(name: str, given: Any, count: int) -> Vector:
             f"{name} must be a number or have one entry per row of A, {count}, but its shape is "
             f"{array.shape}."
         )
-    refused = math.inf if name == "lower" else -math.inf
-    wrong = np.atleast_1d(np.isnan(array) | (array == refused))
-    if wrong.any():
-        first = int(np.argmax(wrong))
-        raise ValueError(
-            f"{name} must hold numbers or {-refused}, but {name}[{first}] is {array.flat[first]}."
-        )
+    refuse_limits(name, array, refused)
     return np.array(np.broadcast_to(array, count))
 
 

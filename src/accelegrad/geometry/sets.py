@@ -25,12 +25,15 @@ from accelegrad.errors import (
     real_number,
     whole_number,
 )
+from accelegrad.geometry.nearest_point import Rows, lowest_of_cuts
 from accelegrad.geometry.vectors import (
     OnVectors,
     check_users_object,
+    finite_matrix,
     length,
     number_or_vector,
     read_only,
+    refuse_limits,
     users_dimension,
 )
 from accelegrad.norms import norm
@@ -53,6 +56,9 @@ __all__ = [
 NEGLIGIBLE = 1e-12
 # Relative residual above which the equations of an affine set contradict each other.
 _INCONSISTENT = 1e-9
+# With more bounds, projections find the lowest point of cuts faster (measured: with 100 in 0.4 of
+# the time, with 30 in twice the time).
+MOST_BOUNDS = 50
 #: Steps of the search for the best bound in a ball; how far its point may be from the boundary, as
 #: a share of the radius; by what factor steps grow where the point hardly moves. Chosen.
 MOST_STEPS, ON_BOUNDARY, MOST_GROWTH = 30, 1e-6, 1e3
@@ -73,6 +79,9 @@ class FeasibleSet(OnVectors):
     _projects_exactly = False
     #: whether a linear minimum takes much longer than a step of a run
     costly_minimum = False
+    #: A function of a centre, slopes of cuts, how far each is below the highest one, and a step,
+    #: that returns the weights of cuts where the highest is lowest; None: projections find them.
+    lowest_of_cuts: Callable[[Vector, Vector, Vector, float], Any] | None = None
 
     @abstractmethod
     def project(self, x: Vector) -> Vector:
@@ -93,19 +102,6 @@ class FeasibleSet(OnVectors):
         Where the dimension is unknown it is the least number that holds in every dimension;
         see `diameter_for`.
         """
-
-    def lowest_of_cuts(
-        self,
-        center: Vector,  # noqa: ARG002
-        slopes: Vector,  # noqa: ARG002
-        below: Vector,  # noqa: ARG002
-        step: float,  # noqa: ARG002
-    ) -> Any:
-        """Return the weights of cuts with which they are lowest near a point of the set.
-
-        None, as here, where the set cannot tell: they are then found by projections.
-        """
-        return None
 
     def diameter_for(self, size: int) -> float:
         """Return the diameter of the set in the space of `size` coordinates."""
@@ -402,9 +398,23 @@ class Box(FeasibleSet):
         least: float = ddot(g, corner)  # unlike g @ corner it gives no warning when it overflows
         return least if math.isfinite(least) else -math.inf
 
+    def lowest_of_cuts(self, center: Vector, slopes: Vector, below: Vector, step: float) -> Any:
+        """Return weights of cuts with which they are lowest near a point: see `nearest_point`."""
+        if center.size > MOST_BOUNDS:
+            return None
+        rows = _box_rows(center.size, self._lower, self._upper)
+        return lowest_of_cuts(rows, center, slopes, below, step)
+
     def _scale(self) -> float:
         bounds = np.concatenate([np.ravel(self._lower), np.ravel(self._upper)])
         return float(np.abs(bounds[np.isfinite(bounds)]).max(initial=0.0))
+
+
+def _box_rows(size: int, lower: float | Vector, upper: float | Vector) -> Rows:
+    """Return a box as a polyhedron without rows."""
+    none = np.empty(0)
+    limits = np.full(size, lower), np.full(size, upper)
+    return Rows(np.empty((0, size)), none, none, *limits)
 
 
 class NonNegative(FeasibleSet):
@@ -416,6 +426,13 @@ class NonNegative(FeasibleSet):
         """Return max(x, 0)."""
         positive: Vector = np.maximum(x, 0.0)
         return positive
+
+    def lowest_of_cuts(self, center: Vector, slopes: Vector, below: Vector, step: float) -> Any:
+        """Return weights of cuts with which they are lowest near a point: see `nearest_point`."""
+        if center.size > MOST_BOUNDS:
+            return None
+        rows = _box_rows(center.size, 0.0, math.inf)
+        return lowest_of_cuts(rows, center, slopes, below, step)
 
     def linear_minimum(self, g: Vector) -> float:
         """Return 0 if g >= 0, else -inf."""
@@ -844,13 +861,7 @@ def _block(index: int, given: Any) -> tuple[FeasibleSet, int]:
 
 def _equations(A: Any, b: Any) -> tuple[Vector, Vector]:
     """Return the matrix and the right-hand side, each row divided by its norm."""
-    matrix = np.array(real_array("A", A), dtype=np.float64)
-    if matrix.ndim != 2 or matrix.size == 0:
-        raise ValueError(f"A must be a matrix with entries, but its shape is {matrix.shape}.")
-    if not np.isfinite(matrix).all():
-        row, column = (int(i) for i in np.argwhere(~np.isfinite(matrix))[0])
-        raise ValueError(f"A must be finite, but A[{row}, {column}] is {matrix[row, column]}.")
-    right = finite_vector("b", b)
+    matrix, right = finite_matrix("A", A), finite_vector("b", b)
     if right.size != matrix.shape[0]:
         raise ValueError(
             f"b must have one entry per row of A, {matrix.shape[0]}, but it has {right.size}."
@@ -897,11 +908,5 @@ def _bound(name: str, given: Any, *, refused: float) -> float | Vector:
     array = np.array(real_array(name, given), dtype=np.float64)
     if array.ndim > 1 or array.size == 0:
         raise ValueError(f"{name} must be a number or a vector, but its shape is {array.shape}.")
-    wrong = np.atleast_1d(np.isnan(array) | (array == refused))
-    if wrong.any():
-        first = int(np.argmax(wrong))
-        where = f"[{first}]" if array.ndim else ""
-        raise ValueError(
-            f"{name} must be a number or {-refused}, but {name}{where} is {array.flat[first]}."
-        )
+    refuse_limits(name, array, refused)
     return read_only(array) if array.ndim else float(array)

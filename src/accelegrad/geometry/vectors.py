@@ -7,6 +7,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from accelegrad.errors import Vector, finite_vector, real_array, real_number, whole_number
 
@@ -68,6 +69,31 @@ def number_or_vector(name: str, given: Any) -> float | Vector:
     if real_array(name, given).ndim == 0:
         return real_number(name, given)
     return read_only(finite_vector(name, given))
+
+
+def finite_matrix(name: str, given: Any) -> Vector:
+    """Return a copy as a dense matrix, or say why it is none."""
+    if sp.issparse(given):
+        given = given.toarray()  # type: ignore[attr-defined]
+    matrix = np.array(real_array(name, given), dtype=np.float64)
+    if matrix.ndim != 2 or matrix.size == 0:
+        raise ValueError(f"{name} must be a matrix with entries, but its shape is {matrix.shape}.")
+    if not np.isfinite(matrix).all():
+        row, column = (int(i) for i in np.argwhere(~np.isfinite(matrix))[0])
+        found = matrix[row, column]
+        raise ValueError(f"{name} must be finite, but {name}[{row}, {column}] is {found}.")
+    return matrix
+
+
+def refuse_limits(name: str, limits: Vector, refused: float) -> None:
+    """Refuse NaN and the infinity that no point meets, as lower or upper limits."""
+    wrong = np.atleast_1d(np.isnan(limits) | (limits == refused))
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        where = f"[{first}]" if limits.ndim else ""
+        raise ValueError(
+            f"{name} must be a number or {-refused}, but {name}{where} is {limits.flat[first]}."
+        )
 
 
 def length(point: float | Vector) -> int | None:

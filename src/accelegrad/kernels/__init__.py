@@ -47,6 +47,7 @@ LEAST_PRODUCTS = 1 << 23
 #: A block has at least this many entries for each entry of the gradient. So the gradients of all
 #: blocks take less memory than X, and less time to clear and add than X takes to be read.
 ENTRIES_PER_SUM = 2
+MOST_ENTRIES = 2**31 - 1  # of CSR rows, and columns: kernels number them by 32 bits
 
 _MODES = ("auto", "always", "never")
 
@@ -114,14 +115,14 @@ class Readable(NamedTuple):
 def readable(X: Any) -> Readable | None:
     """Return what there is to read in a dense or CSR matrix, None if there is no kernel for it.
 
-    There is one for dense data in C order and for CSR data with `indices` and `indptr` of one type.
+    There is one for dense data in C order and for CSR data with fewer than 2^31 entries.
     """
     if isinstance(X, np.ndarray):
         return Readable(X.size, X.shape[1], False, X.nbytes) if _is_plain(X) else None
     if not hasattr(X, "indptr"):  # rows that are read chunk by chunk
         return None
     parts = (X.data, X.indices, X.indptr)
-    if X.indices.dtype != X.indptr.dtype or not all(_is_plain(part) for part in parts):
+    if max(X.indptr[-1], X.shape[1]) > MOST_ENTRIES or not all(_is_plain(part) for part in parts):
         return None
     bytes_of_all = sum(int(part.nbytes) for part in parts)
     return Readable(int(X.indptr[-1]), X.shape[1], True, bytes_of_all)

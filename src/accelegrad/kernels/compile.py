@@ -22,7 +22,6 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numba
 import numpy as np
-import numpy.typing as npt
 from llvmlite.binding import get_host_cpu_name  # type: ignore[import-untyped]
 from numba.extending import overload
 
@@ -215,24 +214,17 @@ class Call(NamedTuple):
     arguments: tuple[Any, ...]
 
 
-def layout(data: npt.DTypeLike, index: npt.DTypeLike | None = None) -> str:
-    """Return the end of a call's name: the types of dense rows or, with an index, of CSR rows."""
-    name = np.dtype(data).name
-    return f"dense {name}" if index is None else f"CSR {name}/{8 * np.dtype(index).itemsize} bits"
-
-
 def dense_layouts() -> Iterator[tuple[str, Any]]:
     """Yield the layouts of dense rows that there are kernels for, each with such a matrix."""
-    for dtype in (np.float64, np.float32):
-        yield layout(dtype), (read_only(np.ones((1, 1), dtype)),)
+    for name in ("float64", "float32"):
+        yield f"dense {name}", (read_only(np.ones((1, 1), name)),)
 
 
 def csr_layouts() -> Iterator[tuple[str, Any]]:
     """Yield the layouts of CSR rows that there are kernels for, each with a row without entries."""
-    for dtype in (np.float64, np.float32):
-        for index in (np.uint32, np.uint64):
-            parts = np.ones(1, dtype), np.zeros(1, index), np.zeros(2, index)
-            yield layout(dtype, index), tuple(read_only(part) for part in parts)
+    for name in ("float64", "float32"):
+        parts = np.ones(1, name), np.zeros(1, np.uint32), np.zeros(2, np.uint32)
+        yield f"CSR {name}", tuple(read_only(part) for part in parts)
 
 
 _announced: dict[str, Callable[[], Iterator[Call]]] = {}

@@ -410,7 +410,7 @@ class Data(NamedTuple):
     """What a pass reads. Arrays are views that cannot be written to: those have one type each."""
 
     matrix: tuple[Array, ...]
-    """X, or the data, indices and indptr of a CSR matrix, the last two as unsigned numbers."""
+    """X, or the data, indices and indptr of a CSR matrix, the last two as uint32."""
     y: Vector
     shares: Vector
     """The p_i, or nothing where all are equal."""
@@ -423,9 +423,10 @@ def data(X: Any, y: Vector, shares: Vector | None, loss: Shape) -> Data:
     if isinstance(X, np.ndarray):
         matrix = (read_only(X),)
     else:
-        # Of unsigned numbers nothing has to be checked when they are used as an index.
-        unsigned = np.uint32 if X.indices.itemsize == 4 else np.uint64
-        matrix = (read_only(X.data), *(read_only(x, unsigned) for x in (X.indices, X.indptr)))
+        # Of unsigned numbers nothing has to be checked when they are used as an index. Those of 64
+        # bits are copied, so that kernels are compiled for one type of them.
+        places = (x.astype(np.int32, copy=False) for x in (X.indices, X.indptr))
+        matrix = (read_only(X.data), *(read_only(x, np.uint32) for x in places))
     equal = np.empty(0) if shares is None else shares
     return Data(matrix, read_only(y), read_only(equal), loss)
 

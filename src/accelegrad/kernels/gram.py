@@ -9,7 +9,7 @@ import numpy as np
 
 from accelegrad.kernels.arrays import read_only
 from accelegrad.kernels.compile import Call, announces, csr_layouts, kernel
-from accelegrad.kernels.epochs import NO_ROWS
+from accelegrad.kernels.steps import NO_ROWS
 
 
 @kernel

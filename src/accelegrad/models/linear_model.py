@@ -516,9 +516,9 @@ class LinearModel:
         at :math:`\theta_i = l'(m_i)`, or at a multiple :math:`c\,\theta`, 0 <= c <= 1, where that
         is seen to be better. Without an intercept the gap at theta itself is
         ||gradient||^2 / (2 l2) and costs nothing beyond the gradient. With an intercept theta must
-        satisfy sum_i p_i theta_i = 0: it is taken at the best intercept for these weights, and
-        at the given one with one side scaled down; the better counts. That costs one or two
-        products with X^T. The bound is lowered by all that rounding can have added.
+        satisfy sum_i p_i theta_i = 0: it is taken at the best intercept for these weights, and what
+        is still off is removed by scaling one side down. That costs one or two products with X^T.
+        The bound is lowered by all that rounding can have added.
 
         With l2 = 0 there is no last term, and theta must satisfy sum_i p_i theta_i a_i = 0. It
         is made so without leaving the domain of the conjugates, by the means of
@@ -535,14 +535,13 @@ class LinearModel:
         return self.at(w).dual_value
 
     def dual_value_at(self, derivatives: npt.ArrayLike) -> float:
-        """Return the Fenchel dual D(theta) at given slopes theta, a lower bound of min P.
+        """Return the Fenchel dual at given slopes theta, or at a multiple: a lower bound of min P.
 
-        It is lowered by what rounding can have added, and minus infinity where a slope (of a row
+        It is at least 0, lowered by what rounding can have added, and 0 where a slope (of a row
         that has weight) is outside the conjugate's domain. With an intercept, theta is first made
         feasible (sum_i p_i theta_i = 0) by scaling down its positive or its negative entries.
 
-        With l2 = 0, theta is first brought into the domain and made feasible, as for `dual_gap`,
-        and the bound is at least 0.
+        With l2 = 0, theta is first brought into the domain and made feasible, as for `dual_gap`.
         """
         return float(self.dual.value_at(derivatives))
 

@@ -7,6 +7,7 @@ they are small: they are converted a block of rows (or, in Fortran order, of col
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -59,8 +60,6 @@ class Products:
         self._is_sparse = bool(sp.issparse(X))
         self._is_double = X.dtype == np.float64
         self._whole: Any = X if self._is_double else None
-        # A view; made once because SciPy is slow to make one.
-        self._transpose: Any = X.T if self._is_double else None
 
     def forward(self, w: Matrix) -> Matrix:
         """Return X w, for a vector or the columns of a matrix."""
@@ -104,8 +103,12 @@ class Products:
         """Return the matrix in float64, or None where a copy would take too much memory."""
         if self._whole is None and stored_entries(self.X) <= SMALL_DATA:
             self._whole = self.X.astype(np.float64)
-            self._transpose = self._whole.T
         return self._whole
+
+    @cached_property
+    def _transpose(self) -> Any:
+        """The transpose in float64, a view: SciPy is slow to make one."""
+        return self._in_double().T
 
     def _blocks(self) -> Iterator[tuple[slice, slice, Any]]:
         """Yield parts of the matrix in float64, each with the rows and columns it covers."""

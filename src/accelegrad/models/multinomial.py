@@ -22,7 +22,6 @@ from accelegrad.errors import Vector, whole_number
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.parted_model import PartedModel
 from accelegrad.models.row_parts import Where
-from accelegrad.models.scaling import ColumnScaling
 from accelegrad.models.streamed_model import StreamedMatrix, StreamedModel
 
 Matrix = npt.NDArray[np.float64]
@@ -267,48 +266,3 @@ def softmax(margins: Matrix) -> tuple[Matrix, Vector]:
     sums = shares.sum(axis=1)
     shares /= sums[:, None]
     return shares, largest + np.log(sums)
-
-
-class ScaledClasses:
-    """The change of coordinates that scales the columns, for each class: see `ColumnScaling`.
-
-    Parameters
-    ----------
-    change : ColumnScaling
-        The change for the coefficients of one class, with its intercept where there is one.
-    n_classes : int
-        How many classes there are.
-    """
-
-    def __init__(self, change: ColumnScaling, n_classes: int) -> None:
-        self.of_one, self._n_classes = change, n_classes
-
-    @property
-    def scale(self) -> Vector:
-        """What the weights are multiplied by, all classes' one after the other."""
-        return np.tile(self.of_one.scale, self._n_classes)
-
-    def apply(self, v: Vector) -> Vector:
-        """Return x = T v."""
-        return self._mapped(self.of_one.apply, v)
-
-    def adjoint(self, gradient: Vector) -> Vector:
-        """Return T' g, the gradient with respect to v."""
-        return self._mapped(self.of_one.adjoint, gradient)
-
-    def invert(self, x: Vector) -> Vector:
-        """Return v, such that T v = x."""
-        return self._mapped(self.of_one.invert, x)
-
-    def invert_adjoint(self, gradient: Vector) -> Vector:
-        """Return g, such that T' g is the gradient given."""
-        return self._mapped(self.of_one.invert_adjoint, gradient)
-
-    def _mapped(self, change: Callable[[Vector], Vector], x: Vector) -> Vector:
-        """Change each class's weights and intercept, which stand apart."""
-        size = self._n_classes * self.of_one.scale.size
-        rows = x[:size].reshape(self._n_classes, -1)
-        if x.size == size:
-            return np.concatenate([change(row) for row in rows])
-        changed = np.array([change(row) for row in np.column_stack([rows, x[size:]])])
-        return np.concatenate([changed[:, :-1].ravel(), changed[:, -1]])

@@ -7,12 +7,11 @@ better intercept alone explains most of the loss, a run starts with it (`near_st
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.optimize import brentq
 from sklearn.utils.sparsefuncs import mean_variance_axis
@@ -23,10 +22,8 @@ from accelegrad.geometry.sets import Box, FeasibleSet, NonNegative, WholeSpace
 from accelegrad.geometry.vectors import read_only
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import Loss
-from accelegrad.models.matrix import runs
+from accelegrad.models.matrix import BLOCK_ENTRIES, row_runs
 
-# Entries looked at in one go: bounds the memory taken.
-BLOCK_ENTRIES = 1 << 18
 # Of the data's precision, relative to the mean: a column that varies less is taken for constant.
 # Divided by a smaller deviation, the remaining digits in a product with X would be noise.
 _CONSTANT = 1e3
@@ -43,8 +40,8 @@ _FEW_ENTRIES = 1e-3
 class ColumnScaling:
     r"""The change of coordinates x = T v that scales a linear model's columns, and centres them.
 
-    Without `shift`, x = s v. With it the last coordinate is an intercept: with x = (w, b) and
-    v = (u, c),
+    x holds the weights of one class after the other, then an intercept for each class, or none.
+    With x = (w, b) and v = (u, c), for each class
 
     .. math:: w = s u, \qquad b = c - \textstyle\sum_j \mu_j s_j u_j,
 
@@ -56,60 +53,79 @@ class ColumnScaling:
     scale : array of shape (n_features,)
         s, positive.
     shift : array of shape (n_features,), optional
-        mu, what is taken off the columns; zeros leave the intercept alone.
+        mu, what is taken off the columns; 0 by default. Without intercepts it does not matter.
+    n_classes : int
+        How many rows of weights there are.
     """
 
     scale: Vector
-    shift: Vector | None = None
+    shift: Any = None
+    n_classes: int = 1
 
     def __post_init__(self) -> None:
-        scale = read_only(finite_vector("scale", self.scale, above=0.0))
-        object.__setattr__(self, "scale", scale)
-        if self.shift is None:
-            return
-        shift = finite_vector("shift", self.shift)
+        scale = finite_vector("scale", self.scale, above=0.0)
+        shift = np.zeros(scale.size) if self.shift is None else finite_vector("shift", self.shift)
         if shift.size != scale.size:
             raise ValueError(
                 f"shift must have scale's length {scale.size}, but its length is {shift.size}."
             )
+        object.__setattr__(self, "scale", read_only(scale))
         object.__setattr__(self, "shift", read_only(shift))
 
     def __repr__(self) -> str:
-        intercept = "" if self.shift is None else " and intercept"
         low, high = float(self.scale.min()), float(self.scale.max())
-        return f"ColumnScaling({self.scale.size} columns{intercept}, scale {low:g} to {high:g})"
+        return f"ColumnScaling({self.scale.size} columns, scale {low:g} to {high:g})"
 
     def apply(self, v: Vector) -> Vector:
         """Return x = T v."""
-        if self.shift is None:
-            return self.scale * v
-        w = self.scale * v[:-1]
-        return np.append(w, v[-1] - self.shift @ w)
+        W, b = self._split(v)
+        W = self.scale * W
+        return np.append(W, b - W @ self.shift if b.size else b)
 
     def adjoint(self, gradient: Vector) -> Vector:
         """Return T' g, the gradient with respect to v."""
-        if self.shift is None:
-            return self.scale * gradient
-        slope = gradient[-1]
-        return np.append(self.scale * (gradient[:-1] - slope * self.shift), slope)
+        W, b = self._split(gradient)
+        return np.append(self.scale * (W - np.outer(b, self.shift) if b.size else W), b)
 
     def invert(self, x: Vector) -> Vector:
         """Return v, such that T v = x."""
-        if self.shift is None:
-            return x / self.scale
-        w = x[:-1]
-        return np.append(w / self.scale, x[-1] + self.shift @ w)
+        W, b = self._split(x)
+        return np.append(W / self.scale, b + W @ self.shift if b.size else b)
 
     def invert_adjoint(self, gradient: Vector) -> Vector:
         """Return g, such that T' g is the gradient given."""
-        if self.shift is None:
-            return gradient / self.scale
-        slope = gradient[-1]
-        return np.append(gradient[:-1] / self.scale + slope * self.shift, slope)
+        W, b = self._split(gradient)
+        W = W / self.scale
+        return np.append(W + np.outer(b, self.shift) if b.size else W, b)
+
+    def _split(self, x: Vector) -> tuple[npt.NDArray[np.float64], Vector]:
+        size = self.n_classes * self.scale.size
+        return x[:size].reshape(self.n_classes, -1), x[size:]
+
+    def scaled_penalty(self, penalty: Penalty | None) -> Penalty | None:
+        """Return an l1 norm of the weights as a function of v."""
+        if penalty is None:
+            return None
+        if isinstance(penalty, OnLeading):
+            inner = self.scaled_penalty(penalty.penalty)
+            assert inner is not None
+            return OnLeading(inner, penalty.size, penalty.dimension)
+        assert isinstance(penalty, L1)
+        return L1(penalty.strength * np.tile(self.scale, self.n_classes))
+
+    def scaled_set(self, feasible_set: FeasibleSet | None, size: int) -> FeasibleSet | None:
+        """Return the set that v lies in; `size` is its length."""
+        if not isinstance(feasible_set, Box):
+            return feasible_set  # one that is no box has no ends but 0
+        factors = np.ones(size)
+        factors[: self.n_classes * self.scale.size] = np.tile(self.scale, self.n_classes)
+        # An end beyond the range of floats is none: no float lies outside of it.
+        with np.errstate(over="ignore"):
+            return Box(feasible_set.lower / factors, feasible_set.upper / factors)
 
 
 def column_scaling(
-    model: LinearModel, *, center: bool = True, noisy: bool = False
+    model: LinearModel, *, center: bool = True, noisy: bool = False, n_classes: int = 1
 ) -> ColumnScaling:
     r"""Return the change of coordinates in which the columns of a model's data are standardised.
 
@@ -136,19 +152,21 @@ def column_scaling(
         With False columns are never centred.
     noisy : bool, default False
         Whether the gradients will come from minibatches.
+    n_classes : int, default 1
+        How many classes have a row of weights each.
     """
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         mean, variance = _moments(model)
         rarity = _filled(model) ** 0.25 if noisy else 1.0
         if not (model.fit_intercept and center):
-            shift = np.zeros_like(mean) if model.fit_intercept else None
             scale = _inverse_root(mean * mean + variance + model.l2)
-            return ColumnScaling(scale * rarity, shift)
+            return ColumnScaling(scale * rarity, None, n_classes)
         precision = _CONSTANT * float(np.finfo(model.dtype).eps)
         varies = np.sqrt(variance) > precision * np.abs(mean)
         squares = np.where(varies, variance, mean * mean) + model.l2
         known = varies & np.isfinite(variance)
-        return ColumnScaling(_inverse_root(squares) * rarity, np.where(known, mean, 0.0))
+        shift = np.where(known, mean, 0.0)
+        return ColumnScaling(_inverse_root(squares) * rarity, shift, n_classes)
 
 
 def can_scale(penalty: Penalty | None, feasible_set: FeasibleSet | None) -> bool:
@@ -165,35 +183,6 @@ def limits_intercept(feasible_set: FeasibleSet | None) -> bool:
         ends = np.array([np.ravel(feasible_set.lower)[-1], np.ravel(feasible_set.upper)[-1]])
         return bool(np.isfinite(ends).any())
     return isinstance(feasible_set, NonNegative)
-
-
-def scaled_penalty(penalty: Penalty | None, scale: Vector | None) -> Penalty | None:
-    """Return an l1 norm as a function of the weights divided by the scale."""
-    if penalty is None or scale is None:
-        return penalty
-    if isinstance(penalty, OnLeading):
-        return OnLeading(_scaled_l1(penalty.penalty, scale), penalty.size, penalty.dimension)
-    return _scaled_l1(penalty, scale)
-
-
-def _scaled_l1(penalty: Penalty, scale: Vector) -> L1:
-    assert isinstance(penalty, L1)
-    return L1(penalty.strength * scale)
-
-
-def scaled_set(
-    feasible_set: FeasibleSet | None, scale: Vector | None, size: int
-) -> FeasibleSet | None:
-    """Return the set that the parameters lie in when the weights are divided by the scale.
-
-    `size` is the number of all parameters, of which the weights come first.
-    """
-    if scale is None or not isinstance(feasible_set, Box):
-        return feasible_set  # one that is no box has no ends but 0
-    factors = np.append(scale, np.ones(size - scale.size))
-    # An end beyond the range of floats is none: no float lies outside of it.
-    with np.errstate(over="ignore"):
-        return Box(feasible_set.lower / factors, feasible_set.upper / factors)
 
 
 def near_start(model: LinearModel, x: Vector) -> Vector:
@@ -249,45 +238,28 @@ def unevenness(model: LinearModel) -> float:
     small. Nor do those columns at either end that hold next to none of all entries: among a hundred
     thousand words there are always some that only the shortest texts have. Nor do columns of zeros,
     and of a single entry, whose size is that of the entry: it says nothing of a column's unit, and
-    couples no rows.
+    couples no rows. Rows count as much as in the model's objective.
     """
-    rows = model.in_memory
-    if rows is None:
-        return _unevenness(model)
-    found: float = rows.of_data_alone("unevenness", lambda: _unevenness(rows))
+    found: float = model.of_data_alone("unevenness", lambda: _unevenness(model))
     return found
 
 
 def _unevenness(model: LinearModel) -> float:
-    sums, counts = np.zeros((2, model.n_features))
+    dense = model.storage.dense
     with np.errstate(over="ignore", invalid="ignore"):
-        for squares, stored in model.over_chunks(_squares_and_counts):
-            sums += squares
-            counts += stored
-        means = sums / np.maximum(counts, 1)
-        counted = (means > 0) & (counts > 1)
-        sizes, counts = np.sqrt(means[counted]), counts[counted]
+        squares = model.column_squares()
+        filled = np.ones(model.n_features) if dense else _filled(model)
+        counted = (squares > 0) & (filled * model.n_samples > 1.5)
+        sizes, filled = np.sqrt(squares / filled)[counted], filled[counted]
     if not sizes.size:
         return 1.0
-    if isinstance(model.X, np.ndarray):
+    if dense:
         return float(sizes.max() / sizes.min())
     order = np.argsort(sizes)
-    up_to = np.cumsum(counts[order])
+    up_to = np.cumsum(filled[order])
     ends = np.searchsorted(up_to, [_FEW_ENTRIES * up_to[-1], (1.0 - _FEW_ENTRIES) * up_to[-1]])
     smallest, largest = sizes[order[ends]]
     return float(largest / smallest)
-
-
-def _squares_and_counts(X: Any, shares: Vector) -> tuple[Vector, Vector]:  # noqa: ARG001
-    """Return the sums of squares of the columns' stored entries, and how many there are."""
-    d = X.shape[1]
-    with np.errstate(over="ignore", invalid="ignore"):
-        if isinstance(X, np.ndarray):
-            dense: Vector = np.einsum("ij,ij->j", X, X, dtype=np.float64)
-            return dense, np.full(d, float(X.shape[0]))
-        columns, entries = X.indices[: X.indptr[-1]], X.data[: X.indptr[-1]]
-        squares = np.bincount(columns, np.square(entries, dtype=np.float64), d)
-        return squares.astype(np.float64), np.bincount(columns, minlength=d).astype(np.float64)
 
 
 def _inverse_root(squares: Vector) -> Vector:
@@ -296,51 +268,32 @@ def _inverse_root(squares: Vector) -> Vector:
     return 1.0 / np.sqrt(np.where(usable, squares, 1.0))
 
 
-class _Moments(NamedTuple):
-    """Of the columns, over the rows as the model weighs them."""
+def _moments(model: LinearModel) -> tuple[Vector, Vector]:
+    """Return the columns' means and variances, over the rows as the model weighs them.
 
-    mean: Vector
-    variance: Vector
-
-
-class _Merged:
-    """Moments of blocks of rows, merged: sums of squares about 0 would cancel (Chan et al.)."""
-
-    def __init__(self, n_features: int) -> None:
-        self.total, self.mean, self.squares = 0.0, np.zeros(n_features), np.zeros(n_features)
-
-    def add(self, weight: float, mean: Vector, squares: Vector) -> None:
-        """Add a block of this weight, with its mean and the sum of squares about that."""
-        step = mean - self.mean
-        self.total += weight
-        self.mean += step * (weight / self.total)
-        self.squares += squares
-        self.squares += step * step * (weight * (self.total - weight) / self.total)
-
-    def moments(self) -> _Moments:
-        return _Moments(self.mean, np.maximum(self.squares / self.total, 0.0))
-
-
-def _moments(model: LinearModel) -> _Moments:
-    merged = _Merged(model.n_features)
+    Those of blocks are merged: sums of squares about 0 would cancel (Chan et al.).
+    """
+    total, mean, squares = 0.0, np.zeros(model.n_features), np.zeros(model.n_features)
     for blocks in model.over_chunks(_moments_of_blocks):
-        for weight, mean, squares in blocks:
-            merged.add(weight, mean, squares)
-    return merged.moments()
+        for weight, middle, spread in blocks:
+            step = middle - mean
+            total += weight
+            mean += step * (weight / total)
+            squares += spread + step * step * (weight * (total - weight) / total)
+    return mean, np.maximum(squares / total, 0.0)
 
 
 def _moments_of_blocks(X: Any, shares: Vector) -> list[tuple[float, Vector, Vector]]:
     """Return weight, mean and squares about the mean of blocks of rows."""
-    is_sparse, found = sp.issparse(X), []
-    entries = X.nnz // max(X.shape[0], 1) + 1 if is_sparse else X.shape[1]
+    found = []
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        for rows in runs(X.shape[0], BLOCK_ENTRIES // entries):
+        for rows in row_runs(X, BLOCK_ENTRIES):
             weights = shares[rows]
             weight = float(weights.sum())
             if weight == 0.0:
                 continue
             block = X[rows].astype(np.float64)
-            if is_sparse:
+            if sp.issparse(X):
                 block.sum_duplicates()  # an entry stored in pieces has the square of their sum
                 mean, variance = mean_variance_axis(block, axis=0, weights=weights)
                 found.append((weight, mean, weight * variance))
@@ -361,23 +314,7 @@ def _filled(model: LinearModel) -> Vector:
 
 def _filled_shares(X: Any, shares: Vector) -> Vector:
     """Return for each column the sum of the shares of the rows that have an entry in it."""
-    d = X.shape[1]
-    filled = np.zeros(d)
-    if sp.issparse(X):
-        for columns, entries, weights in _entries(X, shares):
-            filled += np.bincount(columns, weights * (entries != 0), d)
-    else:
-        for block in runs(X.shape[0], BLOCK_ENTRIES // d):
-            filled += shares[block] @ (X[block] != 0)
+    filled = np.zeros(X.shape[1])
+    for rows in row_runs(X, BLOCK_ENTRIES):
+        filled += shares[rows] @ (X[rows] != 0)
     return filled
-
-
-def _entries(X: Any, shares: Vector) -> Iterator[tuple[Any, Vector, Vector]]:
-    """Yield the columns, values and row weights of the stored entries, some rows at a time."""
-    cuts = np.searchsorted(X.indptr, np.arange(0, X.nnz, BLOCK_ENTRIES))
-    bounds = np.unique(np.append(cuts, X.shape[0]))
-    for first, last in pairwise(bounds):
-        where = slice(X.indptr[first], X.indptr[last])
-        lengths = np.diff(X.indptr[first : last + 1])
-        weights = np.repeat(shares[first:last], lengths)
-        yield X.indices[where], X.data[where].astype(np.float64), weights

@@ -154,7 +154,8 @@ class Bracket:
                 bound = max(bound, min(self.cuts.lower_bound, at.value))
             elif bound == -math.inf:
                 bound = self.cuts.lower_bound
-        return bound - self._value_error(at)
+        error = self._value_error(at)
+        return math.nextafter(bound - error, -math.inf) if error > 0.0 else bound
 
     def gap(self, at: Evaluated) -> float:
         """Return the certified gap of a point; below zero where it refutes the region."""

@@ -21,23 +21,19 @@ import numpy as np
 import numpy.typing as npt
 
 from accelegrad.bundle.cut_memory import CutMemory
-from accelegrad.bundle.cut_model import Center, CutModel, Lowest
-from accelegrad.bundle.cut_programme import CutProgramme
+from accelegrad.bundle.cut_model import MOST_AT_ONCE, Center, CutModel, Lowest
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.geometry.penalties import Penalty
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.rounding import PointRounding, few_bits_rounding
 from accelegrad.norms import norm
 from accelegrad.proofs.region import Region
-from accelegrad.proofs.sharp_average import SharpAverage
+from accelegrad.proofs.sharp_average import sharp_average
 from accelegrad.rounding import FEW, SMALLEST, UNIT, growth
 from accelegrad.rules.base import Evaluated, KnownEvaluation, inner
 
-#: Cuts are added to the aggregate this many at a time where vectors have more than `LONG_VECTOR`
-#: entries or no bound can end the run; else one by one, which costs more and proves more. Chosen.
-BLOCK_CUTS, LONG_VECTOR = 16, 2048
-#: Numbers at most in cuts that wait to be added: huge vectors are added one by one.
-BLOCK_NUMBERS = 1 << 20
+#: Bounds that are costly, or that cannot end the run, are computed once in this many cuts. Chosen.
+SELDOM = 16
 #: The sum of smaller weights is no mean: their products vanish.
 LEAST_WEIGHT = 1e-200
 #: No step of the cut model is longer: a square of it may be needed.
@@ -81,12 +77,17 @@ class Cut(NamedTuple):
     length: float  # the gradient's norm
     gradient: Vector
 
+    def plus(self, cut: Cut) -> Cut:
+        """Return the sum of this and another one times its weight."""
+        weight = cut.weight
+        added: list[tuple[Any, Any]] = list(zip(self[1:], cut[1:], strict=True))
+        return Cut._make([self.weight + weight, *(old + weight * new for old, new in added)])
+
 
 class CutCertificate:
     """The single and the aggregate cut over a region, with the region's penalty on top.
 
-    The aggregate is brought up to date a block of cuts at a time: at every step it would cost as
-    much as the method itself. So is the single cut, where a minimum over the region is costly.
+    Where a minimum over the region is costly, bounds are computed once in some steps.
 
     Parameters
     ----------
@@ -116,14 +117,12 @@ class CutCertificate:
         #: larger region, too
         self._records: list[Cut] = []
         self.lower_bound = -math.inf
-        size = region.center.size
-        self._growth = growth(size)
+        self._growth = growth(region.center.size)
         self._unit = UNIT  # of rounding, of the numbers that a user's function returns
         self._sum = Cut(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, np.zeros_like(region.center))
-        self._count = 0
-        self._pending: list[Cut] = []
-        short = often and size <= LONG_VECTOR and not region.costly
-        self._block = 1 if short else max(1, min(BLOCK_CUTS, BLOCK_NUMBERS // size))
+        self._count = self._waiting = 0  # cuts in the sum, and those since its bound was computed
+        self._last: Cut | None = None
+        self._every = 1 if often and not region.costly else SELDOM
         self._centred = not region.center.any()
 
     def share(self, kept: CutMemory) -> None:
@@ -138,11 +137,13 @@ class CutCertificate:
         if not self.region.costly:
             if self._raise_to(self._bound(cut), cut):
                 self._lost_in_average = 0.0  # this cut proves more by itself
-            if weight == 0 and not self._pending:
+            if weight == 0.0:
                 return  # it adds nothing to the average
-        self._pending.append(cut)
+        # An interrupt between the assignments counts a cut twice: still a mean of cuts.
+        self._sum = self._sum.plus(cut)
+        self._count, self._waiting, self._last = self._count + 1, self._waiting + 1, cut
         # With kept cuts the bracket says when a costly bound is due.
-        if (weight == 0 and self.kept is None) or len(self._pending) >= self._block:
+        if (weight == 0.0 and self.kept is None) or self._waiting >= self._every:
             self.refresh()
 
     def _cut(self, evaluation: Evaluated, weight: float) -> Cut:
@@ -185,8 +186,8 @@ class CutCertificate:
         """Take numbers for less exact than those seen so far; what these proved counts no more."""
         if self.kept is not None:
             self.kept.blur(growth(self.region.center.size, unit) - self._growth)
-        self._unit, self.lower_bound, self._pending = unit, -math.inf, []
-        self._records = []
+        self._unit, self.lower_bound, self._records = unit, -math.inf, []
+        self._waiting = 0
         self.forget()
 
     def resolution(self, evaluation: Evaluated) -> float:
@@ -200,15 +201,11 @@ class CutCertificate:
 
     def refresh(self) -> None:
         """Bring the bound up to date with all the cuts so far."""
-        block = self._pending
-        if not block:
+        if self._waiting == 0:
             return
-        if self.region.costly:
-            self._raise_to(self._bound(block[-1]), block[-1])
-        # An interrupt between the assignments counts a block twice: still a mean of cuts.
-        self._sum = _summed(self._sum, block)
-        self._count += len(block)
-        self._pending = []
+        self._waiting = 0
+        if self.region.costly and self._last is not None:
+            self._raise_to(self._bound(self._last), self._last)
         self._raise_by_sum()
 
     @property
@@ -241,13 +238,12 @@ class CutCertificate:
         if kept is None or kept.count == 0 or not region.radius > 0.0:
             return
         center = Center(best.point, best.value, best.penalty)
-        programme = kept.active_programme()
         steepness = math.sqrt(best.squared_norm)
         first = region.radius / steepness if steepness > 0.0 else region.radius
         step = max(first, self._step) if goal > 0.0 else first
         for _ in range(MOST_TIGHTENED):
             gap = best.value - self.lower_bound
-            lowest = self.lowest(center, step, programme)
+            lowest = self.lowest(center, step)
             if lowest is None:
                 return
             weights, slope, _ = lowest.combination
@@ -264,7 +260,9 @@ class CutCertificate:
             if not self._closed_more(best, gap) and (wanted <= 2.0 * step or not region.is_ball):
                 break
             step = min(max(wanted, 0.1 * step), 100.0 * step, LONGEST_STEP)
-        if region.is_ball and region.penalty is None and region.scaling is None:
+        # DAQP's weights of few cuts have all digits already (500 functions: as many proofs).
+        many = kept.count > MOST_AT_ONCE
+        if many and region.is_ball and region.penalty is None and region.change is None:
             self._sharpen(kept, best, weights)
 
     def _closed_more(self, best: Evaluated, gap: float) -> bool:
@@ -280,15 +278,13 @@ class CutCertificate:
             if not 0.0 < length < CANCELLED * float(weights @ kept.lengths):
                 return
             linear = below * (length / radius)
-            weights = SharpAverage(kept.slopes, linear, weights).improve()
+            weights = sharp_average(kept.slopes, linear, weights)
             self._raise_by_average(kept, weights)
             slope = weights @ kept.slopes
             if not self._closed_more(best, gap) and norm(slope) > 0.5 * length:
                 return
 
-    def lowest(
-        self, center: Center, step: float, programme: CutProgramme | None = None
-    ) -> Lowest | None:
+    def lowest(self, center: Center, step: float) -> Lowest | None:
         """Return where the model of the kept cuts is lowest near a centre.
 
         None where numbers on the way are not finite.
@@ -297,7 +293,7 @@ class CutCertificate:
         assert kept is not None
         model = cut_model(kept, self.region)
         try:
-            return model.lowest(center, step, programme or kept.active_programme())
+            return model.lowest(center, step, keep=False)
         except NonFiniteError:
             return None
 
@@ -407,7 +403,8 @@ class CutCertificate:
             "lost_in_average": self._lost_in_average,
             "step": self._step,
             "unit": self._unit,
-            "pending": columns_of(Cut, self._pending),
+            "waiting": self._waiting,
+            "last": None if self._last is None else self._last._asdict(),
             "records": columns_of(Cut, self._records),
             "kept": None if self.kept is None or self._shared else self.kept.state(),
         }
@@ -421,7 +418,8 @@ class CutCertificate:
         self._step = state["step"]
         if self.kept is not None and not self._shared:
             self.kept.restore(state["kept"])
-        self._pending = rows_of(Cut, state["pending"])
+        self._waiting, last = state["waiting"], state["last"]
+        self._last = None if last is None else Cut(**last)
         self._records = rows_of(Cut, state["records"])
 
 
@@ -443,18 +441,3 @@ def cut_model(kept: CutMemory, region: Region) -> CutModel:
     project, lowest = (None, None) if region.is_ball else (chosen.project, chosen.lowest_of_cuts)
     prox, value = (None, None) if penalty is None else (penalty.prox, penalty.value)
     return CutModel(kept, project, prox, value, lowest)
-
-
-def _summed(total: Cut, block: list[Cut]) -> Cut:
-    """Return the sum of cuts, each times its weight, and those before."""
-    if len(block) == 1:
-        cut = block[0]
-        weight = cut.weight
-        added: list[Any] = list(cut[1:])
-        sums = [old + weight * new for old, new in zip(total[1:], added, strict=True)]
-        return Cut._make([total.weight + weight, *sums])
-    weights = np.array([cut.weight for cut in block])
-    numbers = weights @ np.array([cut[1:-1] for cut in block])
-    gradients = weights @ np.array([cut.gradient for cut in block])
-    sums = [float(old + new) for old, new in zip(total[1:-1], numbers, strict=True)]
-    return Cut._make([total.weight + math.fsum(weights), *sums, total.gradient + gradients])

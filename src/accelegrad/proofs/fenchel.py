@@ -11,8 +11,8 @@ scaling down those above or those below 0, and what rounding leaves of s is mult
 largest intercept that a minimiser can have. For 0 <= c <= 1 the slopes c theta are allowed too,
 with at least c times the level, since l* is convex and l*(0) = 0: an l1 term may demand a c < 1.
 
-`SlopeSums` and `DataSums` hold sums with a bound on how far rounding has taken each; parts of the
-rows can be summed anywhere and be added. `Terms` turns sums into the bound.
+`SlopeSums` holds sums with a bound on how far rounding has taken each; parts of the rows can be
+summed anywhere and be added. `Terms` turns sums into the bound.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -141,22 +142,18 @@ class SlopeSums:
     def at(cls, model: LinearModel, known: ModelPoint) -> SlopeSums:
         """Return the sums of the slopes at a point from its loss and gradient: no pass over rows.
 
-        The level at theta = l'(margins) is loss - <h, (w, b)>, with h the gradient of the loss.
+        The level at theta = l'(margins) is loss - <h, w>, with h the gradient of the loss; there is
+        no intercept.
         """
-        d, w, loss = model.n_features, known.w, known.mean_loss
-        slopes = slopes_norm(model.loss, loss)
-        pull = known.model.l2 * w[:d]
-        combination = known.gradient[:d] - pull
-        off = model.rounding.combination(slopes) + growth(0) * (np.abs(combination) + np.abs(pull))
-        height = loss - float(combination @ w[:d])
+        w, loss = known.w, known.mean_loss
+        pull = known.model.l2 * w
+        combination = known.gradient - pull
+        off = model.rounding.combination(slopes_norm(model.loss, loss))
+        off += growth(0) * (np.abs(combination) + np.abs(pull))
+        height = loss - float(combination @ w)
         error = known.model.rounding_at(w, known.value).level
-        mean = mean_error = 0.0
-        if model.fit_intercept:
-            mean, mean_error = float(known.gradient[d]), growth(model.n_samples) * slopes
-            height -= mean * float(w[d])
-            error += (mean_error + growth(0) * abs(mean)) * abs(float(w[d]))
         error += growth(w.size) * (2.0 * known.value + abs(height))
-        return cls(height, error, mean, mean_error, combination, off)
+        return cls(height, error, 0.0, 0.0, combination, off)
 
     def __add__(self, other: SlopeSums) -> SlopeSums:
         """Return the sum over the rows of both."""
@@ -175,43 +172,20 @@ class SlopeSums:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class DataSums:
-    """Sums over rows that say how large a minimiser's intercept can be, each row by its weight.
+class DataSizes(NamedTuple):
+    """What the rows say of how large a minimiser's intercept can be; each counts by its share."""
 
-    Of sums of squares the roots are kept, which neither overflow nor vanish.
-    """
-
-    weight: float
-    rows: int
-    size: float  # the root of the sum of the rows' squared norms, rounded up
+    size: float  # the root of the mean of the rows' squared norms, rounded up
     target_size: float  # the same of the squared targets
-    weight_above: float  # of rows with targets above 0
-    weight_below: float
+    above: float  # the share of rows with targets above 0
+    below: float
 
     @classmethod
-    def of(cls, model: LinearModel, weight: float = 1.0) -> DataSums:
-        """Return the sums over a model's rows, which have this weight together."""
-        shares, y, root = model.shares, model.y, math.sqrt(weight)
-        return cls(
-            weight,
-            model.n_samples,
-            root * model.rounding.size,
-            root * norm(np.sqrt(shares) * y),
-            weight * float(shares @ (y > 0.0)),
-            weight * float(shares @ (y < 0.0)),
-        )
-
-    def __add__(self, other: DataSums) -> DataSums:
-        """Return the sums over the rows of both."""
-        return DataSums(
-            self.weight + other.weight,
-            self.rows + other.rows,
-            math.hypot(self.size, other.size),
-            math.hypot(self.target_size, other.target_size),
-            self.weight_above + other.weight_above,
-            self.weight_below + other.weight_below,
-        )
+    def of(cls, model: LinearModel) -> DataSizes:
+        """Return the sizes of a model's rows."""
+        shares, y = model.shares, model.y
+        sides = float(shares @ (y > 0.0)), float(shares @ (y < 0.0))
+        return cls(model.rounding.size, norm(np.sqrt(shares) * y), *sides)
 
 
 class Terms:
@@ -521,13 +495,13 @@ class Reach:
         What is added to the mean loss.
     loss : Loss
         The loss.
-    data : DataSums
+    data : DataSizes
         What is known of the rows.
     value : float
         The objective at some feasible point, and so no less than the minimum.
     """
 
-    def __init__(self, terms: Terms, loss: Loss, data: DataSums, value: float) -> None:
+    def __init__(self, terms: Terms, loss: Loss, data: DataSizes, value: float) -> None:
         self.terms, self.loss, self.data, self.value = terms, loss, data, value
 
     @cached_property
@@ -559,12 +533,10 @@ class Reach:
         are at most the objective.
         """
         data, loss = self.data, self.loss
-        root = math.sqrt(data.weight)
-        size = data.size / root
         if not loss.classification:
-            near = data.target_size / root + loss.reach(self.value)
-            return SIZE_ROUNDED_UP * (near + size * self.weights)
-        share = min(data.weight_above, data.weight_below) / data.weight
+            near = data.target_size + loss.reach(self.value)
+            return SIZE_ROUNDED_UP * (near + data.size * self.weights)
+        share = min(data.above, data.below)
         if share == 0.0:
             return math.inf
-        return SIZE_ROUNDED_UP * (self.value / share + size * self.weights / math.sqrt(share))
+        return SIZE_ROUNDED_UP * (self.value / share + data.size * self.weights / math.sqrt(share))

@@ -20,7 +20,7 @@ from accelegrad.models.rounding import slopes_norm
 from accelegrad.norms import norm
 from accelegrad.proofs.fenchel import (
     MULTIPLE_ROUNDED_DOWN,
-    DataSums,
+    DataSizes,
     Reach,
     SlopeSums,
     Terms,
@@ -140,7 +140,7 @@ class ModelDual:
             return self._in_null_space.at(known.derivatives)
         if not self._is_balanced(known.derivatives):
             return self.bound(self.balanced(known.derivatives))
-        if known.model.loss is self.model.loss:
+        if known.model.loss is self.model.loss and not self.model.fit_intercept:
             return self.terms.lower_bound(SlopeSums.at(self.model, known), self.reach)
         l2, d = known.model.l2, self.model.n_features
         w = known.w[:d]
@@ -251,7 +251,7 @@ class ModelDual:
         model = self.model
         reach: Reach = self._once(
             "reach",
-            lambda: Reach(self.terms, model.loss, self._data_sums(), self._feasible_value()),
+            lambda: Reach(self.terms, model.loss, self._data_sizes(), self._feasible_value()),
         )
         return reach
 
@@ -266,8 +266,8 @@ class ModelDual:
                 return float(loss + self.terms.penalty_value(weights))
         return self._value_of_constants()
 
-    def _data_sums(self) -> DataSums:
-        return DataSums.of(self.model)
+    def _data_sizes(self) -> DataSizes:
+        return DataSizes.of(self.model)
 
     def _value_of_constants(self) -> float:
         """Return the mean loss of a good constant prediction, 0 where there is no intercept."""

@@ -13,7 +13,7 @@ from accelegrad.models.linear_model import ModelPoint
 from accelegrad.models.losses import Loss
 from accelegrad.models.parted_model import PartedSlopes
 from accelegrad.models.row_parts import Mixture, Part
-from accelegrad.proofs.fenchel import DataSums, SlopeSums, heights
+from accelegrad.proofs.fenchel import DataSizes, SlopeSums, heights
 from accelegrad.proofs.model_dual import BALANCED, ModelDual
 from accelegrad.rounding import ROUNDED_UP, SMALLEST
 
@@ -130,9 +130,9 @@ class PartedDual(ModelDual):
         mixed = Mixture(shifts=(low, high), shares=(share, 1.0 - share))
         return PartedSlopes(known, known, mixed)
 
-    def _data_sums(self) -> DataSums:
+    def _data_sizes(self) -> DataSizes:
         model = self.model
-        return DataSums(1.0, model.n_samples, model.rounding.size, *model.target_sizes())
+        return DataSizes(model.rounding.size, *model.target_sizes())
 
     def _value_of_constants(self) -> float:
         model, constants = self.model, [0.0]

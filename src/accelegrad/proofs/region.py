@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.geometry.penalties import Penalty
 from accelegrad.geometry.sets import FeasibleSet, WholeSpace
+from accelegrad.models.scaling import ColumnScaling
 from accelegrad.norms import norm
 from accelegrad.rounding import SMALLEST
 from accelegrad.rules.base import inner
@@ -22,22 +22,6 @@ GIVEN_AWAY = 1e-12
 LONGEST_STEP = 1e250
 #: How near to the region's boundary, in radii, a minimum on it has to be found.
 NEAR_BOUNDARY = 0.05
-
-
-class Change(Protocol):
-    """A linear change of coordinates x = T v; the certificate needs the adjoint only."""
-
-    def adjoint(self, gradient: Vector) -> Vector:
-        """Return T' g."""
-
-
-class Scaling(NamedTuple):
-    """Coordinates v of x = T v, and what a region has to know in them."""
-
-    change: Change
-    stretch: float  # by what factor T' can lengthen the error of a gradient
-    center: Vector
-    feasible_set: FeasibleSet
 
 
 class Region:
@@ -56,8 +40,10 @@ class Region:
         Whether the radius is a guess of the run, which grows with the distance travelled.
     penalty : Penalty, optional
         A term that is added to the function: bounds are on the sum of both.
-    scaling : Scaling, optional
+    change : ColumnScaling, optional
         The ball is then one in v of x = T v, an ellipsoid in x.
+    stretch : float
+        By what factor T' can lengthen the error of a gradient.
     """
 
     def __init__(
@@ -69,13 +55,16 @@ class Region:
         assumed: bool,
         growing: bool = False,
         penalty: Penalty | None = None,
-        scaling: Scaling | None = None,
+        change: ColumnScaling | None = None,
+        stretch: float = 1.0,
     ) -> None:
         self.feasible_set, self.center, self.radius = feasible_set, center, radius
         self.assumed, self.growing = assumed, growing
-        self.penalty, self.scaling = penalty, scaling
-        #: by what factor a gradient's error may be longer in the coordinates that count
-        self.stretch = 1.0 if scaling is None else scaling.stretch
+        self.penalty, self.change, self.stretch = penalty, change, stretch
+        self._inner = center, feasible_set  # in the coordinates of the ball
+        if change is not None:
+            chosen = change.scaled_set(feasible_set, center.size)
+            self._inner = change.invert(center), chosen or WholeSpace()
         #: whether the constraint is none
         self.is_ball = isinstance(feasible_set, WholeSpace)
         self._closed_form = (
@@ -88,7 +77,7 @@ class Region:
         #: whether an affine minorant of the penalty is all that a tight bound takes, or all that
         #: there is: the penalty is not known in scaled coordinates
         self.minorant_suffices = penalty is not None and (
-            scaling is not None
+            change is not None
             or (penalty.homogeneous and feasible_set.contains(np.zeros_like(center)))
         )
 
@@ -112,10 +101,9 @@ class Region:
 
         `length` is the gradient's norm.
         """
-        center, feasible_set = self.center, self.feasible_set
-        if self.scaling is not None:
-            center, feasible_set = self.scaling.center, self.scaling.feasible_set
-            gradient = self.scaling.change.adjoint(gradient)
+        center, feasible_set = self._inner
+        if self.change is not None:
+            gradient = self.change.adjoint(gradient)
             length = norm(gradient)
         if self.is_ball:
             least = -self.radius * length

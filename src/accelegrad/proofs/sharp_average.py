@@ -7,7 +7,7 @@ For slopes :math:`a_i` and numbers :math:`e_i \ge 0` it minimises
 
 as `accelegrad.bundle.cut_programme` does, but from the slopes themselves. Their Gram matrix holds
 squares: a sum of cuts that is 1e-8 of their length is lost in its rounding, and over a ball of
-radius R nothing is proved beyond 1e-8 R. With a QR factorisation of the slopes it is lost at 1e-16.
+radius R nothing is proved beyond 1e-8 R. With QR factorisations of the slopes it is lost at 1e-16.
 That is too expensive for every step of a method, and little for its last proofs.
 
 Whatever comes out of it, weights prove something.
@@ -16,146 +16,118 @@ Whatever comes out of it, weights prove something.
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import qr, qr_delete, qr_insert
+from scipy.linalg import qr
 from scipy.linalg.lapack import dtrtrs
 
 from accelegrad.errors import Vector
 from accelegrad.rounding import UNIT
 
-#: Changes of the active set at most, per dimension and at least (each cut enters and leaves about
-#: once; more of them are rounding that goes round in circles), and numbers of Q that they may
-#: touch: about a second
-CHANGES, FEWEST_CHANGES, MOST_TOUCHED = 2, 20, 3e8
+#: Changes of the active set at most, per cut: each enters and leaves about once; more of them are
+#: rounding that goes round in circles. And the multiplications in all: about two seconds. Chosen.
+CHANGES, MOST_WORK = 3, 1e10
 #: A slope depends on others where the rest of it is a smaller share of its length.
 DEPENDENT = 100 * UNIT
 #: A cut enters if that lowers the sum by more than this share of it, and by more than rounding.
 WORTH_ENTERING = 1e-12
 
 
-class SharpAverage:
-    """Wolfe's algorithm (Math. Program. 11, 1976) with a linear term, by QR.
+def sharp_average(slopes: np.ndarray, linear: Vector, weights: Vector) -> Vector:
+    """Return the best weights, by Wolfe's algorithm (Math. Program. 11, 1976) with a linear term.
 
-    Some weights are positive, all others zero. Their slopes, each with the same number on top, are
-    the columns of a matrix M = Q R that follows where a cut enters or leaves.
+    Some weights are positive, all others zero. Cuts enter and leave until no other one lowers the
+    sum. The slopes of those with weight, each with the same number on top, are the columns of a
+    matrix M = Q R.
 
     Parameters
     ----------
     slopes : array of shape (n, d)
-        The cuts' slopes, one a row.
+        The cuts' slopes, one per row.
     linear : array of shape (n,)
         The numbers e_i.
     weights : array of shape (n,)
         Where to begin: nonnegative, not all zero.
     """
-
-    def __init__(self, slopes: np.ndarray, linear: Vector, weights: Vector) -> None:
-        self._slopes, self._linear = slopes, linear
-        self._active = np.flatnonzero(weights > 0.0)
-        self._positive = weights[self._active] / weights[self._active].sum()
-        #: the number on top: about as large as the slopes
-        self._top = float(np.linalg.norm(slopes[self._active], axis=1).mean()) or 1.0
-        self._q: np.ndarray = np.empty((slopes.shape[1] + 1, 0))
-        self._r: np.ndarray = np.empty((0, 0))
-
-    def improve(self) -> Vector:
-        """Return better weights: cuts enter and leave until they are the best, or often enough."""
-        self._begin()
-        most = max(FEWEST_CHANGES, CHANGES * self._slopes.shape[1])
-        for _ in range(min(most, int(MOST_TOUCHED / self._slopes.size) + 1)):
-            best = self._best_of_active()
+    active = np.flatnonzero(weights > 0.0)
+    positive = weights[active] / weights[active].sum()
+    top = float(np.linalg.norm(slopes[active], axis=1).mean()) or 1.0  # as large as the slopes
+    # Turned into the span of all slopes, which mostly has far fewer dimensions.
+    (turned,) = qr(slopes.T, mode="r", check_finite=False)
+    columns = np.vstack([np.full(len(slopes), top), turned[: len(slopes)]])
+    heaviest = np.argsort(-positive, kind="stable")[: len(columns)]
+    active, positive = active[heaviest], positive[heaviest]
+    work = 0.0
+    for _ in range(CHANGES * len(slopes) + 2):
+        work += 2.0 * len(columns) * active.size**2
+        if work > MOST_WORK:
+            break
+        q, r = qr(columns[:, active], mode="economic", check_finite=False)
+        direction = _dependence(r, linear[active])
+        if direction is None:
+            best = _best(q, r, linear[active])
             if not np.isfinite(best).all():
                 break
             if best.min() > 0.0:
-                self._positive = best / best.sum()
-                entering = self._entering()
-                if entering is None or not self._enter(entering):
+                positive = best / best.sum()
+                entering = _entering(slopes, linear, active, positive)
+                if entering is None:
                     break
-            elif not self._leave_along(best - self._positive):
-                break
-        weights = np.zeros_like(self._linear)
-        weights[self._active] = self._positive
-        return weights
-
-    def _begin(self) -> None:
-        """Factor the columns; those that depend on others leave."""
-        heaviest = np.argsort(-self._positive, kind="stable")[: len(self._q)]
-        self._active, self._positive = self._active[heaviest], self._positive[heaviest]
-        columns = np.empty((len(self._q), self._active.size))
-        columns[0], columns[1:] = self._top, self._slopes[self._active].T
-        self._q, self._r = qr(columns, mode="economic", check_finite=False)
-        while (column := self._dependent()) is not None:
-            direction = np.zeros(self._active.size)
-            direction[:column], _ = dtrtrs(self._r[:column, :column], self._r[:column, column])
-            direction[column] = -1.0
-            self._leave_along(direction)
-        self._positive /= self._positive.sum()
-
-    def _dependent(self) -> int | None:
-        """Return the first column that depends on those before, None if there is none."""
-        sizes = np.linalg.norm(self._r, axis=0)
-        dependent = np.flatnonzero(~(np.abs(self._r.diagonal()) > DEPENDENT * sizes))
-        return int(dependent[0]) if dependent.size else None
-
-    def _best_of_active(self) -> Vector:
-        """Return the active cuts' best weights, of any sign, that add up to 1.
-
-        They solve M'M w = c 1 - e for some c. As M'(1, 0, ..., 0) is a multiple of 1, the first row
-        of Q stands for R'^-1 1, to all digits.
-        """
-        shares, _ = dtrtrs(self._r, self._linear[self._active], trans=1)
-        free, _ = dtrtrs(self._r, -shares)
-        level, _ = dtrtrs(self._r, self._q[0])
-        best: Vector = free + (1.0 - free.sum()) / level.sum() * level
-        return best
-
-    def _entering(self) -> int | None:
-        """Return the cut that lowers the sum most when it enters; None if there is none."""
-        active, weights = self._active, self._positive
-        slope = weights @ self._slopes[active]
-        reduced = self._slopes @ slope + self._linear
-        level, entering = float(reduced[active] @ weights), int(reduced.argmin())
-        length, steep = np.linalg.norm(slope), np.linalg.norm(self._slopes[entering])
-        lost = WORTH_ENTERING * length**2 + 2.0 * UNIT * length * steep
-        if entering in active or not reduced[entering] < level - lost:
-            return None
-        return entering
-
-    def _enter(self, entering: int) -> bool:
-        """Let a cut enter; where its column depends on the others, some of them leave for it."""
-        column = np.concatenate(((self._top,), self._slopes[entering]))
-        while self._depends(column):
-            instead, _ = dtrtrs(self._r, column @ self._q)
-            # its weight grows while theirs fall: no sum changes but that of the linear term
-            if not self._leave_along(-instead):
-                return False
-        n = self._active.size
-        self._q, self._r = qr_insert(self._q, self._r, column, n, which="col", check_finite=False)
-        self._active = np.append(self._active, entering)
-        self._positive = np.append(self._positive, max(0.0, 1.0 - self._positive.sum()))
-        return True
-
-    def _depends(self, column: Vector) -> bool:
-        """Return whether a column is a sum of the active ones, but for rounding."""
-        if self._active.size == column.size:
-            return True
-        rest = column - self._q @ (column @ self._q)
-        rest -= self._q @ (rest @ self._q)
-        return not np.linalg.norm(rest) > DEPENDENT * np.linalg.norm(column)
-
-    def _leave_along(self, direction: Vector) -> bool:
-        """Change weights until the first is zero, whose cut leaves; False where none ever is."""
+                active, positive = np.append(active, entering), np.append(positive, 0.0)
+                continue
+            direction = best - positive
         falling = np.flatnonzero(direction < 0.0)
-        if not falling.size:
-            return False
-        shares = self._positive[falling] / -direction[falling]
-        place = int(shares.argmin())
-        moved = np.maximum(self._positive + float(shares[place]) * direction, 0.0)
-        leaving = int(falling[place])
-        self._active = np.delete(self._active, leaving)
-        self._positive = np.delete(moved, leaving)
-        if self._active.size == 0:
-            return False
-        q, r = qr_delete(self._q, self._r, leaving, which="col", check_finite=False)
-        n = self._active.size  # of a square matrix all columns of Q stay
-        self._q, self._r = q[:, :n], r[:n]
-        return True
+        if not falling.size or active.size == 1:
+            break
+        # Weights change until the first of them is zero, whose cut leaves.
+        shares = positive[falling] / -direction[falling]
+        leaving = int(falling[shares.argmin()])
+        positive = np.maximum(positive + float(shares.min()) * direction, 0.0)
+        active, positive = np.delete(active, leaving), np.delete(positive, leaving)
+    found = np.zeros_like(linear)
+    found[active] = positive / (positive.sum() or 1.0)
+    return found
+
+
+def _dependence(r: np.ndarray, linear: Vector) -> Vector | None:
+    """Return changes of the weights with which no sum of slopes changes; None if there are none.
+
+    That is so where a column depends on those before. The linear term does not rise.
+    """
+    count = r.shape[1]
+    sizes = np.linalg.norm(r, axis=0)
+    diagonal = np.zeros(count)
+    diagonal[: len(r)] = np.abs(r.diagonal())
+    dependent = np.flatnonzero(~(diagonal > DEPENDENT * sizes))
+    if not dependent.size:
+        return None
+    column, direction = int(dependent[0]), np.zeros(count)
+    if column:
+        direction[:column], _ = dtrtrs(r[:column, :column], r[:column, column])
+    direction[column] = -1.0
+    return -direction if float(linear @ direction) > 0.0 else direction
+
+
+def _best(q: np.ndarray, r: np.ndarray, linear: Vector) -> Vector:
+    """Return the active cuts' best weights, of any sign, that add up to 1.
+
+    They solve M'M w = c 1 - e for some c. As M'(1, 0, ..., 0) is a multiple of 1, the first row of
+    Q stands for R'^-1 1, to all digits.
+    """
+    shares, _ = dtrtrs(r, linear, trans=1)
+    free, _ = dtrtrs(r, -shares)
+    level, _ = dtrtrs(r, q[0])
+    best: Vector = free + (1.0 - free.sum()) / level.sum() * level
+    return best
+
+
+def _entering(
+    slopes: np.ndarray, linear: Vector, active: np.ndarray, weights: Vector
+) -> int | None:
+    """Return the cut that lowers the sum most when it enters; None if there is none."""
+    slope = weights @ slopes[active]
+    reduced = slopes @ slope + linear
+    level, entering = float(reduced[active] @ weights), int(reduced.argmin())
+    length, steep = np.linalg.norm(slope), np.linalg.norm(slopes[entering])
+    lost = WORTH_ENTERING * length**2 + 2.0 * UNIT * length * steep
+    if entering in active or not reduced[entering] < level - lost:
+        return None
+    return entering

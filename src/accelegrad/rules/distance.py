@@ -25,25 +25,24 @@ Search: TypeAlias = Callable[[Array, Evaluated, Oracle], float]
 SHORTEST, LONGEST = 1e-100, 1e100
 #: The radius to start with when nothing is known, relative to 1 + ||x0|| (as in the DoG papers)
 SMALLEST_SHARE = 1e-6
-#: The probe finds the distance up to this factor (measured: 4 costs about a fifth more calls).
+#: The probe finds the distance up to this factor (measured: 4 costs about a fifth more calls). What
+#: is found on a sample of the rows is divided by it: an overestimate ruins a noisy run.
 PROBE_FACTOR = 10.0
-#: The parabola's guess lies at most this many times as far from x0 as the first trial.
+#: The parabola's guess lies at most this many times as far from x0 as the first trial: beyond, the
+#: difference of the slopes is rounding.
 FARTHEST_GUESS = 1e13
 #: The trial is moved back to this share of its distance while the value does not fall there.
 BACKTRACK = 1e-3
-#: A fall by less than this share of the value would be rounding.
+#: A fall by less than this share of the value would be rounding, and so would a slope whose square
+#: is less than this share of the largest one's.
 RESOLUTION = 1e-12
-#: A trial counts as a fall only if it gains this share of what was gained before: a sample of rows
-#: that fits well already says nothing about greater distances.
-LEAST_GAIN = 0.01
-MOST_PROBES = 40  # calls: a linear function is followed to 1e34 times the size of x0
-#: Of the distance found on a sample of the rows: an overestimate ruins a noisy run.
-SAMPLE_SHARE = 0.1
-#: Subgradients at most that are looked for at a kink (where 60 pieces meet in 40 dimensions it took
-#: 46), and the share of the slope by which a value has to fall
-MOST_SUBGRADIENTS, LEAST_FALL = 100, 0.1
-#: A combination whose square is this share of the largest one's is none: a minimiser, it seems.
-NO_SLOPE = 1e-12
+#: A trial counts as a fall only if it gains this share of what was gained before (a sample of rows
+#: that fits well already says nothing about greater distances), or at a kink that share of what the
+#: slope predicts (measured: with less the search stops at slopes that end soon).
+LEAST_GAIN, LEAST_FALL = 0.01, 0.1
+#: Calls of a search, which follow a linear function to 1e34 times the size of x0, and subgradients
+#: that are looked for at a kink (where 60 pieces meet in 40 dimensions it took 46)
+MOST_PROBES, MOST_SUBGRADIENTS = 40, 100
 MOST_PAIRS = 8  # of samples to draw while two of them disagree about what is downhill
 
 
@@ -162,8 +161,7 @@ class Probe:
         """Return where a parabola with these two slopes has its lowest point."""
         fall = slope - float(inner(trial.gradient, self.direction))
         guess = slope * reach / fall if fall > 0 else 0.0
-        farthest = reach * FARTHEST_GUESS
-        return min(max(guess, PROBE_FACTOR * reach), farthest)
+        return min(max(guess, PROBE_FACTOR * reach), FARTHEST_GUESS * reach)
 
 
 def shortest_combination(vectors: list[Array], longest: float) -> Array:
@@ -211,7 +209,7 @@ def probed(oracle: Oracle, x0: Array, search: Search) -> tuple[float, Oracle]:
         direction = direction + (guide(x0).gradient - direction) / pairs
         found = search(direction, judge(x0), judge)
         if found > 0:
-            return SAMPLE_SHARE * found, oracle
+            return found / PROBE_FACTOR, oracle
     return 0.0, oracle
 
 
@@ -267,7 +265,7 @@ class Probing(Rule):
         subgradients, uphill, steepest = [start.gradient], start.gradient, start.squared_norm
         for _ in range(MOST_SUBGRADIENTS):
             square = float(inner(uphill, uphill))
-            if not square > NO_SLOPE * steepest:
+            if not square > RESOLUTION * steepest:
                 return 0.0
             try:
                 trial = oracle(self._moved(start.point, uphill / square**0.5, first))

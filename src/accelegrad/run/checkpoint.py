@@ -21,7 +21,7 @@ from accelegrad.files import archive
 if TYPE_CHECKING:
     from accelegrad.run.oracle import Oracle
 
-#: 2: 0.1.0; 3: the parts of a run declare their fields
+#: 2: 0.1.0; 3: the parts of a run declare their fields; 4: fewer parts
 FORMAT = archive.Format("accelegrad-checkpoint", 4, "checkpoint")
 #: What a value may differ by where a function is evaluated again, relative to the values' size:
 #: thousands of units of rounding, for sums that are split otherwise (threads)

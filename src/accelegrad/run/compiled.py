@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from accelegrad import kernels
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.geometry.sets import Ball
 from accelegrad.models.linear_model import LinearModel
-from accelegrad.models.matrix import row_squares
 from accelegrad.models.scaling import ColumnScaling
 from accelegrad.rules import AcceleGrad, AdaGrad, DistanceFreeAcceleGrad, Rescaled
 from accelegrad.rules.base import Rule, Step
@@ -25,7 +25,9 @@ from accelegrad.rules.rescaled import changed_oracle
 from accelegrad.run.oracle import QUIET, Evaluation
 
 if TYPE_CHECKING:
-    from accelegrad.kernels.epochs import Epochs
+    from accelegrad.kernels.dense_steps import DenseSteps
+    from accelegrad.kernels.sparse_steps import SparseSteps
+    from accelegrad.kernels.steps import Chunk
 
 #: Entries of X that a call reads at most: some milliseconds, so that Ctrl-C and time limits work
 CHUNK_ENTRIES = 1 << 21
@@ -42,36 +44,36 @@ TWINS: Mapping[type[Rule], tuple[str, tuple[str, ...]]] = {
 class CompiledState:
     """What the loop sees of a state that compiled code changes in place."""
 
-    def __init__(self, epochs: Epochs) -> None:
-        self.epochs = epochs
+    def __init__(self, steps: DenseSteps | SparseSteps) -> None:
+        self.steps = steps
 
     @property
     def iteration(self) -> int:
         """How many steps were done."""
-        return self.epochs.iteration
+        return self.steps.iteration
 
     @property
     def step_size(self) -> float:
         """The last step's size."""
-        return self.epochs.step_size
+        return self.steps.step_size
 
     @property
     def start(self) -> Vector:
         """x0, in the rule's coordinates."""
-        return self.epochs.x0
+        return self.steps.x0
 
     @property
     def radius(self) -> float:
         """The radius of a rule that finds it."""
-        return float(self.epochs.numbers["radius"])
+        return float(self.steps.numbers["radius"])
 
     def state(self) -> dict[str, Any]:
         """Return all that has to be kept to go on."""
-        return self.epochs.state()
+        return self.steps.state()
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from there."""
-        self.epochs.restore(state)
+        self.steps.restore(state)
 
 
 class CompiledRule(Rule):
@@ -98,27 +100,33 @@ class CompiledRule(Rule):
 
     def init(self, x0: Vector) -> CompiledState:
         """Return the state before the first step, in the rule's coordinates."""
-        from accelegrad.kernels.dense_epochs import DenseEpochs
-        from accelegrad.kernels.sparse_coupled import SparseEpochs
+        from accelegrad.kernels.dense_steps import DenseSteps
+        from accelegrad.kernels.sparse_steps import SparseSteps
+        from accelegrad.kernels.steps import Settings
 
         rule, model, change, ball = self.rule, self.model, self.change, _ball_of(self.rule)
         kind, parameters = TWINS[type(rule)]
         start = x0 if change is None else change.invert(x0)
-        settings: dict[str, Any] = {name: getattr(rule, name) for name in parameters}
-        if ball is not None:
-            settings["ball_radius"] = ball.radius
+        given: dict[str, Any] = {name: getattr(rule, name) for name in parameters}
+        given["ball_radius"] = None if ball is None else ball.radius
         if "radius" in self.can:
-            settings["initial_radius"] = rule.init(start).radius
-        given = {name: setting for name, setting in settings.items() if setting is not None}
-        given |= {"l2": model.l2, "fit_intercept": model.fit_intercept}
-        data = model.kernel_data()
-        if len(data.matrix) > 1:
-            squares = row_squares(model.X)
-            return CompiledState(SparseEpochs(kind, data, start, squares=squares, **given))
+            given["initial_radius"] = rule.init(start).radius
+        settings = Settings(kind, **{name: n for name, n in given.items() if n is not None})
+        terms: dict[str, Any] = {"l2": model.l2, "fit_intercept": model.fit_intercept}
+        if not isinstance(model.X, np.ndarray):
+            return CompiledState(SparseSteps(settings, [start], **terms))
         if change is not None:
-            shift = np.zeros_like(change.scale) if change.shift is None else change.shift
-            given["change"] = change.scale, shift
-        return CompiledState(DenseEpochs(kind, data, start, **given))
+            terms["change"] = change.scale, change.shift
+        return CompiledState(DenseSteps(settings, start, **terms))
+
+    @cached_property
+    def _chunk(self) -> Chunk:
+        """All rows of the model."""
+        from accelegrad.kernels.steps import Chunk
+
+        data, n = self.model.kernel_data(), self.model.n_samples
+        canonical = bool(getattr(self.model.X, "has_canonical_format", False))
+        return Chunk(data, n * data.shares if data.shares.size else np.ones(n), canonical)
 
     def step(self, state: CompiledState, oracle: Any) -> Step:
         """Do one step."""
@@ -127,13 +135,14 @@ class CompiledRule(Rule):
     def advance(self, state: CompiledState, oracle: Any, most: int) -> Step:
         """Do up to `most` steps in one compiled call, the first after the rule's probe."""
         if state.iteration == 0 and "radius" in self.can:
-            state.epochs.numbers["radius"] = self._first_radius(state, oracle)
+            state.steps.numbers["radius"] = self._first_radius(state, oracle)
         sampler = oracle.sampler
         most = max(1, min(most, self._rows_at_once // sampler.batch_size))
         rows = sampler.next_batches(most)
         batches = -(-rows.size // sampler.batch_size)
         seen = self._seen(state, rows) if self.values and batches == 1 else None
-        done = state.epochs.advance(rows, sampler.batch_size)
+        ends = np.minimum(sampler.batch_size * np.arange(1, batches + 1), rows.size)
+        done = state.steps.advance(self._chunk, rows, ends)
         oracle.count(batches, rows.size)
         if done < batches:
             raise NonFiniteError("the gradient of a batch is not finite")
@@ -143,22 +152,22 @@ class CompiledRule(Rule):
     def _first_radius(self, state: CompiledState, oracle: Any) -> float:
         """Return the radius to start with, from the rule's probe where it has one."""
         seen = oracle if self.change is None else changed_oracle(oracle, self.change)
-        found, _ = self.rule.prepared(self.rule.init(state.epochs.x0), seen)
+        found, _ = self.rule.prepared(self.rule.init(state.steps.x0), seen)
         return float(found.radius)
 
     def _seen(self, state: CompiledState, rows: Any) -> Evaluation:
         """Return the value of a batch where its gradient is taken."""
-        point = self._unscaled(state.epochs.query())
+        point = self._unscaled(state.steps.query())
         with np.errstate(**QUIET):
             return Evaluation(point, self.model.batch_value_and_gradient(point, rows)[0])
 
     def output(self, state: CompiledState) -> Vector:
         """Return the average that the rule's theorem speaks of."""
-        return self._unscaled(state.epochs.output())
+        return self._unscaled(state.steps.output())
 
     def last(self, state: CompiledState) -> Vector:
         """Return the last iterate."""
-        return self._unscaled(state.epochs.last())
+        return self._unscaled(state.steps.last())
 
     def _unscaled(self, point: Vector) -> Vector:
         return point if self.change is None else self.change.apply(point)
@@ -180,12 +189,12 @@ def _ball_of(rule: Any) -> Ball | None:
 def compiled_twin(rule: Rule, model: LinearModel, x0: Vector, *, values: bool = False) -> Rule:
     """Return the compiled twin of a rule where there is one and it pays, else the rule itself.
 
-    There is one with no set but a ball around x0 for z; and on CSR rows from x0 = 0 (but for the
-    intercept), in coordinates that are not scaled.
+    There is one with no set but a ball around x0 for z; and on CSR rows in coordinates that are not
+    scaled.
     """
     inner, change = _parts(rule)
-    if not isinstance(model.X, np.ndarray) and (change is not None or x0[: model.n_features].any()):
-        return rule  # steps would not be sparse
+    if change is not None and not isinstance(model.X, np.ndarray):
+        return rule  # shifted columns are not sparse
     start = x0 if change is None else change.invert(x0)
     if not (_pays(model) and _has_twin(inner, start)):
         return rule

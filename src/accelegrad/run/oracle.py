@@ -268,7 +268,9 @@ class FunctionOracle(Oracle):
         else:
             self.njev += 1
             value, gradient = split_pair(returned)
-            gradient, value = self._gradient(gradient, point, "fun"), self._value(value)
+            gradient = self._gradient(gradient, point, "fun")
+            if type(value) is not float:
+                value = self._value(value)
             try:
                 evaluation = Evaluation(point, value, gradient)
             except NonFiniteError:
@@ -279,14 +281,14 @@ class FunctionOracle(Oracle):
         return self._finish(evaluation)
 
     def _value(self, returned: Any) -> float:
-        if type(returned) is float:
-            return returned
         self.unit = max(self.unit, unit_of(returned))
         return checked_value(returned)
 
     def _gradient(self, returned: Any, point: Vector, source: str) -> Vector:
-        self.unit = max(self.unit, unit_of(returned))
         shape = point.shape if self._shape is None else self._shape
+        if type(returned) is np.ndarray and returned.shape == shape and returned.dtype.char == "d":
+            return returned.flatten()  # a copy: functions may hand out the same buffer every time
+        self.unit = max(self.unit, unit_of(returned))
         return checked_gradient(returned, shape, source)
 
     def shaped(self, point: Vector) -> Any:
@@ -432,9 +434,6 @@ def checked_value(value: Any) -> float:
 
 def checked_gradient(gradient: Any, shape: tuple[int, ...], source: str) -> Vector:
     """Return a flat copy of the gradient as float64, or say what is wrong with it."""
-    if type(gradient) is np.ndarray and gradient.shape == shape and gradient.dtype.char == "d":
-        # A copy: functions may hand out the same buffer again and again.
-        return gradient.flatten()
     array = np.asarray(gradient)
     if array.dtype != np.float64 and array.dtype.kind not in "fiub":
         raise TypeError(

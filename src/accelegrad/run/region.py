@@ -24,17 +24,15 @@ from accelegrad.run.progress import Progress
 TRIALS_BEYOND = (1e-1, 1e-2, 1e-3, 1e-4)
 #: A point at this share of the radius or farther counts as being on the boundary. Chosen.
 ON_BOUNDARY = 0.99
-#: Trials of a guessed region before a prediction inside it is trusted, and at most, where the
-#: predictions stay outside. Chosen: two scales of curvature show in two.
-TRIALS, MOST_TRIALS = 3, 12
+#: Trials of a guessed region. Chosen: two scales of curvature show in two.
+TRIALS = 4
 #: The part of the gradient that the last evaluations need not explain. Chosen.
 EXPLAINED = 1e-3
 #: How far a trial goes beyond what the last evaluations show, in radii; each may go as many times
 #: farther than the one before as a trial of the cut model. Chosen.
 BEYOND = 2.0
-#: Trials of the model that past cuts make, how far from the best point they are, in radii, and by
-#: how much its step grows at most. Chosen.
-MODEL_TRIALS, FARTHER, STEP_GROWTH = 5, 10.0, 10.0
+#: How far from the best point the model that past cuts make is tried, in radii. Chosen.
+FARTHER = 10.0
 #: Changes of steps that are a smaller share of them are taken to be rounding. Chosen.
 ROUNDING_SHARE = 1e-10
 #: A prediction is right where steps are at most this share of what they were. Chosen.
@@ -231,7 +229,7 @@ class GuessedRegion(AssumedRegion):
         hold the point. The region stands once a prediction has proved right and the next one, too,
         is in the region.
         """
-        region, recent, bracket = self.region, self.progress.recent, self.progress.bracket
+        region, recent = self.region, self.progress.recent
         radius = region.radius
         length = min(radius / max(slope, SMALLEST), LONGEST)
 
@@ -246,14 +244,13 @@ class GuessedRegion(AssumedRegion):
             steps = np.array([step_from(*pair) for pair in pairs]).reshape(points.shape)
         at, step = final, step_from(final.point, final.gradient)
         verified = False
-        for trials in range(MOST_TRIALS):
+        for trials in range(TRIALS):
             if not step.any():
                 return True  # a minimiser, up to rounding
             ahead, unexplained = _extrapolated(points - at.point, steps - step, step)
             falls = float(ahead @ step) > 0.0
             explained = falls and norm(unexplained) <= EXPLAINED * norm(step)
-            sure = (verified and explained) or trials >= TRIALS
-            if sure and not math.dist(at.point + ahead, region.center) > radius:
+            if verified and explained and not math.dist(at.point + ahead, region.center) > radius:
                 return True
             if not falls:
                 ahead, unexplained = np.zeros_like(step), step
@@ -264,8 +261,7 @@ class GuessedRegion(AssumedRegion):
             trial = self._evaluated(region.feasible_set.project(at.point + ahead))
             if trial is None or not (trial.point != at.point).any():
                 return True
-            if bracket.refuted(trial):
-                self._widen(2 * max(radius, math.dist(trial.point, region.center)))
+            if self._refuted_by(trial):
                 return False
             moved = step_from(trial.point, trial.gradient)
             verified = explained and norm(moved) <= VERIFIED * norm(step)
@@ -282,26 +278,24 @@ class GuessedRegion(AssumedRegion):
         cuts, region = self.progress.bracket.cuts, self.region
         if cuts is None or cuts.kept is None or slope == 0.0:
             return True
-        kept, far = cuts.kept, FARTHER * region.radius
-        center = Center(final.point, final.value, final.penalty)
-        step = far / slope
-        for _ in range(MODEL_TRIALS):
-            lowest = cuts.lowest(center, step)
-            if lowest is None:
-                return True
-            offset = lowest.point - final.point
-            length = norm(offset)
-            if lowest.promise <= margin or length == 0.0:
-                return True
-            share = min(1.0, far / length)
-            trial = self._evaluated(region.feasible_set.project(final.point + share * offset))
-            if trial is None:
-                return True
-            if self.progress.bracket.refuted(trial):
-                self._widen(2 * max(region.radius, math.dist(trial.point, region.center)))
-                return False
-            kept.take(trial)
-            step *= share if share < 1.0 else min(STEP_GROWTH, far / length)
+        far = FARTHER * region.radius
+        lowest = cuts.lowest(Center(final.point, final.value, final.penalty), far / slope)
+        if lowest is None or lowest.promise <= margin:
+            return True
+        offset = lowest.point - final.point
+        share = min(1.0, far / max(norm(offset), SMALLEST))
+        trial = self._evaluated(region.feasible_set.project(final.point + share * offset))
+        if trial is None:
+            return True
+        cuts.kept.take(trial)
+        return not self._refuted_by(trial)
+
+    def _refuted_by(self, trial: Evaluation) -> bool:
+        """Return whether a value refutes the region, which is widened then to hold the point."""
+        if not self.progress.bracket.refuted(trial):
+            return False
+        reach = max(self.region.radius, math.dist(trial.point, self.region.center))
+        self._widen(2 * reach)
         return True
 
 

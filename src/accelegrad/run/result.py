@@ -149,9 +149,7 @@ def _proved(progress: Progress, gap: float, radius: float) -> str:
     """Return what is proved, in one line."""
     cuts = progress.bracket.cuts
     in_set = progress.feasible_set is not None or (cuts is not None and not cuts.region.is_ball)
-    return in_words(
-        gap, radius, in_set, scaled=cuts is not None and cuts.region.scaling is not None
-    )
+    return in_words(gap, radius, in_set, scaled=cuts is not None and cuts.region.change is not None)
 
 
 def in_words(gap: float, radius: float, in_set: bool = False, scaled: bool = False) -> str:
@@ -225,7 +223,7 @@ def _reach(progress: Progress, radius: float) -> str:
     cuts = progress.bracket.cuts
     if cuts is None or not radius < math.inf:
         return ""
-    space = "" if cuts.region.scaling is None else ", in the scaled coordinates"
+    space = "" if cuts.region.change is None else ", in the scaled coordinates"
     return f"It is proved for points within {rounded_down(radius)} of x0{space}."
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import time
 import warnings
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import partial
 from types import NoneType
 from typing import Any, Self
 
@@ -31,15 +31,13 @@ from accelegrad.sklearn import online
 from accelegrad.sklearn.data import (
     Data,
     LabelFile,
-    linear_scores,
     refuse_missing,
-    split,
     without_empty_columns,
     without_weightless,
 )
 from accelegrad.sklearn.objective import Objective, Problem, penalty_weights
 from accelegrad.sklearn.parameters import Parameters, parameter
-from accelegrad.sklearn.solve import Fit, Score, Settings, solve, total
+from accelegrad.sklearn.solve import Fit, Settings, solve, total
 from accelegrad.sklearn.summary import Summary
 
 AUTO = "auto"
@@ -72,7 +70,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         """Return what is minimised: a problem, or one for each class."""
         raise NotImplementedError
 
-    def _judges(self, held: Data) -> list[Score]:
+    def _judges(self, held: Data) -> list[Callable[[Any], float]]:
         """Return minus the mean loss of prepared rows, for each problem a function of scores."""
         raise NotImplementedError
 
@@ -115,7 +113,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         """Say which losses there are, and where a loss of the other kind of targets belongs."""
         other = LOSSES.get(plain_loss_name(self.loss)) if isinstance(self.loss, str) else None
         if other is None:
-            hint = f"not {self.loss!r}; {nearest(str(self.loss), self._losses)}"
+            hint = f"not {self.loss!r}: {nearest(str(self.loss), self._losses)}"
         else:
             kind = "AcceleGradClassifier" if other.classification else "AcceleGradRegressor"
             hint = f"but {self.loss!r} is one of {kind}'s. {nearest('', self._losses)}"
@@ -148,7 +146,6 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         outputs = {AUTO: "auto", True: "average", False: "last"}
         if self.average not in outputs:
             raise ValueError(f"average must be True, False or 'auto', not {self.average!r}.")
-        self._flag("early_stopping")
         batch_size, diameter = self.batch_size, self.diameter
         if isinstance(diameter, str) and diameter != AUTO:
             raise ValueError(f"diameter must be a positive number or 'auto', not {diameter!r}.")
@@ -159,7 +156,6 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             batch_size=None if automatic else whole_number("batch_size", batch_size, least=1),
             diameter=AUTO if diameter == AUTO else real_number("diameter", diameter, above=0.0),
             output=outputs[self.average],
-            n_iter_no_change=whole_number("n_iter_no_change", self.n_iter_no_change, least=1),
             progress=bool(self.verbose),
         )
 
@@ -219,12 +215,15 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             warnings.warn(self._shortfall(fit), ConvergenceWarning, stacklevel=4)
 
     def _shortfall(self, fit: Fit) -> str:
-        known = (
-            f"the objective {fit.objective:.6g} is certified to be within {rounded_up(fit.gap)} of "
-            f"the minimum, {fit.gap / max(fit.objective, 1e-300):.1e} of it{self._where(fit)}"
-            if np.isfinite(fit.gap)
-            else "nothing could be certified"
-        )
+        known = "nothing could be certified"
+        if np.isfinite(fit.gap):
+            known = (
+                f"the objective {fit.objective:.6g} is certified to be within "
+                f"{rounded_up(fit.gap)} of the minimum, "
+                f"{fit.gap / max(fit.objective, 1e-300):.1e} of it"
+            )
+        if np.isfinite(fit.certified_radius):
+            known += f" (within a distance of {rounded_down(fit.certified_radius)} from the start)"
         if fit.interrupted:
             return f"{type(self).__name__} was interrupted after {fit.n_iter} iterations: {known}."
         return (
@@ -232,11 +231,6 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             f"{known}. Increase max_iter (now {self.max_iter}) or tol, or regularise more "
             f"(alpha). The solver said: {fit.message}"
         )
-
-    def _where(self, fit: Fit) -> str:
-        if np.isinf(fit.certified_radius):
-            return ""
-        return f" (that within a distance of {rounded_down(fit.certified_radius)} from the start)"
 
     def _taken(self, data: Data) -> tuple[Data, bool]:
         """Return checked rows as problems take them, and whether targets are as in the last fit."""
@@ -249,50 +243,23 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
 
     def _fit_data(self, data: Data, objective: Objective, *, warm: bool) -> None:
         """Fit to rows that were `_taken`."""
-        settings, seed, held = self._settings(), self._seed(), None
+        settings, seed = self._settings(), self._seed()
         if objective.feasible_set is None:
             data = without_empty_columns(data)
-        if self.early_stopping:
-            share = real_number("validation_fraction", self.validation_fraction, above=0.0)
-            if share >= 1.0:
-                raise ValueError(f"validation_fraction must be between 0 and 1, not {share!r}.")
-            data, held = split(data, share, data.y if is_classifier(self) else None, seed)
         with threads.single_for(math.prod(data.X.shape)):
             problems = self._problems(self._in_units(objective, data), data)
-            self._fit_problems(problems, data, held, settings, seed, warm=warm)
+            self._fit_problems(problems, data, settings, seed, warm=warm)
 
     def _fit_problems(
-        self,
-        problems: list[Problem],
-        data: Data,
-        held: Data | None,
-        settings: Settings,
-        seed: int,
-        *,
-        warm: bool,
+        self, problems: list[Problem], data: Data, settings: Settings, seed: int, *, warm: bool
     ) -> None:
         """Solve the problems that the rows make, and keep what is found."""
         begun = time.perf_counter()
-        fits = solve(
-            problems,
-            settings,
-            self._starts(problems, warm=warm, columns=data.columns),
-            scores=None if held is None else self._validation_scores(held),
-            seed=seed,
-            n_jobs=self.n_jobs,
-        )
+        starts = self._starts(problems, warm=warm, columns=data.columns)
+        fits = solve(problems, settings, starts, seed, self.n_jobs)
         self._set_parameters([fit.parameters for fit in fits], data.columns)
         self.seconds_ = time.perf_counter() - begun
         self._keep(total(fits), data.n_counted, data.weight)
-
-    def _validation_scores(self, held: Data) -> list[Score]:
-        """Return the scores on held-out rows, each a function of a problem's parameters."""
-        width = self._n_rows() if self._is_joint() else 1
-
-        def score(judge: Score, x: Vector) -> float:
-            return judge(linear_scores(held.X, x, width))
-
-        return [partial(score, judge) for judge in self._judges(held)]
 
     def _score_on(self, held: Data) -> float:
         """Return minus the mean loss of rows that all have weight, summed over the problems."""
@@ -329,7 +296,8 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
 
     def _set_coefficients(self, rows: npt.NDArray[Any], intercepts: Vector) -> None:
         """Set `coef_` and `intercept_`, given one row of coefficients per problem or class."""
-        self.coef_, self.intercept_ = self._shaped(rows), intercepts
+        self.coef_ = self._shaped(rows)
+        self.intercept_ = intercepts if is_classifier(self) else float(intercepts[0])
 
     # -- streams ---------------------------------------------------------------------------------
 
@@ -343,7 +311,6 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         from accelegrad.files.streams import open_source
         from accelegrad.files.tables import Targets, Wanted
 
-        self._refuse_early_stopping()
         targets = Targets.AS_WRITTEN if is_classifier(self) else Targets.NUMBERS
         seen = False
 
@@ -356,12 +323,6 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
 
         kept = LabelFile() if is_classifier(self) else RowFile()
         return Data(*read_rows(open_source(source, Wanted(targets=targets)), check, kept))
-
-    def _refuse_early_stopping(self) -> None:
-        if self.early_stopping:
-            raise ValueError(
-                "early_stopping must be False for a stream, of which no rows are held back."
-            )
 
     def _meaning(self, objective: Objective) -> tuple[Any, ...]:
         """Return all that a stream's state depends on: a change of it begins a new stream."""

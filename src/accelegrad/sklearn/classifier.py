@@ -29,7 +29,6 @@ from accelegrad.sklearn.data import (
 )
 from accelegrad.sklearn.objective import Objective, Problem
 from accelegrad.sklearn.parameters import FITTED, PARTIAL_FIT, documented, parameter
-from accelegrad.sklearn.solve import Score
 
 #: Probabilities of the second class by scores, for the losses whose minimiser tells them.
 PROBABILITIES: dict[str, Callable[[npt.NDArray[Any]], npt.NDArray[Any]]] = {
@@ -274,7 +273,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         held = self._prepared(held if known.all() else rows_of(held, np.flatnonzero(known)))
         return super()._score_on(held) if held.y.size else float("nan")
 
-    def _judges(self, held: Data) -> list[Score]:
+    def _judges(self, held: Data) -> list[Callable[[Any], float]]:
         if self._is_joint():
             return [partial(score_of_classes, held.y, held.weights)]
         loss = self._objective().pointwise
@@ -364,7 +363,6 @@ class AcceleGradClassifier(LinearClassifier, StreamFitting):
                 "class_weight='balanced' is not supported for partial_fit, which does not see all "
                 "rows. Compute the weights (sklearn.utils.compute_class_weight) and give a dict."
             )
-        self._refuse_early_stopping()
         X, y = self._checked(X, y, reset=not hasattr(self, "coef_"))
         self._admit_classes(classes, y)
         data = Data(X, y, self._checked_weights(sample_weight, X))

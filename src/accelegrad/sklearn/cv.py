@@ -168,20 +168,16 @@ def follow_path(
     settings, objective = estimator._settings(), estimator._objective()
     if objective.feasible_set is None:
         rows = without_empty_columns(rows)
-    path, problems, seed = PathResult([], [], [], []), None, 0
+    path, problems, seed = PathResult([], [], [], []), None, estimator._seed()
     for alpha in alphas.tolist():
         estimator.alpha = alpha
         with warnings.catch_warnings(), threads.single_for(math.prod(data.X.shape)):
             warnings.simplefilter("ignore", ConvergenceWarning)  # there is one for all of them
-            if estimator.early_stopping:  # which holds back other rows each time
-                estimator._fit_data(rows, estimator._objective(), warm=True)
-            else:
-                if problems is None:  # first, since it finds the scale of the targets
-                    seed = estimator._seed()
-                    problems = estimator._problems(estimator._in_units(objective, rows), rows)
-                now = estimator._in_units(estimator._objective())
-                parts = [problem.with_penalty(now.l2, now.l1) for problem in problems]
-                estimator._fit_problems(parts, rows, None, settings, seed, warm=True)
+            if problems is None:  # first, since it finds the scale of the targets
+                problems = estimator._problems(estimator._in_units(objective, rows), rows)
+            now = estimator._in_units(estimator._objective())
+            parts = [problem.with_penalty(now.l2, now.l1) for problem in problems]
+            estimator._fit_problems(parts, rows, settings, seed, warm=True)
         path.scores.append(scorer(estimator, held))
         path.objectives.append(estimator.objective_)
         path.gaps.append(estimator.gap_)

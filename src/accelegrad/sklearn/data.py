@@ -1,4 +1,4 @@
-"""Checked rows: those with weight, columns with entries, held-out parts and their scores."""
+"""Checked rows: those with weight, columns with entries, and scores of held-out ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.special import logsumexp
-from sklearn.model_selection import train_test_split
 
 from accelegrad.errors import Vector
 from accelegrad.models.losses import Loss
@@ -168,29 +167,6 @@ def without_empty_columns(data: Data) -> Data:
 # -- held-out rows ---------------------------------------------------------------------------------
 
 
-def split(data: Data, fraction: float, classes: Any, seed: int) -> tuple[Data, Data]:
-    """Return the rows to learn from and the held-out ones, with the classes in proportion.
-
-    `classes` is the class of each row; None for regression.
-    """
-    count = int(np.ceil(fraction * data.y.size))
-    sizes = [data.y.size] if classes is None else np.unique(classes, return_counts=True)[1]
-    if classes is not None and min(sizes) < 2:
-        reason = "a class with a single row cannot be in both parts"
-    elif min(count, data.y.size - count) < len(sizes):
-        reason = f"both parts need at least {len(sizes)} rows"
-    else:
-        learnt, held = train_test_split(
-            np.arange(data.y.size), test_size=count, stratify=classes, random_state=seed
-        )
-        return rows_of(data, learnt), rows_of(data, held)
-    raise ValueError(
-        f"early_stopping=True holds back {count} of {data.y.size} rows "
-        f"(validation_fraction={fraction!r}), but {reason}. Increase validation_fraction, give "
-        "more rows, or set early_stopping=False."
-    )
-
-
 def score_of_targets(loss: Loss, y: Vector, weights: Vector | None, scores: Any) -> float:
     """Return minus the mean loss of predictions, or of scores of the labels -1 and +1."""
     return -float(np.average(loss.value(scores.ravel(), y), weights=weights))
@@ -200,10 +176,3 @@ def score_of_classes(places: Any, weights: Vector | None, scores: Any) -> float:
     """Return minus the mean multinomial loss of scores, with one column per class."""
     right = np.take_along_axis(scores, places[:, None], axis=1).ravel()
     return -float(np.average(logsumexp(scores, axis=1) - right, weights=weights))
-
-
-def linear_scores(X: Any, x: Vector, n_rows: int) -> Any:
-    """Return the linear predictions by parameters: rows of coefficients, perhaps intercepts."""
-    size = n_rows * X.shape[1]
-    products = X @ x[:size].reshape(n_rows, -1).T
-    return products + x[size:] if x.size > size else products

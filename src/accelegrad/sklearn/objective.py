@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import entr, logsumexp
+from scipy.special import entr
 
 from accelegrad import threads
 from accelegrad.errors import Vector, nearest
@@ -24,27 +24,15 @@ from accelegrad.geometry.sets import (
 )
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import DELTA, EPSILON, LOSSES, Loss, make_loss
-from accelegrad.models.matrix import runs
-from accelegrad.models.multinomial import (
-    MultinomialModel,
-    PartedClasses,
-    ScaledClasses,
-    classes_model,
-)
+from accelegrad.models.multinomial import MultinomialModel, classes_model
 from accelegrad.models.parted_model import PartedModel
-from accelegrad.models.scaling import ColumnScaling, can_scale
+from accelegrad.models.scaling import can_scale
 from accelegrad.models.streamed_model import model_of
 from accelegrad.proofs.fenchel import Terms
-from accelegrad.proofs.multinomial_dual import MultinomialDual
 from accelegrad.solvers.direct import DirectNewton
-from accelegrad.solvers.multinomial_newton import CurvedClasses, SampledClasses
-
-Change = ColumnScaling | ScaledClasses
 
 PENALTIES = ("l2", "l1", "elasticnet")
 LENGTHS = (DELTA.name, EPSILON.name)  # parameters of losses that are compared with residuals
-#: Entries of X that are turned to float64 at a time: 8 MB, which judging a point takes.
-BLOCK_ENTRIES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -211,32 +199,11 @@ class Problem:
         """Return the objective, in float64 whatever the data's type."""
         weights = x[: self.n_weights]
         l2 = 0.5 * self.model.l2 * float(weights @ weights)
-        return self._mean_loss(x) + l2 + self.l1_value(x)
+        return float(self.model.at(x).mean_loss) + l2 + self.l1_value(x)
 
     def l1_value(self, x: Vector) -> float:
         """Return the l1 term."""
         return self.l1 * float(np.abs(x[: self.n_weights]).sum())
-
-    def _mean_loss(self, x: Vector) -> float:
-        """Return the mean loss by products in float64, some rows at a time."""
-        model, data = self.model, self.rows
-        if data.in_memory is None:
-            return float(model.at(x).mean_loss)
-        total = 0.0
-        if isinstance(model, MultinomialModel):
-            weights, intercepts = model.split(x)
-            columns = np.ascontiguousarray(weights.T)  # else each product with sparse rows copies
-        for rows in _blocks(data.X):
-            X = data.X[rows].astype(np.float64, copy=False)
-            if isinstance(model, LinearModel):
-                margins = X @ x[: data.n_features] + (x[-1] if data.fit_intercept else 0.0)
-                losses = model.loss.value(margins, model.y[rows])
-            else:
-                scores = X @ columns + intercepts
-                right = np.take_along_axis(scores, model.classes[rows, None], axis=1)
-                losses = logsumexp(scores, axis=1) - right.ravel()
-            total += float(data.shares[rows] @ losses)
-        return total
 
     def rounding(self, value: float) -> float:
         """Return by how much a bound may exceed a value by rounding alone: half of its digits."""
@@ -248,30 +215,11 @@ class Problem:
         slope[self.n_weights :] = 0.0
         return slope
 
-    def classes_dual(self) -> MultinomialDual:
-        """Return the bounds of a multinomial problem."""
-        assert isinstance(self.model, MultinomialModel)
-        return MultinomialDual(self.model)
-
-    def curved_classes(self) -> CurvedClasses:
-        """Return a multinomial problem with its second derivatives."""
-        model = self.model
-        if isinstance(model, PartedClasses):
-            return SampledClasses(model)
-        assert isinstance(model, MultinomialModel)
-        return CurvedClasses(model)
-
     def penalty(self) -> Penalty | None:
         """Return the l1 term of all parameters."""
         if self.l1 == 0.0:
             return None
         return OnLeading(L1(self.l1), self.n_weights, self.model.n_parameters)
-
-
-def _blocks(X: Any) -> Iterator[slice]:
-    """Yield the numbers of some rows at a time."""
-    entries = int(X.size if isinstance(X, np.ndarray) else X.nnz)
-    return runs(X.shape[0], BLOCK_ENTRIES * X.shape[0] // max(1, entries))
 
 
 def penalty_weights(penalty: Any, alpha: float, l1_ratio: float) -> tuple[float, float]:
@@ -280,7 +228,7 @@ def penalty_weights(penalty: Any, alpha: float, l1_ratio: float) -> tuple[float,
         return 0.0, 0.0
     if not isinstance(penalty, str) or penalty not in PENALTIES:
         raise ValueError(
-            f"penalty must be None or a name, not {penalty!r}; {nearest(str(penalty), PENALTIES)}"
+            f"penalty must be None or a name, not {penalty!r}: {nearest(str(penalty), PENALTIES)}"
         )
     share = {"l2": 0.0, "l1": 1.0, "elasticnet": l1_ratio}[penalty]
     return alpha * (1.0 - share), alpha * share

@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from accelegrad import kernels
 from accelegrad.errors import Vector
 from accelegrad.models.matrix import RowNumbers
-from accelegrad.models.multinomial import MultinomialModel, ScaledClasses
+from accelegrad.models.multinomial import MultinomialModel
 from accelegrad.models.scaling import ColumnScaling, column_scaling
 from accelegrad.rules import DistanceFreeAcceleGrad, Rescaled, Rule
 from accelegrad.rules.base import KnownEvaluation, State
@@ -32,7 +32,7 @@ from accelegrad.rules.schedules import importance_weight
 from accelegrad.run.oracle import QUIET
 from accelegrad.setting import stream_rule
 from accelegrad.sklearn.data import Data, joined
-from accelegrad.sklearn.objective import Change, Problem
+from accelegrad.sklearn.objective import Problem
 
 BATCH = 16  # rows per step by default, as `batch_size` documents
 # The first rows of a stream count as one chunk, until there are this many. With 100 rows a stream
@@ -53,9 +53,9 @@ class StreamState(NamedTuple):
     starts: tuple[Vector, ...]  # where the stream began; empty while that depends on waiting rows
     rows: float  # so far, with those that the first coefficients were learnt from
     weight: float  # of all of them
-    # Before the waiting rows: a tuple, empty before the first step, or a `SparseStream` for all.
+    # Before the waiting rows: a tuple, empty before the first step, or a `SparseSteps` for all.
     states: Any = ()
-    change: Change | None = None  # the coordinates, from the first rows
+    change: ColumnScaling | None = None  # the coordinates, from the first rows
     waiting: Data | None = None  # rows that are too few for the first chunk, or for a batch
     target_scale: float | None = None  # of a regression; None until the first chunk is complete
 
@@ -84,10 +84,10 @@ class Learnt(NamedTuple):
         ]
 
     def coefficients(self, *, last: bool) -> tuple[Vector, Vector] | None:
-        """Return the weights and intercepts of a `SparseStream`, which has no points; else None."""
+        """Return the weights and intercepts of a `SparseSteps`, which has no points; else None."""
         if isinstance(self.states, tuple):
             return None
-        found: tuple[Vector, Vector] = self.states.last() if last else self.states.output()
+        found: tuple[Vector, Vector] = self.states.coefficients(last=last)
         return found
 
 
@@ -127,7 +127,7 @@ def learn(
     oracles = [ChunkOracle(problem, batch_size, order, share, rows) for problem in problems]
     starts = stream.starts or tuple(problem.start() for problem in problems)
     change = stream.change if stream.states else first_change(problems[0], diameter)
-    # A `SparseStream` that goes on needs no rule: the starts in its coordinates take time.
+    # A `SparseSteps` that goes on needs no rule: the starts in its coordinates take time.
     rules = cache(
         lambda: [
             rule_for(problem, diameter, start, change)
@@ -152,7 +152,7 @@ def learn(
 
 
 def with_past_rows(
-    state: State, start: Vector, oracle: ChunkOracle, change: Change | None, rows: float
+    state: State, start: Vector, oracle: ChunkOracle, change: ColumnScaling | None, rows: float
 ) -> State:
     """Return the first state of a stream whose start was learnt from this many rows.
 
@@ -253,7 +253,7 @@ class ChunkOracle:
             point, share * value + 0.5 * float(rest @ point), share * gradient + rest
         )
 
-    def mean_square(self, point: Vector, change: Change | None) -> float:
+    def mean_square(self, point: Vector, change: ColumnScaling | None) -> float:
         """Return the mean squared norm of the batches' gradients, in changed coordinates."""
         gradients = (self._at(point, rows).gradient for rows in self.batches)
         changed = (g if change is None else change.adjoint(g) for g in gradients)
@@ -281,11 +281,11 @@ class ChunkOracle:
             return self._shared(point, share, *part.value_and_gradient(point))
 
 
-def first_change(problem: Problem, diameter: float | str) -> Change | None:
+def first_change(problem: Problem, diameter: float | str) -> ColumnScaling | None:
     """Return coordinates in which the first chunk's columns are standardised, where possible.
 
     Sparse ones are not centred, and have few different scales: so the steps of
-    `accelegrad.kernels.stream_steps` take no longer than their rows are long.
+    `accelegrad.kernels.sparse_steps` take no longer than their rows are long.
     A column that the chunk says nothing about gets the median of the others' scales: it may be rare
     rather than small.
     """
@@ -297,10 +297,8 @@ def first_change(problem: Problem, diameter: float | str) -> Change | None:
     seen = np.asarray(abs(rows.X).sum(axis=0)).ravel() > 0.0
     typical = float(np.median(found.scale[seen])) if seen.any() else 1.0
     scale = np.where(seen, found.scale, typical)
-    change = ColumnScaling(few_scales(scale) if sparse else scale, found.shift)
-    if isinstance(model, MultinomialModel):
-        return ScaledClasses(change, model.n_classes)
-    return change
+    n_classes = model.n_classes if isinstance(model, MultinomialModel) else 1
+    return ColumnScaling(few_scales(scale) if sparse else scale, found.shift, n_classes)
 
 
 def few_scales(scale: Vector) -> Vector:
@@ -311,7 +309,9 @@ def few_scales(scale: Vector) -> Vector:
     return rounded
 
 
-def rule_for(problem: Problem, diameter: float | str, start: Vector, change: Change | None) -> Rule:
+def rule_for(
+    problem: Problem, diameter: float | str, start: Vector, change: ColumnScaling | None
+) -> Rule:
     """Return the rule that `accelegrad.choose` has for streams, for this problem."""
     if problem.l1 > 0.0 and not isinstance(diameter, str):
         raise ValueError(
@@ -324,7 +324,7 @@ def rule_for(problem: Problem, diameter: float | str, start: Vector, change: Cha
 def after_chunk(rules: Callable[[], list[Rule]], states: Any, oracles: list[ChunkOracle]) -> Any:
     """Return the states after all batches of a chunk, with one step for each.
 
-    A `SparseStream`, which stands for the states of all problems, is changed; a rule's own state is
+    A `SparseSteps`, which stands for the states of all problems, is changed; a rule's own state is
     not.
     """
     done, batches = 0, oracles[0].ends.size
@@ -369,21 +369,19 @@ def _sparse_stream(rule: Rule, states: Any, problem: Problem) -> Any:
         return states
     model, scale = problem.model, np.ones(problem.rows.n_features)
     if isinstance(rule, Rescaled):
-        change: Any = rule.change.of_one if isinstance(rule.change, ScaledClasses) else rule.change
-        scale = change.scale
-        centred = change.shift is not None and change.shift.any()
-        if centred or np.unique(scale).size > MOST_SCALES:
+        scale = rule.change.scale
+        if rule.change.shift.any() or np.unique(scale).size > MOST_SCALES:
             return states
-    from accelegrad.kernels.stream_steps import SparseStream
+    from accelegrad.kernels.sparse_steps import SparseSteps
 
     n_classes = model.n_classes if isinstance(model, MultinomialModel) else 1
-    return SparseStream(states, scale, model.l2, n_classes)
+    return SparseSteps.of_states(states, scale, model.l2, n_classes)
 
 
 def _chunk(oracles: list[ChunkOracle]) -> Any:
     """Return the rows of a chunk as compiled steps take them."""
     from accelegrad.kernels.gradient import data
-    from accelegrad.kernels.stream_steps import Chunk
+    from accelegrad.kernels.steps import Chunk
 
     models: list[Any] = [oracle.problem.model for oracle in oracles]
     rows = oracles[0].problem.rows

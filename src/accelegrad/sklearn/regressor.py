@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sklearn.base import RegressorMixin, clone
 from sklearn.utils.validation import check_array
 
-from accelegrad.errors import Vector, real_number
+from accelegrad.errors import real_number
 from accelegrad.models.losses import (
     DELTA,
     EPSILON,
@@ -27,7 +27,6 @@ from accelegrad.sklearn.base import AUTO, LinearEstimator, StreamFitting
 from accelegrad.sklearn.data import Data, refuse_missing, score_of_targets
 from accelegrad.sklearn.objective import Objective, Problem
 from accelegrad.sklearn.parameters import FITTED, PARTIAL_FIT, TARGET_SCALE, documented, parameter
-from accelegrad.sklearn.solve import Score
 
 
 def _of_losses(known: Parameter) -> Any:
@@ -124,10 +123,7 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
     def _problems(self, objective: Objective, data: Data) -> list[Problem]:
         return [objective.on(data.X, data.y, data.weights)]
 
-    def _set_coefficients(self, rows: npt.NDArray[Any], intercepts: Vector) -> None:
-        self.coef_, self.intercept_ = self._shaped(rows), float(intercepts[0])
-
-    def _judges(self, held: Data) -> list[Score]:
+    def _judges(self, held: Data) -> list[Callable[[Any], float]]:
         loss = self._in_units(self._objective()).pointwise
         return [partial(score_of_targets, loss, held.y, held.weights)]
 
@@ -191,7 +187,7 @@ class AcceleGradRegressor(LinearRegressor, StreamFitting):
         self._flag("non_crossing")
         levels = self._levels()
         # Data frames and arrays of other libraries know their dimensions themselves.
-        dimensions = y.ndim if hasattr(y, "ndim") else np.ndim(y)
+        dimensions = y.ndim if hasattr(y, "ndim") else np.asarray(y).ndim
         if levels is None and dimensions != 2:
             return super().fit(X, y, sample_weight)
         refuse_missing(y)
@@ -301,7 +297,6 @@ class AcceleGradRegressor(LinearRegressor, StreamFitting):
                 f"{np.size(self.intercept_)}; begin with a new one."
             )
         objective = self._objective()
-        self._refuse_early_stopping()
         data = self._checked_data(X, y, sample_weight, reset=not hasattr(self, "coef_"))
         self._learn(objective, self._prepared(data))
         return self

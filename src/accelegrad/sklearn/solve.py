@@ -14,7 +14,7 @@ diameter is given. Otherwise the function is given in scaled coordinates where t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -29,26 +29,29 @@ from accelegrad.errors import Vector
 from accelegrad.front_door import minimize
 from accelegrad.geometry.penalties import L1
 from accelegrad.models.linear_model import LinearModel
-from accelegrad.models.multinomial import MultinomialModel, ScaledClasses
+from accelegrad.models.multinomial import MultinomialModel, PartedClasses
 from accelegrad.models.sampling import BatchSampler
-from accelegrad.models.scaling import column_scaling, scaled_penalty, scaled_set
+from accelegrad.models.scaling import ColumnScaling, column_scaling
 from accelegrad.proofs.model_dual import ModelDual
-from accelegrad.run.result import Status, as_result
+from accelegrad.proofs.multinomial_dual import MultinomialDual
+from accelegrad.run.result import Status
 from accelegrad.sklearn.objective import Problem
 from accelegrad.solvers.interior_point import Found, interior_points
-from accelegrad.solvers.multinomial_newton import TruncatedNewton
+from accelegrad.solvers.multinomial_newton import (
+    CurvedClasses,
+    SampledClasses,
+    TruncatedNewton,
+)
 
 #: An objective below this share of what a constant prediction gets counts as this share: a minimum
 #: of zero would never be met to a relative tolerance. Chosen: `tol` documents it.
 NEGLIGIBLE = 1e-3
-#: A callback is called after each of the first iterations, and then whenever their number has grown
-#: by this factor: it adds a twentieth to the iterations at most. Chosen.
-FIRST_LOOKS, LOOK_SPACING = 20, 1.05
+#: A callback is called whenever the number of iterations has grown by this factor (after each of
+#: the first 20, then): it adds a twentieth to the iterations at most. Chosen.
+LOOK_SPACING = 1.05
 #: By what share a run aims below `tol`: the objective is computed again, in float64, for the point
 #: that is kept, and may come out a little larger.
 MARGIN = 1e-3
-
-Score = Callable[[Vector], float]
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,6 @@ class Settings:
     batch_size: int | None
     diameter: float | str
     output: str
-    n_iter_no_change: int
     progress: bool
 
     @property
@@ -113,7 +115,6 @@ class Fit(NamedTuple):
     certified_radius: float
     n_iter: int
     evident: bool  # whether there is evidence of a minimiser in the region of the bound
-    ended: bool  # whether it ended as it was asked to: neither by max_iter nor by a failure
     message: str
     interrupted: bool  # by Ctrl-C
     method: str
@@ -125,12 +126,14 @@ class Fit(NamedTuple):
 
     @property
     def missed(self) -> bool:
-        """Whether the tolerance was missed, and nobody asked for an earlier end."""
-        return not (self.converged or self.ended)
+        """Whether there is a tolerance, and it was missed."""
+        return not self.converged and self.target >= 0.0
 
 
 def total(fits: Sequence[Fit]) -> Fit:
     """Return several fits as one, of the sum of their problems."""
+    if len(fits) == 1:
+        return fits[0]
     return Fit(
         np.array([fit.parameters for fit in fits]),
         sum(fit.objective for fit in fits),
@@ -139,7 +142,6 @@ def total(fits: Sequence[Fit]) -> Fit:
         min(fit.certified_radius for fit in fits),
         max(fit.n_iter for fit in fits),
         all(fit.evident for fit in fits),
-        all(fit.converged or fit.ended for fit in fits),
         next((fit.message for fit in fits if not fit.converged), fits[0].message),
         any(fit.interrupted for fit in fits),
         ", ".join(dict.fromkeys(fit.method for fit in fits)),
@@ -150,9 +152,7 @@ def solve(
     problems: Sequence[Problem],
     settings: Settings,
     starts: Sequence[Vector],
-    *,
-    scores: Sequence[Score] | None = None,
-    seed: int = 0,
+    seed: int,
     n_jobs: int | None = None,
 ) -> list[Fit]:
     """Minimise problems that differ in their targets, and say what is proved of each.
@@ -163,46 +163,34 @@ def solve(
         What to minimise, and how.
     starts : sequence of Vector
         A feasible point for each problem.
-    scores : sequence of callables, optional
-        Validation scores of parameters, the larger the better: a run ends when its score stalls.
     seed : int
         For the random rows of minibatches.
     n_jobs : int, optional
         Processes that share the problems.
     """
-    free = settings.leaves_all_open and scores is None
     fits: dict[int, Fit] = {}
-    tried = INTERIOR if free and _is_for_interior_points(problems[0]) else ""
-    if tried:
-        fits = _by_interior_points(problems, settings, starts)
-    calls = {}
-    for place, (problem, start) in enumerate(zip(problems, starts, strict=True)):
-        score = None if scores is None else scores[place]
-        direct = free and not tried
-        if place not in fits:
-            calls[place] = partial(_solved, problem, settings, start, score, seed, direct, tried)
+    tried = ""
+    if settings.leaves_all_open and _is_for_interior_points(problems[0]):
+        fits, tried = _by_interior_points(problems, settings, starts), INTERIOR
+    missing = [place for place in range(len(problems)) if place not in fits]
+    calls = [
+        partial(_solved, problems[place], settings, starts[place], seed, tried) for place in missing
+    ]
     if len(calls) == 1:  # for which joblib would take longer than small fits do
-        fits |= {place: call() for place, call in calls.items()}
+        fits[missing[0]] = calls[0]()
     elif calls:
-        parts = Parallel(n_jobs=n_jobs)(delayed(call)() for call in calls.values())
-        fits |= dict(zip(calls, parts, strict=True))
+        parts = Parallel(n_jobs=n_jobs)(delayed(call)() for call in calls)
+        fits |= dict(zip(missing, parts, strict=True))
     return [fits[place] for place in range(len(problems))]
 
 
-def _solved(
-    problem: Problem,
-    settings: Settings,
-    start: Vector,
-    score: Score | None,
-    seed: int,
-    direct: bool,
-    tried: str,
-) -> Fit:
+def _solved(problem: Problem, settings: Settings, start: Vector, seed: int, tried: str) -> Fit:
     """Return the fit of one problem: directly where that does, else by a run."""
     if not isinstance(problem.model, LinearModel):
-        return _solved_classes(problem, settings, start, score, seed)
+        return _solved_classes(problem, settings, start, seed)
+    direct = settings.leaves_all_open and not tried
     found = _directly(problem, settings, start) if direct else None
-    return found or _solved_model(problem.model, problem, settings, start, score, seed, tried)
+    return found or _solved_model(problem.model, problem, settings, start, seed, tried)
 
 
 # -- without a run ---------------------------------------------------------------------------------
@@ -211,10 +199,12 @@ def _solved(
 def _directly(problem: Problem, settings: Settings, start: Vector) -> Fit | None:
     """Return the fit of a small problem that needs no run; None where its gap is too large."""
     direct, terms, tolerance = problem.direct, problem.terms, Tolerance.of(problem, settings)
+    if tolerance.floor == 0.0 and problem.value(start) == 0.0:  # a constant fits, and 0 is proved
+        return _proved(tolerance, start, 0.0, 0.0, 0, "directly")
     if direct is None or terms is None:
         return None
     found = direct.minimum(terms, start, tolerance.goal, settings.max_iter)
-    fit = None if found is None else _proved(problem, tolerance, *found, method="directly")
+    fit = None if found is None else _proved(tolerance, *found, method="directly")
     return fit if fit is not None and fit.converged else None
 
 
@@ -259,7 +249,7 @@ def _by_interior_points(
         value = models[place].value(x) + problem.l1_value(x)
         bound = ModelDual(models[place], problem.terms).at_slopes(point.slopes)
         known = x, value, bound, point.steps, INTERIOR
-        fits[place] = _proved(problem, tolerances[place], *known)
+        fits[place] = _proved(tolerances[place], *known)
         return fits[place].gap <= gap
 
     interior_points(models, terms, starts, allowed, proved, settings.max_iter)
@@ -269,120 +259,39 @@ def _by_interior_points(
 
 
 def _proved(
-    problem: Problem,
-    tolerance: Tolerance,
-    x: Vector,
-    value: float,
-    bound: float,
-    steps: int,
-    method: str,
+    tolerance: Tolerance, x: Vector, value: float, bound: float, steps: int, method: str
 ) -> Fit:
     """Return the fit of parameters whose objective has a lower bound that holds everywhere."""
-    status = Status.CONVERGED
-    known = {"x": x, "fun": value, "lower_bound": bound, "certified_radius": math.inf}
-    ended = {"nit": steps, "success": True, "status": status, "message": status.message}
-    return _fit(problem, tolerance, as_result(known | ended | {"method": method}))
+    gap = abs(value - max(bound, 0.0))  # losses and penalties are nonnegative
+    target, message = tolerance.target(value), Status.CONVERGED.message
+    return Fit(x, value, gap, target, math.inf, steps, True, message, False, method)
 
 
 # -- by a run of `minimize` ------------------------------------------------------------------------
 
 
-class Watch:
-    """A callback that stops when a validation score stalls, or by the bound of a dual."""
-
-    def __init__(
-        self,
-        problem: Problem,
-        settings: Settings,
-        score: Score | None,
-        function: ClassesFunction | None = None,
-    ) -> None:
-        self.problem, self.settings, self.score = problem, settings, score
-        self.tolerance = Tolerance.of(problem, settings)
-        # A dual that the run does not know.
-        self.dual = function if function is not None and function.is_proved else None
-        self._point = (lambda v: v) if function is None else function.point
-        self.reached = self.stalled = False
-        self.best: Vector | None = None
-        self._best_score = -math.inf
-        self._waited = 0  # looks since the best, or with minibatches steps
-        # A step of a few rows says little about the score: a pass over all is worth a look.
-        rows, batch = problem.model.n_samples, settings.batch_size
-        self._steps_per_look = 1 if batch is None else math.ceil(rows / batch)
-        self._best_at = 0
-
-    def options(self) -> dict[str, Any]:
-        """Return what `minimize` is given for any problem."""
-        settings = self.settings
-        wanted = self.score is not None or (self.dual is not None and settings.tol is not None)
-        return {
-            "diameter": settings.diameter,
-            "output": settings.output,
-            "max_iter": settings.max_iter,
-            "tol": None if self.dual else self.tolerance.absolute(),
-            "rtol": None if self.dual else self.tolerance.aim,
-            "callback": self if wanted else None,
-            "callback_at": looks(settings.max_iter) if wanted else None,
-            "progress": settings.progress,
-        }
-
-    def __call__(self, intermediate_result: OptimizeResult) -> None:
-        """Look at a run."""
-        with self.problem.single_thread():  # `minimize` takes it for a user's function
-            x = self._point(intermediate_result.x)
-            if self.score is not None:
-                self._judge(x, self.score(x), int(intermediate_result.nit))
-            if self.dual is not None and self.settings.tol is not None:
-                self.reached = self._is_proved(self.dual, x, float(intermediate_result.fun))
-        if self.reached or self.stalled:
-            raise StopIteration
-
-    def _is_proved(self, dual: ClassesFunction, x: Vector, value: float) -> bool:
-        """Tell whether the bound of the dual proves enough."""
-        # The value at an average or a last point is not known to a run without a goal, and with
-        # minibatches it is an estimate.
-        if not math.isfinite(value) or self.settings.batch_size is not None:
-            value = self.problem.value(x)
-        goal = self.tolerance.goal(value)
-        if value - dual.lower_bound > goal and dual.promises(x, self.tolerance.target(value)):
-            dual.raise_bound(x)
-        # A gap below zero refutes what it rests on.
-        return -self.problem.rounding(value) <= value - dual.lower_bound <= goal
-
-    def _judge(self, x: Vector, score: float, steps: int) -> None:
-        if score > self._best_score:
-            self.best, self._best_score = x, score
-            self._waited, self._best_at = 0, steps
-            return
-        by_steps = self.settings.batch_size is not None
-        self._waited = steps - self._best_at if by_steps else self._waited + 1
-        self.stalled = self._waited >= self.settings.n_iter_no_change * self._steps_per_look
-
-
-def looks(max_iter: int) -> list[int]:
-    """Return the iterations after which the callback is called."""
-    chosen = list(range(1, min(FIRST_LOOKS, max_iter) + 1))
-    while chosen[-1] < max_iter:
-        chosen.append(min(math.ceil(LOOK_SPACING * chosen[-1]), max_iter))
-    return chosen
+def _options(settings: Settings, tolerance: Tolerance) -> dict[str, Any]:
+    """Return what `minimize` is given for any problem."""
+    return {
+        "diameter": settings.diameter,
+        "output": settings.output,
+        "max_iter": settings.max_iter,
+        "tol": tolerance.absolute(),
+        "rtol": tolerance.aim,
+        "progress": settings.progress,
+    }
 
 
 def _solved_model(
-    model: LinearModel,
-    problem: Problem,
-    settings: Settings,
-    start: Vector,
-    score: Score | None,
-    seed: int,
-    tried: str,
+    model: LinearModel, problem: Problem, settings: Settings, start: Vector, seed: int, tried: str
 ) -> Fit:
     """Hand the model over as it is; `tried` is a method that has not proved enough."""
-    watch = Watch(problem, settings, score)
-    options = watch.options()
+    tolerance = Tolerance.of(problem, settings)
+    options = _options(settings, tolerance)
     if tried:
         options["method"] = choose(_facts(problem), tried=tried).name
     if settings.batch_size is not None:
-        # At most all rows: folds and held-out parts leave fewer of them.
+        # At most all rows: folds leave fewer of them.
         options["batch_size"] = min(settings.batch_size, model.n_samples)
     result = minimize(
         model,
@@ -392,7 +301,7 @@ def _solved_model(
         rng=seed,
         **options,
     )
-    return _fit(problem, watch.tolerance, result, watch)
+    return _fit(problem, tolerance, result)
 
 
 class ClassesFunction:
@@ -416,12 +325,16 @@ class ClassesFunction:
         assert isinstance(model, MultinomialModel)
         self.problem, self._model, self._sampler = problem, model, sampler
         self.is_proved = problem.is_free and model.l2 > 0.0  # by a bound that gets tight
-        self._dual = problem.classes_dual() if self.is_proved else None
+        self._dual = MultinomialDual(model) if self.is_proved else None
         curved = self.is_proved and free_method and sampler is None
-        self.curved = problem.curved_classes() if curved else None
-        self._change: ScaledClasses | None = None
+        self.curved: CurvedClasses | None = None
+        if curved and isinstance(model, PartedClasses):
+            self.curved = SampledClasses(model)
+        elif curved:
+            self.curved = CurvedClasses(model)
+        self._change: ColumnScaling | None = None
         if free_method and not curved and problem.can_be_scaled:
-            self._change = ScaledClasses(column_scaling(model.rows), model.n_classes)
+            self._change = column_scaling(model.rows, n_classes=model.n_classes)
         self.lower_bound = 0.0  # losses are nonnegative
 
     def __call__(self, v: Vector) -> tuple[float, Vector]:
@@ -446,66 +359,85 @@ class ClassesFunction:
 
     def terms(self) -> dict[str, Any]:
         """Return penalty and set in the coordinates of the run."""
-        problem, scale = self.problem, None if self._change is None else self._change.scale
-        return {
-            "penalty": scaled_penalty(problem.penalty(), scale),
-            "feasible_set": scaled_set(problem.feasible_set, scale, self._model.n_parameters),
-        }
-
-    def promises(self, x: Vector, gap: float) -> bool:
-        """Tell whether the bound at a point, which costs some passes, may prove this gap."""
-        return self.curved is None or self.curved.expected_gap(x) <= 2.0 * gap
+        penalty, chosen, change = self.problem.penalty(), self.problem.feasible_set, self._change
+        if change is not None:
+            penalty = change.scaled_penalty(penalty)
+            chosen = change.scaled_set(chosen, self._model.n_parameters)
+        return {"penalty": penalty, "feasible_set": chosen}
 
     def raise_bound(self, x: Vector) -> None:
         """Bring the lower bound up to date with what is known at a point."""
         if self._dual is not None:
             self.lower_bound = max(self.lower_bound, self._dual.at(x))
 
+    def proves(self, x: Vector, value: float, tolerance: Tolerance) -> bool:
+        """Tell whether the bound of the dual proves enough at a point."""
+        goal = tolerance.goal(value)
+        # The bound costs some passes: it is computed where it may well prove enough.
+        promising = self.curved is None or self.curved.expected_gap(x) <= 2.0 * goal
+        if value - self.lower_bound > goal and promising:
+            self.raise_bound(x)
+        # A gap below zero refutes what it rests on.
+        return -self.problem.rounding(value) <= value - self.lower_bound <= goal
 
-def _solved_classes(
-    problem: Problem, settings: Settings, start: Vector, score: Score | None, seed: int
-) -> Fit:
+
+def _solved_classes(problem: Problem, settings: Settings, start: Vector, seed: int) -> Fit:
     """Hand over a function, to Newton's method or of scaled coordinates where possible."""
-    sampler = None
+    tolerance, sampler = Tolerance.of(problem, settings), None
     if settings.batch_size is not None:
         n = problem.model.n_samples
         sampler = BatchSampler(n, min(settings.batch_size, n), np.random.default_rng(seed))
     function = ClassesFunction(problem, free_method=settings.diameter == "auto", sampler=sampler)
-    watch = Watch(problem, settings, score, function)
-    options = watch.options() | function.terms()
-    if sampler is not None:
-        options |= {"exact": False, "tol": None, "rtol": None}  # the dual decides, if anything
+    options = _options(settings, tolerance) | function.terms() | {"exact": sampler is None}
+    if sampler is not None or function.is_proved:
+        options |= {"tol": None, "rtol": None}  # the dual decides, if anything
+
+    def look(intermediate_result: OptimizeResult) -> None:
+        with problem.single_thread():  # `minimize` takes it for a user's function
+            x, value = function.point(intermediate_result.x), float(intermediate_result.fun)
+            # The value at an average or a last point is not known to a run without a goal, and
+            # with minibatches it is an estimate.
+            if not math.isfinite(value) or sampler is not None:
+                value = problem.value(x)
+            if function.proves(x, value, tolerance):
+                raise StopIteration
+
+    if function.is_proved and settings.tol is not None:
+        options |= {"callback": look, "callback_at": looks(settings.max_iter)}
     if function.curved is not None:
-        tolerance, l2 = watch.tolerance, problem.model.l2
-        # The norm of the gradient with which the dual proves enough; 0 without a tolerance.
-        small = lambda value: math.sqrt(2.0 * l2 * tolerance.goal(value))  # noqa: E731
-        options["method"] = TruncatedNewton(function.curved, small)
+        l2 = problem.model.l2
+
+        def small_gradient(value: float) -> float:
+            """Return the norm with which the dual proves enough; 0 without a tolerance."""
+            return math.sqrt(2.0 * l2 * tolerance.goal(value))
+
+        options["method"] = TruncatedNewton(function.curved, small_gradient)
     result = minimize(function, function.start(start), **options)
     x = result["x"] = problem.nearest(function.point(result.x))
     if function.is_proved:
         function.raise_bound(x)
         # What the run itself knows is about a region that it guessed.
-        everywhere = {"lower_bound": function.lower_bound, "certified_radius": math.inf}
-        result.update(everywhere, success=settings.tol is None)
-    return _fit(problem, watch.tolerance, result, watch)
+        result.update(lower_bound=function.lower_bound, certified_radius=math.inf)
+    return _fit(problem, tolerance, result)
 
 
-def _fit(
-    problem: Problem, tolerance: Tolerance, result: OptimizeResult, watch: Watch | None = None
-) -> Fit:
-    """Judge the point that is kept: the result, or the one with the best score."""
-    best = None if watch is None else watch.best
-    x = problem.nearest(result.x if best is None else best)
+def looks(max_iter: int) -> list[int]:
+    """Return the iterations after which the callback is called."""
+    count = math.ceil(math.log(max_iter, LOOK_SPACING))
+    return sorted({min(math.ceil(LOOK_SPACING**power), max_iter) for power in range(count + 1)})
+
+
+def _fit(problem: Problem, tolerance: Tolerance, result: OptimizeResult) -> Fit:
+    """Judge the point that a run returns."""
+    x = problem.nearest(result.x)
     # A run of a model has judged its point in float64; others are judged here.
     is_judged = x is result.x and isinstance(problem.model, LinearModel)
     value = float(result.fun) if is_judged and math.isfinite(result.fun) else problem.value(x)
-    bound, radius = float(result.lower_bound), float(result.certified_radius)
-    refuted = not value - bound >= -problem.rounding(value)
-    if refuted or bound <= 0.0:  # losses and penalties are nonnegative: what always holds is better
+    bound, radius, message = result.lower_bound, result.certified_radius, str(result.message)
+    if not value - bound >= -problem.rounding(value):
+        bound, message = 0.0, "The minimum is not within the given or guessed diameter."
+    if bound <= 0.0:  # losses and penalties are nonnegative: what always holds is better
         bound, radius = 0.0, math.inf
-    stopped = watch is not None and (
-        watch.stalled or (watch.score is not None and (watch.reached or bool(result.success)))
-    )
     return Fit(
         x,
         value,
@@ -514,10 +446,7 @@ def _fit(
         radius,
         int(result.nit),
         radius == math.inf or not _falls_beyond(problem, x, bound, radius),
-        tolerance.tol is None or stopped,
-        "The minimum is not within the given or guessed diameter."
-        if refuted
-        else str(result.message),
+        message,
         result.status is Status.INTERRUPTED,
         str(result["method"]),
     )

@@ -34,12 +34,10 @@ class Moments(NamedTuple):
 
 def moments(y: Vector, weights: Vector | None) -> Moments:
     """Return those of some rows; rows without weight do not count."""
-    y, weights = _weighty(y, weights)
-    if not y.size:
-        return Moments(0.0, 0.0, math.inf, -math.inf)
-    total = y.sum() if weights is None else weights @ y
-    weight = y.size if weights is None else weights.sum()
-    return Moments(float(total), float(weight), float(y.min()), float(y.max()))
+    weights = np.ones(y.size) if weights is None else weights
+    kept = y[weights > 0.0]
+    low, high = kept.min(initial=math.inf), kept.max(initial=-math.inf)
+    return Moments(float(weights @ y), float(weights.sum()), float(low), float(high))
 
 
 def centre(parts: Iterable[Moments]) -> float:
@@ -53,7 +51,6 @@ def centre(parts: Iterable[Moments]) -> float:
 
 def deviations(y: Vector, weights: Vector | None, middle: float) -> tuple[float, float]:
     """Return the weighted sum of absolute deviations of some rows, and their weight."""
-    y, weights = _weighty(y, weights)
     sizes = np.abs(y - middle)
     if weights is None:
         return float(sizes.sum()), float(y.size)
@@ -71,10 +68,3 @@ def scale_of(data: Data, *, centred: bool) -> float:
     """Return the scale of the targets of some rows."""
     middle = centre(moments(*block) for block in data.blocks()) if centred else 0.0
     return scale(deviations(y, weights, middle) for y, weights in data.blocks())
-
-
-def _weighty(y: Vector, weights: Vector | None) -> tuple[Vector, Vector | None]:
-    if weights is None or not y.size or weights.min() > 0.0:
-        return y, weights
-    kept = weights > 0.0
-    return y[kept], weights[kept]

@@ -43,8 +43,8 @@ from accelegrad.solvers.search import (
 #: `Costs`: for more or longer rows a sample's are faster (measured on 20 shapes: up to here it took
 #: 0.2 to 0.9 of the time of a run, with twice as much up to 1.8).
 MOST_STEP_SECONDS = 2.5e-3
-#: What has not ended after so many steps goes on in a run. Separable classes take up to 50.
-MOST_STEPS = 60
+#: What has not ended after so many steps goes on in a run. Separable classes take up to 70.
+MOST_STEPS = 100
 #: A value by products of columns counts if it is off by at most this share of it; chosen.
 ACCURATE = 1e-9
 

@@ -18,17 +18,15 @@ from accelegrad.models.scaling import near_start
 from accelegrad.proofs.certificate import LateBound
 from accelegrad.proofs.fenchel import level
 from accelegrad.roots import root_between
+from accelegrad.rounding import UNIT
 from accelegrad.rules.base import Array, Rule, Step
 from accelegrad.run.oracle import QUIET, Evaluation
 from accelegrad.solvers.row_oracle import Goal, RowOracle, rows_in_memory
 
 #: After an evaluation the next one comes at the epoch where the gap is expected to be small enough,
-#: but after no less than the first and no more than another share of the epochs so far: an
-#: evaluation with its bound costs about as much as an epoch of rows that do not rest. While the gap
-#: is larger than `FAR` times what is wanted, it may take longer.
-SOONEST, LATEST_NEAR, LATEST, FAR = 0.1, 0.25, 0.5, 20.0
-# How exactly margins are found, relative to their size: four units of rounding.
-_PRECISION = 4 * float(np.finfo(np.float64).eps)
+#: but after no more than this share of the epochs so far: an evaluation with its bound costs about
+#: as much as an epoch of rows that do not rest (0.25 takes as long).
+LATEST = 0.5
 #: rho, in l2 over the median of the rows' squared norms (measured on seven sets of text, hinge
 #: loss: 10 to 40 take as many epochs but for a tenth, 3 and 300 up to four times as many)
 INTERCEPT_L2 = 20.0
@@ -154,12 +152,11 @@ class DualAscent(Rule):
 
 def epochs_to(wanted: float, before: Gap, now: Gap) -> int:
     """Return how many epochs the gap is going to take, if it goes on falling as it did."""
-    latest = LATEST if now.size > FAR * wanted else LATEST_NEAR
     expected = math.inf
     if 0.0 < wanted < now.size < before.size < math.inf:
         fall = math.log(before.size / now.size) / (now.epoch - before.epoch)
         expected = math.log(now.size / wanted) / fall
-    return math.ceil(min(max(expected, SOONEST * now.epoch, 1.0), max(latest * now.epoch, 1.0)))
+    return math.ceil(max(min(expected, LATEST * now.epoch), 1.0))
 
 
 class DualOracle(RowOracle):
@@ -336,4 +333,4 @@ def _logistic_slope(loss: Loss, z: float, q: float, y: float) -> float:
     if rest(other) * rest(z) >= 0.0:  # the slope is the same all the way, up to rounding
         return slope(other)
     ends = min(z, other), max(z, other)
-    return slope(root_between(rest, *ends, xtol=1e-300, rtol=_PRECISION, maxiter=500, disp=False))
+    return slope(root_between(rest, *ends, xtol=1e-300, rtol=4 * UNIT, maxiter=500, disp=False))

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg.lapack import dtrtri
 
+from accelegrad import kernels
 from accelegrad.errors import LineSearchError, Vector
 from accelegrad.linalg import cholesky_factor, with_unit_diagonal
 from accelegrad.models.gram import gram_matrix
@@ -327,7 +328,9 @@ class CurvedClasses:
         """Return blocks of curvature for each class, factored, or one number per parameter."""
         if not self._has_room:
             return self._diagonal(weights, rows)
-        if self._blocks is None or self._products >= PRODUCTS_WITH_BLOCKS:
+        # Of few entries new blocks cost nothing, and then weights and repeated rows agree to 1e-7.
+        few = self._entries < kernels.FEW_ENTRIES
+        if few or self._blocks is None or self._products >= PRODUCTS_WITH_BLOCKS:
             self._blocks, self._products = self._factored(weights, importance), 0
         return self._blocks
 

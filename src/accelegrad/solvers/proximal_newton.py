@@ -26,7 +26,6 @@ from accelegrad.solvers.quadratic import Limits, Minimum, box_minimum
 from accelegrad.solvers.row_oracle import Goal, RowOracle, rows_in_memory
 from accelegrad.solvers.search import (
     PROMISING,
-    SHORTEST_STEP,
     bolder,
     falls_enough,
     more_careful,
@@ -41,13 +40,10 @@ from accelegrad.solvers.smoothing import (
 
 #: After this many steps in a row that gain nothing, rounding hides any further fall.
 MOST_IDLE = 3
-#: A step of which less than this can be done was much too long.
-SHORT = 0.05
 # Chosen; `accelegrad bench --everyday --only l1` times the whole method.
-#: Up to this many columns, all may move.
+#: Up to this many columns, all may move. Of more, those that are not at a kink, and as many others
+#: as that, but this many at least.
 FEW_COLUMNS = 100
-#: Of more, those that are not at a kink, and as many others as that, but this many at least.
-FEWEST_ADDED = 100
 #: Columns are copied for a model, and used again while they are at most this many times as many as
 #: are wanted.
 KEPT_COLUMNS = 1.3
@@ -117,7 +113,16 @@ class ProximalNewton(StepRule):
 
     def step(self, state: ProximalNewtonState, oracle: Sum) -> Step:  # type: ignore[override]
         """Go to the minimum of the model, or as far towards it as the sum falls."""
-        aim, trial, share, caution = self._tried(state, oracle)
+        aim = oracle.aim(state.point, state.iteration + 1, state.caution)
+        trial, share = oracle(aim.target), 1.0
+        if not falls_enough(aim.value, trial.value, aim.fall, 1.0):
+            share = oracle.sum.shorter(state.point, aim)
+            if share == 0.0:
+                raise LineSearchError(
+                    "the value falls no further towards the minimum of the model: rounding has the "
+                    "last word."
+                )
+            trial = oracle(state.point + share * (aim.target - state.point))
         known = oracle.original(trial)
         idle = state.idle + 1 if aim.value <= trial.value and not oracle.changed else 0
         if idle > MOST_IDLE:
@@ -125,36 +130,11 @@ class ProximalNewton(StepRule):
         moved = ProximalNewtonState(
             state.iteration + 1,
             trial.point,
-            1.0 if oracle.changed else (bolder if share == 1.0 else more_careful)(caution),
+            1.0 if oracle.changed else (bolder if share == 1.0 else more_careful)(state.caution),
             idle,
             share,
         )
         return Step(moved, known, 0.0)
-
-    def _tried(
-        self, state: ProximalNewtonState, oracle: Sum
-    ) -> tuple[Aim, Evaluation, float, float]:
-        """Return the model's minimum, the point to go to, how much of the way it is, the caution.
-
-        A step that is much too long comes from curvature that is much too small: then a model with
-        more caution takes its place, if there is one.
-        """
-        point, number, caution = state.point, state.iteration + 1, state.caution
-        while True:
-            aim = oracle.aim(point, number, caution)
-            trial = oracle(aim.target)
-            if falls_enough(aim.value, trial.value, aim.fall, 1.0):
-                return aim, trial, 1.0, caution
-            least = SHORT if caution < 1.0 else SHORTEST_STEP
-            share = oracle.sum.shorter(point, aim, least)
-            if share > 0.0:
-                return aim, oracle(point + share * (aim.target - point)), share, caution
-            if caution == 1.0:
-                raise LineSearchError(
-                    "the value falls no further towards the minimum of the model: rounding has the "
-                    "last word."
-                )
-            caution = more_careful(caution)
 
     def output(self, state: ProximalNewtonState) -> Array:
         """Return the last point that was accepted."""
@@ -286,7 +266,7 @@ class PenalisedOracle(TermsOracle):
             )
             self._latest.append(self._finish(evaluation))
 
-    def shorter(self, point: Vector, aim: Aim, least: float) -> float:
+    def shorter(self, point: Vector, aim: Aim) -> float:
         """Return how much of the way to a model's minimum lets the value fall: no pass."""
         before, after = self._evaluated(point), self._evaluated(aim.target)
 
@@ -295,7 +275,7 @@ class PenalisedOracle(TermsOracle):
             return at.value + (0.0 if self.penalty is None else self.penalty.value(at.w))
 
         with np.errstate(**QUIET):
-            return shorter_share(value_at, aim.value, aim.fall, least)
+            return shorter_share(value_at, aim.value, aim.fall)
 
     def _evaluated(self, point: Vector) -> RowPoint:
         return self._known(self._evaluation(point))
@@ -367,7 +347,7 @@ class PenalisedOracle(TermsOracle):
         between = ~kink & (w > lower) & (w < upper)
         moving = np.flatnonzero(between)
         others = np.flatnonzero(~between & (steepness > 0.0))
-        most = min(max(FEWEST_ADDED, moving.size), max(MOST_COLUMNS - moving.size, 0))
+        most = min(max(FEW_COLUMNS, moving.size), max(MOST_COLUMNS - moving.size, 0))
         if moving.size > MOST_COLUMNS:
             moving, others, most = others[:0], np.flatnonzero(steepness > 0.0), MOST_COLUMNS
         if others.size > most:

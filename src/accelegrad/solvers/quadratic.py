@@ -15,11 +15,10 @@ from accelegrad.errors import Vector
 from accelegrad.linalg import cholesky_factor, with_unit_diagonal
 from accelegrad.models.matrix import Matrix
 from accelegrad.rounding import UNIT
+from accelegrad.solvers.search import DESCENT
 
 #: The most Newton steps: a handful is usual, and what is left undone the next quadratic does.
 MOST_STEPS = 100
-#: A step is too long if it gains less than this share of the fall that its slope promises.
-DESCENT = 1e-3
 #: A step is halved this often at most.
 MOST_HALVINGS = 10
 #: At most so many coordinates leave their kinks at a time, or as many as are free already: most of

@@ -12,8 +12,9 @@ SHORTEST_STEP = 1e-12
 #: A value that is higher by at most this, relative to it, may be as low: two units of rounding.
 VALUE_ROUNDING = 4e-16
 #: Caution of the next matrix of second derivatives, from 0 to 1, is divided by this after a step
-#: that was not too long, and multiplied after one that was. What is below the least is 0.
-CAUTION_FACTOR, LEAST_CAUTION = 10.0, 0.01
+#: that was not too long, and multiplied after one that was. After the least it is 0 (with 0.01 in
+#: place of 0.03 digits, one against the rest, take more than 60 steps).
+CAUTION_FACTOR, LEAST_CAUTION = 10.0, 0.03
 #: A bound is worth its cost where the gap is estimated to be at most this many times the wanted
 #: one; chosen (half and twice as much change nothing).
 PROMISING = 10.0
@@ -28,10 +29,8 @@ def falls_enough(before: float, value: float, fall: float, share: float) -> bool
     return value <= before + (rounding if fall <= rounding else -DESCENT * share * fall)
 
 
-def shorter_share(
-    value_at: Callable[[float], float], before: float, fall: float, least: float = SHORTEST_STEP
-) -> float:
-    """Return 1/2, 1/4, ... of a step, whichever first lets the value fall; 0 if below `least`.
+def shorter_share(value_at: Callable[[float], float], before: float, fall: float) -> float:
+    """Return 1/2, 1/4, ... of a step, whichever first lets the value fall; 0 if none does.
 
     Parameters
     ----------
@@ -39,11 +38,9 @@ def shorter_share(
         From a share of the step to the value there.
     before, fall
         As for `falls_enough`.
-    least : float
-        The shortest share that is of use.
     """
     share = 0.5
-    while share >= least:
+    while share >= SHORTEST_STEP:
         if falls_enough(before, value_at(share), fall, share):
             return share
         share *= 0.5

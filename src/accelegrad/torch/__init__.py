@@ -8,8 +8,7 @@ except ImportError:
     require("accelegrad.torch", "torch")
     raise
 
-from accelegrad.torch.accelegrad import AcceleGrad
-from accelegrad.torch.adagrad import AdaGradNorm
+from accelegrad.torch.accelegrad import AcceleGrad, AdaGradNorm
 from accelegrad.torch.full_batch import minimize
 from accelegrad.torch.optimizer import recalibrate
 

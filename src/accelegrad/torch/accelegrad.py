@@ -1,4 +1,4 @@
-"""AcceleGrad as a torch optimizer."""
+"""AcceleGrad, and AdaGrad with one step size, as torch optimizers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from accelegrad.errors import real_number
-from accelegrad.torch.coupled import Coupled, CoupledInBall, DiagonalCoupled
+from accelegrad.torch.coupled import Coupled, CoupledInBall, Descent, DiagonalCoupled
 from accelegrad.torch.optimizer import AUTO, AveragingOptimizer, Method, given_diameter
 from accelegrad.torch.sets import (
     SIMPLEX,
@@ -18,7 +18,7 @@ from accelegrad.torch.sets import (
     is_ball,
     is_separable,
 )
-from accelegrad.torch.untuned import DiagonalUntuned, Untuned
+from accelegrad.torch.untuned import DiagonalUntuned, Untuned, UntunedDescent
 
 
 class AcceleGrad(AveragingOptimizer):
@@ -150,6 +150,62 @@ class AcceleGrad(AveragingOptimizer):
             return DiagonalCoupled()
         in_ball = any(is_ball(group["projection"]) for group in groups)
         return CoupledInBall() if in_ball else Coupled()
+
+
+class AdaGradNorm(AcceleGrad):
+    r"""AdaGrad with one step size for all coordinates; not accelerated, and robust under noise.
+
+    The steps of `accelegrad.AdaGrad`; where the diameter is "auto", with a radius that is learnt as
+    that of `AcceleGrad` is. Its parameters hold the last point while training, and in evaluation
+    mode the average, once there is one.
+
+    Parameters
+    ----------
+    params, lr, **options
+        As in `AcceleGrad`, but for `gradient_bound`, `penalty`, `diagonal` and the projection
+        "ball".
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1.0,
+        *,
+        diameter: float | str = AUTO,
+        projection: Any = None,
+        weight_decay: float = 0.0,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+        per_group: bool = False,
+        sharded: bool = False,
+    ) -> None:
+        options: dict[str, Any] = {
+            "diameter": diameter,
+            "gradient_bound": 0.0,
+            "projection": projection,
+            "penalty": None,
+            "diagonal": False,
+            "weight_decay": weight_decay,
+            "maximize": maximize,
+            "capturable": capturable,
+            "differentiable": differentiable,
+        }
+        # Not AcceleGrad's own: a warning names the caller by the number of calls in between.
+        AveragingOptimizer.__init__(self, params, lr, options, per_group=per_group, sharded=sharded)
+
+    def _check(self, group: dict[str, Any]) -> None:
+        if is_ball(group["projection"]):
+            raise ValueError(
+                "projection='ball' is for AcceleGrad; give a function for a constraint."
+            )
+        if group["penalty"] is not None or group["gradient_bound"] or group["diagonal"]:
+            raise ValueError("penalty, gradient_bound and diagonal are for AcceleGrad.")
+        super()._check(group)
+
+    def _method_of(self, groups: list[dict[str, Any]]) -> Method:
+        given = given_diameter(groups[0], groups)
+        return UntunedDescent() if given is None else Descent()
 
 
 def _is_simplex(projection: Any) -> bool:

@@ -1,4 +1,4 @@
-"""AcceleGrad's steps with a given diameter, on many tensors: twins of the core's rules.
+"""AcceleGrad's and AdaGrad's steps with a given diameter, on many tensors: twins of the rules.
 
 Parameters hold x; a step turns them into y and then into the next x, so that y needs no tensor.
 """
@@ -10,7 +10,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from accelegrad.rules.schedules import accelegrad_step, adaptive_step, importance_weight
+from accelegrad.rules.schedules import (
+    accelegrad_step,
+    adagrad_step,
+    adaptive_step,
+    importance_weight,
+)
 from accelegrad.torch.optimizer import (
     AVERAGE,
     SQUARES,
@@ -112,3 +117,26 @@ def _travelled(bucket: Bucket) -> Tensor:
     return bucket.sums_of(
         lambda a, z: [(d := a - z).dot(d)], bucket.state[START], bucket.state[MIRROR]
     )
+
+
+class Descent(Method):
+    """AdaGrad with one step size for all coordinates: the twin of `rules.AdaGrad`."""
+
+    points: ClassVar[tuple[str, ...]] = (AVERAGE,)
+    start: ClassVar[Numbers] = {"iteration": 0.0, "squares": 0.0}
+    squares: ClassVar[tuple[str, ...]] = ("squares",)
+
+    def update(self, family: Family) -> Numbers | None:
+        """Return the numbers after a step."""
+        (square,) = family.sums(gradient_square)
+        if not is_usable(square):
+            return None
+        following = family.numbers["iteration"] + 1
+        squares = family.numbers["squares"] + square
+        for bucket in family.buckets:
+            each, state = bucket.each, bucket.state
+            eta = learning_rate(bucket.group) * adagrad_step(bucket.diameter, squares)
+            bucket.step_size = eta
+            state[AVERAGE] = each.toward(state[AVERAGE], bucket.x, 1 / following)
+            bucket.x = projected(bucket, each.add(bucket.x, bucket.gradient, -eta))
+        return {"iteration": following, "squares": squares}

@@ -474,7 +474,8 @@ class AveragingOptimizer(Optimizer):
             kept.append(given)
             groups = list(given["param_groups"])
             for i, own in enumerate(self.param_groups[: len(groups)]):
-                groups[i] = {**_functions_of(own), **groups[i]}
+                # Functions are not saved, nor are options that older versions did not have.
+                groups[i] = {**{name: own[name] for name in self.defaults}, **groups[i]}
             return {**given, "param_groups": groups}
 
         hook = self.register_load_state_dict_pre_hook(look)
@@ -574,10 +575,6 @@ def _is_made_for_a_share() -> bool:
     while frame is not None and frame.f_globals.get("__name__") != ZERO:
         frame = frame.f_back
     return frame is not None
-
-
-def _functions_of(group: dict[str, Any]) -> dict[str, Any]:
-    return {name: group[name] for name in FUNCTIONS if name in group}
 
 
 def _is_zero(lr: Any) -> bool:

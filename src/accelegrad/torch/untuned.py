@@ -200,7 +200,7 @@ def _move(bucket: Bucket, alpha: Number) -> None:
     each, state, reach = bucket.each, bucket.state, bucket.reach
     z = each.add(state[MIRROR], bucket.direction, -alpha * reach)
     y = each.add(bucket.x, bucket.direction, -reach)
-    if bucket.group.get("penalty") is not None:
+    if bucket.group["penalty"] is not None:
         z = near(bucket, z, [alpha * reach * inverse for inverse in bucket.inverse])
         y = near(bucket, y, [reach * inverse for inverse in bucket.inverse])
     state[MIRROR], bucket.x = projected(bucket, z), projected(bucket, y)
@@ -268,7 +268,7 @@ def _anchor_square_and_count(bucket: Bucket) -> Tensor:
 
 
 def _has_penalty(family: Family) -> bool:
-    return any(bucket.group.get("penalty") is not None for bucket in family.buckets)
+    return any(bucket.group["penalty"] is not None for bucket in family.buckets)
 
 
 # -- numbers -------------------------------------------------------------------------------------

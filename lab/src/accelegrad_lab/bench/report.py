@@ -1,310 +1,327 @@
-"""The report of the benchmark: profiles, seconds and ratios, and where the default loses."""
+"""The report of a benchmark: verdicts, profiles, and what every solver paid for every problem."""
 
 from __future__ import annotations
 
 import math
 import os
-import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from accelegrad_lab.bench.problems import SUITE_LOSSES
-from accelegrad_lab.bench.results import KNOWN, Suite
-from accelegrad_lab.bench.runs import CUTOFF, JUDGED, LEAST_LIMIT
-from accelegrad_lab.bench.summary import claims, figure_name, losses_of_ours
-from accelegrad_lab.engine.content import Figure, Panel, Report
-from accelegrad_lab.engine.peers import SOLVERS
-from accelegrad_lab.report.profiles import (
-    Drawn,
-    geometric_mean,
-    profile_facts,
-    profile_panel,
-    run_facts,
-    write_benchmark,
-)
-from accelegrad_lab.report.report import versions
+from accelegrad_lab.bench.results import KNOWN, Results
+from accelegrad_lab.engine.content import Claim, Curve, Figure, Panel, Report, Verdict
+from accelegrad_lab.engine.line_file import put
+from accelegrad_lab.peers import PEERS
+from accelegrad_lab.report.profiles import geometric_mean, profile, ratios
+from accelegrad_lab.report.report import versions, write_report
 from accelegrad_lab.report.tables import csv_text, table_lines
 
-if TYPE_CHECKING:
-    from accelegrad_lab.bench.bench import BenchRequest
-
 WIDEST = 1000.0  # the factor at which profiles end
-RELATIVE = {"start": "P(0) - P*", "minimum": "P*"}
-COLUMNS = (
-    "problem", "data", "rows", "columns", "loss", "l2", "accuracy", "solver", "seconds", "ratio",
-    "CPU seconds, one thread", "status", "tuning seconds",
-)  # fmt: skip
+MEAN, CLOSE, FAR, SHARE = 1.0, 2.0, 5.0, 0.9  # the bars: on average, close, at most, how often
+SHORT = 2e-3  # seconds of a peer below which a problem does not count for them
+COLD_SECONDS = 2.0  # that a first fit in a new process may take
+LISTED = 30  # losses that a claim names
+IN_A_ROW = 4  # panels
 
 
 def write_bench_report(
-    suite: Suite, request: BenchRequest, seconds: float, *, interrupted: bool
+    results: Results, out: Path, limit: float, seconds: float, *, interrupted: bool
 ) -> Path:
     """Write the page, table.md and table.csv; return the page's path."""
-    report = build_report(suite, request, seconds, interrupted=interrupted)
-    return write_benchmark(request.out, report, markdown(suite, report), _table_csv(suite))
+    report = build_report(results, limit, seconds, interrupted=interrupted)
+    page = write_report(report, out)
+    put(out / "table.md", "\n".join(_markdown(results, report)) + "\n")
+    put(out / "table.csv", _csv(results))
+    return page
 
 
-def build_report(
-    suite: Suite, request: BenchRequest, seconds: float, *, interrupted: bool
-) -> Report:
+def build_report(results: Results, limit: float, seconds: float, *, interrupted: bool) -> Report:
     """Return the report."""
+    suite = results.suite
+    load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
+    run = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "complete": "no: it was interrupted" if interrupted else "yes",
+        "problems": str(len(results.problems)),
+        "clock": "wall time with the default number of threads, the least of some runs; CPU time "
+        "of other runs on one thread; imports and compilation apart",
+        "limit of one run": f"{limit:g} s; less for others where ours is much faster",
+        "processor": f"{os.cpu_count()} cores, load at the end {load}",
+        "in all": f"{seconds:.0f} s (results that were there already took none)",
+        "raw numbers": "results.jsonl, table.csv",
+    }
     facts = {
-        "Run": _run_facts(suite, request, seconds, interrupted=interrupted),
-        f"Solvers at {JUDGED:g}": _solver_facts(suite, JUDGED),
-        f"Solvers at {JUDGED:g}, by CPU time on one thread": _solver_facts(suite, JUDGED, cpu=True),
-        "Where the default loses, at 1e-3": losses_of_ours(suite) or {"nowhere": ""},
-        "What is called": _calls(suite),
-        "Time apart from the runs": _time_apart(suite),
-        "Data": {one.data: one.words for one in suite.problems.values()},
-        "Minima": _minima(suite),
+        "Run": run,
+        f"Our {suite.measures[0]} over the best peer's": dict(_summaries(results)),
+        **{
+            f"Solvers at {accuracy:g}{more}": _solvers(results, measure, accuracy)
+            for accuracy in suite.accuracies
+            for measure, more in zip(suite.measures, ("", *_by(suite.measures[1:])), strict=True)
+            if not more or accuracy == suite.judged
+        },
+        "Where a peer is more than twice as fast": dict(_losses(results)) or {"nowhere": ""},
+        "What is called": {PEERS[name].shown: PEERS[name].words for name in results.solvers},
+        "Problems": {one.shown: _words(results, key) for key, one in results.problems.items()},
         "Versions": versions(),
     }
-    return Report(
-        "accelegrad and the solvers that users would pick",
-        _summary(suite, request),
-        claims(suite),
-        [*(_figure(suite, accuracy) for accuracy in suite.accuracies), _figure_by_loss(suite)],
-        facts,
-    )
+    summary = f"{len(results.problems)} problems. {suite.summary}"
+    figures = [_figure(results, accuracy) for accuracy in suite.accuracies]
+    return Report(suite.title, summary, claims(results), figures, facts)
 
 
-def _summary(suite: Suite, request: BenchRequest) -> str:
-    sets = len({one.data for one in suite.problems.values()})
-    return (
-        f"{len(suite.problems)} problems: {sets} data sets, losses and strengths of l2. Every "
-        "solver minimises the same objective, mean loss + l2/2 ||w||^2, on the same arrays, one "
-        "run at a time: wall time with the default number of threads, as people run, and beside it "
-        "CPU time with one thread. An accuracy of 1e-3 means P - P* <= 1e-3 "
-        f"({RELATIVE[request.relative]}), measured outside of the clock. Others are run from "
-        "scratch with more and more iterations, and the fastest run that is accurate counts; the "
-        "default is told a tolerance and nothing else, and counts only where its own certificate "
-        f"proves the accuracy. A run may take {_limit_words(request)}."
-    )
+def _by(measures: Sequence[str]) -> list[str]:
+    return [f", by {measure}" for measure in measures]
 
 
-def _limit_words(request: BenchRequest) -> str:
-    return (
-        f"{request.limit:g} s at most, and of another solver {CUTOFF:g} times our longest run (or "
-        f"{LEAST_LIMIT:g} s): beyond, it counts as not solved"
-    )
+# -- claims ----------------------------------------------------------------------------------------
 
 
-# -- figures ---------------------------------------------------------------------------------------
-
-
-def _figure(suite: Suite, accuracy: float) -> Figure:
-    halves = {
-        "All losses": list(suite.problems),
-        "Smooth losses": [key for key, one in suite.problems.items() if one.smooth],
-        "Non-smooth losses": [key for key, one in suite.problems.items() if not one.smooth],
+def claims(results: Results) -> list[Claim]:
+    """Return the sentences that a benchmark has to answer."""
+    suite, problems = results.suite, results.problems
+    best = results.over_best_peer(suite.measures[0])
+    costs = results.costs(suite.measures[0], suite.judged)
+    counted = {
+        key: ratio
+        for key, (ratio, name) in best.items()
+        if suite.measures[0] == "calls" or costs[key][name] >= SHORT
     }
-    counted = len(suite.counted(accuracy))
-    left_out = len(suite.problems) - counted
-    words = (
-        "Share of problems that a solver solves within a factor of the best solver's time, of "
-        "those that it is made for: higher is better, and the left end is how often it is the "
-        f"best. {counted} problems"
-    )
-    words += f"; {left_out} more have a minimum that is not known well enough." if left_out else "."
-    return Figure(
-        figure_name(accuracy),
-        f"Performance profile to a relative {accuracy:g}",
-        words,
-        [[_panel(suite, accuracy, title, keys) for title, keys in halves.items()]],
-        _solver_facts(suite, accuracy),
-    )
+    first = {
+        key: record.rungs[0].seconds if record.rungs else math.inf
+        for (key, name), record in results.records.items()
+        if PEERS[name].cold and key in problems
+    }
+    what = f"(of problems that take it {1e3 * SHORT:g} ms or more)"
+    possible = [
+        _share_claim(
+            "solved",
+            f"Every problem is solved to {suite.judged:g}"
+            + (", and our own certificate says so." if suite.proves else "."),
+            {problems[key].shown: math.isfinite(by[suite.ours]) for key, by in costs.items()},
+        ),
+        _share_claim(
+            "bounds-hold",
+            "No lower bound that a run of ours proves is above the lowest value found.",
+            {one.shown: not results.refuted(key) for key, one in problems.items()},
+        )
+        if suite.proves
+        else None,
+        _mean_claim(list(counted.values()), what),
+        _share_claim(
+            "within-2x",
+            f"On {SHARE:.0%} of the problems we need at most twice as much as the best peer "
+            f"{what}.",
+            {problems[key].shown: ratio <= CLOSE for key, ratio in counted.items()},
+            need=SHARE,
+        ),
+        _share_claim(
+            "within-5x",
+            f"Nowhere do we need more than five times as much {what}.",
+            {problems[key].shown: ratio <= FAR for key, ratio in counted.items()},
+        ),
+        _share_claim(
+            "first-fit",
+            f"A first fit in a new process with an empty cache takes at most {COLD_SECONDS:g} s.",
+            {f"{problems[key].shown} ({s:.1f} s)": s <= COLD_SECONDS for key, s in first.items()},
+        ),
+    ]
+    return [claim for claim in possible if claim is not None]
 
 
-def _figure_by_loss(suite: Suite) -> Figure:
-    """Return the profiles of each loss, within which nearly all solvers take part everywhere."""
-    panels = []
-    for loss in SUITE_LOSSES:
-        keys = [key for key, one in suite.problems.items() if one.loss == loss]
-        if keys:
-            panels.append(_panel(suite, JUDGED, loss, keys))
-    return Figure(
-        "profile-by-loss",
-        f"Performance profiles to a relative {JUDGED:g}, by loss",
-        "As above, for each loss; with absolute and quantile losses some solvers are for l2 = 0 "
-        "alone.",
-        [panels[i : i + 4] for i in range(0, len(panels), 4)],
-    )
+def _share_claim(
+    name: str, statement: str, held: Mapping[str, bool], need: float = 1.0
+) -> Claim | None:
+    """Return the claim that something holds in a share of problems; None without any."""
+    if not held:
+        return None
+    bad = [shown for shown, holds in held.items() if not holds]
+    good, of = len(held) - len(bad), len(held)
+    verdict = Verdict.HOLDS if good >= need * of else Verdict.IN_PART if good else Verdict.FAILS
+    more = f" and {len(bad) - LISTED} more" if len(bad) > LISTED else ""
+    evidence = [("problems", f"{good} of {of}")]
+    evidence += [("not so", "; ".join(bad[:LISTED]) + more)] if bad else []
+    threshold = "all problems" if need == 1.0 else f"{need:.0%} of the problems"
+    words = "" if verdict is Verdict.HOLDS else f"It is so on {good} of {of} problems."
+    return Claim(name, statement, "this benchmark", verdict, "-", threshold, evidence, words)
 
 
-def _panel(suite: Suite, accuracy: float, title: str, keys: Sequence[str]) -> Panel:
-    times = {key: by for key, by in suite.times(accuracy).items() if key in set(keys)}
-    solvers = {name: SOLVERS[name] for name in suite.solvers}
-    return profile_panel(
-        times,
-        {name: Drawn(one.method, one.variant, one.dash) for name, one in solvers.items()},
-        f"{title} ({len(times)} problems)",
-        axis="factor of the best time",
-        of="problems",
-        done="solved",
-        until=WIDEST,
+def _mean_claim(found: Sequence[float], what: str) -> Claim | None:
+    if not found:
+        return None
+    mean = geometric_mean(found)
+    holds = mean <= MEAN
+    statement = f"On average we need no more than the best peer {what}."
+    return Claim(
+        "mean",
+        statement,
+        "this benchmark",
+        Verdict.HOLDS if holds else Verdict.FAILS,
+        "-",
+        f"geometric mean of the ratios at most {MEAN:g}",
+        [("ours over the best peer's", summary_words(found))],
+        "" if holds else f"The mean is {mean:.2f}.",
     )
 
 
 # -- facts -----------------------------------------------------------------------------------------
 
 
-def _run_facts(
-    suite: Suite, request: BenchRequest, seconds: float, *, interrupted: bool
-) -> dict[str, str]:
-    load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
-    return run_facts(
-        seconds,
-        interrupted,
-        problems=str(len(suite.problems)),
-        time_limit_of_one_run=_limit_words(request),
-        rows=f"at most {request.rows} of a set, a random sample" if request.rows else "all",
-        clock="wall time, default number of threads; CPU time of another run on one thread",
-        processor=f"{platform.machine()}, {os.cpu_count()} cores, load at the end {load}",
-        accuracy=f"(P - P*) / ({RELATIVE[request.relative]})",
-        our_clock="the whole call: model, probe, run and certificate; compilation apart",
-        their_clock="fit alone; of runs under 0.05 s the fastest of three, as for ours",
+def summary_words(found: Sequence[float]) -> str:
+    """Sum up ratios; infinite ones are not in the mean."""
+    if not found:
+        return "no problem with an accurate peer"
+    within = sum(ratio <= CLOSE for ratio in found)
+    return (
+        f"geometric mean {geometric_mean(found):.2f}, within 2x on {within} of {len(found)} "
+        f"({within / len(found):.0%}), at most {max(found):.1f}x"
     )
 
 
-def _solver_facts(suite: Suite, accuracy: float, *, cpu: bool = False) -> dict[str, str]:
-    """Return for each solver how often it solved a problem, and how fast."""
-    shown = {name: SOLVERS[name].shown for name in suite.solvers}
-    return profile_facts(suite.ratios(accuracy, cpu=cpu), shown, "solved", "time over the best")
+def _summaries(results: Results) -> Iterator[tuple[str, str]]:
+    for measure in results.suite.measures:
+        found = [ratio for ratio, _ in results.over_best_peer(measure).values()]
+        yield f"all problems, {measure}", summary_words(found)
+    for name, words in results.suite.groups.items():
+        found = [r for r, _ in results.over_best_peer(results.suite.measures[0], name).values()]
+        if found:
+            yield f"{name} ({words})", summary_words(found)
 
 
-def _calls(suite: Suite) -> dict[str, str]:
-    """Return what each solver is, and with which losses it took part."""
-    losses: dict[str, set[str]] = {}
-    for key, solver in suite.records:
-        if key in suite.problems:
-            losses.setdefault(solver, set()).add(suite.problems[key].loss)
-    facts = {}
-    for name in suite.solvers:
-        words = SOLVERS[name].words
-        used = [loss for loss in SUITE_LOSSES if loss in losses.get(name, ())]
-        facts[SOLVERS[name].shown] = "; ".join(f"{loss}: {words[loss]}" for loss in used)
-    return facts
+def _solvers(results: Results, measure: str, accuracy: float) -> dict[str, str]:
+    """Return for each solver how often it got there and at which price."""
+    found, told = ratios(results.costs(measure, accuracy)), {}
+    for name in results.solvers:
+        curve = profile(found, name)
+        if not curve.problems:
+            continue
+        factors = [by[name] for by in found.values() if name in by]
+        solved = sum(map(math.isfinite, factors))
+        words = f"{solved} of {curve.problems} solved"
+        if solved:
+            words += (
+                f", first on {curve.share(1):.0%}, within 2 times the best on "
+                f"{curve.share(2):.0%}, time over the best {geometric_mean(factors):.3g} "
+                "(geometric mean)"
+            ).replace("time over", f"{'calls' if measure == 'calls' else 'time'} over")
+        told[PEERS[name].shown] = words
+    return told
 
 
-def _time_apart(suite: Suite) -> dict[str, str]:
-    """Return what is not in the times: compilation and loading, tuning, the search for minima."""
-    warm: dict[str, float] = {}
-    tuning: dict[str, list[float]] = {}
-    for record in suite.records.values():
-        warm[record.solver] = warm.get(record.solver, 0.0) + record.warm_up
-        if record.tuned:
-            tuning.setdefault(record.solver, []).append(record.tuning)
-    facts = {
-        f"{SOLVERS[name].shown}: compilation and loading": f"{seconds:.1f} s in all"
-        for name, seconds in warm.items()
-        if seconds >= 0.05
-    }
-    for name, spent in tuning.items():
-        times = [by[name] for by in suite.times(JUDGED).values() if by.get(name, math.inf) < 1e9]
-        facts[f"{SOLVERS[name].shown}: tuning"] = (
-            f"{sum(spent):.1f} s in all, {geometric_mean(spent):.3g} s a problem; a run to "
-            f"{JUDGED:g} takes {geometric_mean(times):.3g} s (geometric means)"
-        )
-    facts["search for minima"] = f"{sum(one.seconds for one in suite.problems.values()):.1f} s"
-    return facts
+def _losses(results: Results) -> Iterator[tuple[str, str]]:
+    """Go through the problems on which we are behind by more than 2, the worst first."""
+    measure = results.suite.measures[0]
+    best = results.over_best_peer(measure)
+    costs = results.costs(measure, results.suite.judged)
+    for key, (ratio, name) in sorted(best.items(), key=lambda one: -one[1][0]):
+        if ratio > CLOSE:
+            ours, theirs = costs[key][results.suite.ours], costs[key][name]
+            words = f"{ratio:.1f}x of {PEERS[name].shown} ({ours:.3g} and {theirs:.3g} {measure})"
+            yield f"{results.problems[key].group}: {results.problems[key].shown}", words
 
 
-def _minima(suite: Suite) -> dict[str, str]:
-    unsure = {key: suite.unsure(key) for key in suite.problems}
-    worst = max(unsure, key=lambda key: unsure[key])
-    facts = {
-        "how": "Newton's method, multipliers or HiGHS; P* is the lowest value that anything found",
-        "least certain": f"{suite.problems[worst].shown}: to a relative {unsure[worst]:.1e}",
-    }
-    for accuracy in suite.accuracies:
-        doubtful = [key for key in unsure if unsure[key] > KNOWN * accuracy]
-        if doubtful:
-            shown = "; ".join(suite.problems[key].shown for key in doubtful)
-            facts[f"not counted at {accuracy:g}"] = shown
-    return facts
+def _words(results: Results, key: str) -> str:
+    """Say what a problem is, and at which accuracies it does not count."""
+    unsure = results.unsure(key)
+    lost = [f"{a:g}" for a in results.suite.accuracies if unsure > KNOWN * a]
+    doubt = f"; minimum known to {unsure:.1e}: not counted at {', '.join(lost)}" if lost else ""
+    return results.problems[key].words + doubt
+
+
+# -- figures ---------------------------------------------------------------------------------------
+
+
+def _figure(results: Results, accuracy: float) -> Figure:
+    """Return the profiles to one accuracy: of all problems, and of each group."""
+    suite = results.suite
+    panels = [
+        panel
+        for measure in suite.measures[:-1]
+        for group in ("", *suite.groups)
+        if (panel := _panel(results, measure, accuracy, group)) is not None
+    ]
+    return Figure(
+        f"profile-{accuracy:.0e}",
+        f"Performance profile to a relative {accuracy:g}",
+        "Share of problems that a solver solves within a factor of the best solver's cost, of "
+        "those that it takes part in: higher is better, and the left end is how often it is the "
+        "best.",
+        [panels[i : i + IN_A_ROW] for i in range(0, len(panels), IN_A_ROW)],
+        _solvers(results, suite.measures[0], accuracy),
+    )
+
+
+def _panel(results: Results, measure: str, accuracy: float, group: str) -> Panel | None:
+    """Return one pair of axes, None where there is no such problem."""
+    found, curves = ratios(results.costs(measure, accuracy, group)), []
+    axis = f"factor of the least {measure}"
+    for name in results.solvers:
+        own = profile(found, name)
+        if own.problems:
+            x, shares = own.line(WIDEST)
+            note = f"{own.problems} problems, {own.shares[-1]:.0%} solved in the end"
+            peer = PEERS[name]
+            curves.append(Curve(peer.method, peer.variant, {axis: x}, shares, peer.dash, note=note))
+    title = f"{group or 'All'}, {measure} ({len(found)})"
+    return Panel(title, curves, [axis], "share of problems", log_y=False) if curves else None
 
 
 # -- tables ----------------------------------------------------------------------------------------
 
 
-def _table_csv(suite: Suite) -> str:
+def _markdown(results: Results, report: Report) -> Iterator[str]:
+    """Go through the lines of the verdicts, the facts and a table for each group."""
+    yield from (f"# {report.title}", "", report.summary, "")
+    for claim in report.claims:
+        measured = "; ".join(f"{what}: {number}" for what, number in claim.evidence)
+        yield f"- {claim.statement} **{claim.verdict.value}** ({measured})"
+    for title, facts in report.facts.items():
+        yield from ("", f"## {title}", "", *table_lines(("", ""), facts.items()))
+    for name, words in results.suite.groups.items():
+        keys = [key for key, one in results.problems.items() if one.group == name]
+        if keys:
+            yield from ("", f"## {name}: {words}", "", *_group_table(results, keys))
+
+
+def _group_table(results: Results, keys: Sequence[str]) -> Iterator[str]:
+    """Go through a table: our ratio to the best peer, and what each accuracy cost each solver."""
+    suite = results.suite
+    measure = suite.measures[0]
+    by_accuracy = [results.costs(measure, accuracy) for accuracy in suite.accuracies]
+    best, cpu = (results.over_best_peer(one) for one in (measure, suite.measures[-1]))
+    names = [n for n in results.solvers if any((key, n) in results.records for key in keys)]
+    wanted = "/".join(f"{accuracy:g}" for accuracy in suite.accuracies)
+    yield f"{measure[0].upper()}{measure[1:]} to {wanted}."
+    yield ""
+    form = "{:.0f}" if measure == "calls" else "{:.2g}"
+
+    def cell(key: str, name: str) -> str:
+        costs = [table.get(key, {}).get(name, math.nan) for table in by_accuracy]
+        if all(map(math.isnan, costs)):
+            return ""
+        return "/".join(form.format(cost) if math.isfinite(cost) else "-" for cost in costs)
+
+    head = ["problem", "ratio", "CPU ratio", *(PEERS[name].shown for name in names)]
+    rows = [
+        [
+            results.problems[key].shown,
+            *(f"{table[key][0]:.2f}" if key in table else "-" for table in (best, cpu)),
+            *(cell(key, name) for name in names),
+        ]
+        for key in keys
+    ]
+    yield from table_lines(head, rows, numbers=True)
+
+
+def _csv(results: Results) -> str:
+    suite = results.suite
+    head = ["problem", "group", "data", "goal", "solver", "accuracy", *suite.measures, "status"]
     rows = []
     for accuracy in suite.accuracies:
-        found, cpu = suite.ratios(accuracy), suite.times(accuracy, cpu=True)
-        for key, by in suite.times(accuracy).items():
-            one = suite.problems[key]
-            about = [key, one.data, one.rows, one.columns, one.loss, one.strength / one.rows]
-            for name, seconds in by.items():
-                record = suite.records[key, name]
-                measured = [accuracy, name, seconds, found[key][name], cpu[key][name]]
-                rows.append([*about, *measured, record.status, record.tuning])
-    return csv_text(COLUMNS, rows, end="\n")
-
-
-def markdown(suite: Suite, report: Report) -> str:
-    """Return the verdicts, the solvers and the times as Markdown."""
-    lines = [f"# {report.title}", "", report.summary, ""]
-    lines += _pairs("Run", report.facts["Run"])
-    lines += [
-        "## Verdicts",
-        "",
-        *table_lines(("claim", "verdict", "measured"), _verdicts(report)),
-        "",
-    ]
-    for accuracy in suite.accuracies:
-        lines += _pairs(f"Solvers at {accuracy:g}", _solver_facts(suite, accuracy))
-    for name, facts in report.facts.items():
-        if name not in ("Run", f"Solvers at {JUDGED:g}"):
-            lines += _pairs(name, facts)
-    for accuracy in suite.accuracies:
-        lines += [f"## Seconds to {accuracy:g}", "", *_seconds_tables(suite, accuracy)]
-    title = f"## CPU seconds on one thread to {JUDGED:g}"
-    lines += [title, "", *_seconds_tables(suite, JUDGED, cpu=True)]
-    return "\n".join(lines)
-
-
-def _verdicts(report: Report) -> list[tuple[str, str, str]]:
-    return [
-        (
-            claim.statement,
-            claim.verdict.value,
-            "; ".join(f"{what}: {number}" for what, number in claim.evidence),
-        )
-        for claim in report.claims
-    ]
-
-
-def _pairs(title: str, facts: Mapping[str, str]) -> list[str]:
-    return [f"## {title}", "", *table_lines(("", ""), list(facts.items())), ""]
-
-
-def _seconds_tables(suite: Suite, accuracy: float, *, cpu: bool = False) -> list[str]:
-    """Return a table for each loss: seconds, and in brackets the ratio to the best."""
-    times, found = suite.times(accuracy, cpu=cpu), suite.ratios(accuracy, cpu=cpu)
-    lines: list[str] = []
-    for loss in SUITE_LOSSES:
-        keys = [key for key in times if suite.problems[key].loss == loss]
-        names = [name for name in suite.solvers if any(name in times[key] for key in keys)]
-        if not keys:
-            continue
-        head = ["data", "rows", "l2 n", *(SOLVERS[name].shown for name in names)]
-        rows = [
-            [
-                suite.problems[key].data,
-                suite.problems[key].rows,
-                f"{suite.problems[key].strength:g}",
-                *(_cell(times[key].get(name), found[key].get(name)) for name in names),
-            ]
-            for key in keys
-        ]
-        lines += [f"### {loss}", "", *table_lines(head, rows), ""]
-    return lines
-
-
-def _cell(seconds: float | None, ratio: float | None) -> str:
-    if seconds is None or ratio is None:
-        return ""
-    if not math.isfinite(seconds):
-        return "-"
-    return f"**{seconds:.3g}**" if ratio == 1 else f"{seconds:.3g} ({ratio:.3g})"
+        tables = [results.costs(measure, accuracy) for measure in suite.measures]
+        for key, by in tables[-1].items():
+            one = results.problems[key]
+            for name in by:
+                costs = [table[key].get(name, "") for table in tables]
+                about = [key, one.group, one.data, one.goal, name, accuracy]
+                rows.append([*about, *costs, results.records[key, name].status])
+    return csv_text(head, rows)

@@ -1,155 +1,158 @@
-"""What the benchmark measured: kept line by line in a file, and read as times to accuracies."""
+"""What a benchmark measured, and what it comes to: costs of accuracies, and who is the best."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from accelegrad_lab.bench.runs import ACCURACIES, Record, Yardstick, seconds_to
-from accelegrad_lab.engine.line_file import LineFile
-from accelegrad_lab.engine.peers import BENCHED, OURS, SMOOTH
-from accelegrad_lab.report.profiles import ratios
+from accelegrad_lab.bench.cases import Suite
+from accelegrad_lab.engine.fit import Rung
+from accelegrad_lab.peers import PEERS
 
 KNOWN = 0.1  # a minimum has to be known to this share of an accuracy for the problem to count
+ROUNDING = 1e-9  # relative: a value so far below a bound does not refute it
+Costs = dict[str, dict[str, float]]  # by problem and solver; inf where it did not get there
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A problem, and what is known of its minimum."""
+class Problem(NamedTuple):
+    """A problem, and what is known of it before anybody solves it."""
 
     key: str
+    group: str
     data: str
-    loss: str
-    strength: float
-    rows: int
-    columns: int
-    words: str  # on the data
-    start: float
-    minimum: float
-    lower: float
-    seconds: float  # that finding the minimum took
-    options: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def smooth(self) -> bool:
-        """Whether the loss is."""
-        return self.loss in SMOOTH
+    goal: str
+    words: str
+    start: float  # P(0), from which accuracies are counted; inf: they are relative to P*
+    floor: float  # what P* is at least counted as, where they are
+    minimum: float  # inf: not known
+    lower: float  # -inf: not known
+    solvers: list[str]  # who takes part
 
     @property
     def shown(self) -> str:
         """Its name in tables."""
-        l2 = f"l2 = {self.strength:g}/n" if self.strength else "l2 = 0"
-        return f"{self.data}, {self.loss}, {l2}"
+        return ", ".join(filter(None, (self.data, self.goal)))
+
+    def unit(self, value: float) -> float:
+        """Return what an accuracy is relative to, at this value of the minimum."""
+        if math.isfinite(self.start):
+            return max(self.start - value, 0.0)
+        return max(value, self.floor) or 1.0
+
+    def reached(self, rung: Rung, accuracy: float, minimum: float, *, proved: bool) -> bool:
+        """Tell whether a run reached an accuracy; `proved`: and says so itself."""
+        allowed = accuracy * (1 + 1e-6)  # a tolerance is met up to rounding
+        if not math.isnan(rung.value) and math.isfinite(minimum):
+            accurate = rung.value - minimum <= allowed * self.unit(minimum)
+        else:
+            accurate = math.isinf(minimum) and not math.isnan(rung.value)
+        told = rung.value - rung.bound <= allowed * self.unit(rung.value)
+        return accurate and (told or not proved)
 
 
-class ResultFile(LineFile["Results"]):
-    """The results of the benchmark in a file."""
+@dataclass(frozen=True)
+class Record:
+    """All runs of a solver on a problem."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, Results)
+    problem: str
+    solver: str
+    rungs: tuple[Rung, ...]
+    status: str  # "reached", "time limit", "stalled", "failed: ...", or its own words
 
-    def add_problem(self, problem: Measured) -> None:
-        """Keep a problem."""
-        self.add("problem", asdict(problem))
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {**vars(self), "rungs": [list(rung) for rung in self.rungs]}
 
-    def add_record(self, record: Record) -> None:
-        """Keep the runs of a solver."""
-        self.add("record", record.to_json())
-
-    def add_done(self, data: str) -> None:
-        """Keep that a set is complete."""
-        self.add("set done", {"data": data})
+    @classmethod
+    def from_json(cls, plain: dict[str, Any]) -> Record:
+        """Return what `to_json` gave."""
+        rungs = tuple(Rung(*map(float, rung)) for rung in plain["rungs"])
+        return cls(**{**plain, "rungs": rungs})
 
 
 @dataclass
 class Results:
     """All that was measured so far."""
 
-    problems: dict[str, Measured] = field(default_factory=dict)
+    suite: Suite
+    problems: dict[str, Problem] = field(default_factory=dict)
     records: dict[tuple[str, str], Record] = field(default_factory=dict)  # by problem and solver
-    done: set[str] = field(default_factory=set)
 
-    def take(self, kind: str, content: dict[str, Any]) -> None:
+    def take(self, kind: str, content: Mapping[str, Any]) -> None:
         """Take in one line of a file."""
         if kind == "problem":
-            self.problems[content["key"]] = Measured(**content)
+            numbers = {name: float(content[name]) for name in ("start", "floor", "minimum")}
+            one = Problem(**{**content, **numbers, "lower": float(content["lower"])})
+            self.problems[one.key] = one
         elif kind == "record":
-            record = Record.from_json(content)
+            record = Record.from_json(dict(content))
             self.records[record.problem, record.solver] = record
-        elif kind == "set done":
-            self.done.add(content["data"])
-
-
-@dataclass(frozen=True)
-class Suite:
-    """Finished results, judged: P* is the lowest value that anything found."""
-
-    problems: Mapping[str, Measured]
-    records: Mapping[tuple[str, str], Record]
-    relative: str
-
-    @classmethod
-    def of(cls, results: Results, relative: str) -> Suite:
-        """Judge the problems of which ours was run."""
-        problems = {
-            key: replace(one, minimum=_lowest(one, results.records.values()))
-            for key, one in results.problems.items()
-            if (key, OURS) in results.records
-        }
-        return cls(problems, dict(results.records), relative)
-
-    @cached_property
-    def solvers(self) -> list[str]:
-        """Those that took part somewhere, in the order of the table."""
-        seen = {solver for _, solver in self.records}
-        return [name for name in BENCHED if name in seen]
-
-    def yardstick(self, key: str) -> Yardstick:
-        """Return what a problem's accuracies are relative to."""
-        return Yardstick(self.problems[key].start, self.relative)
-
-    def unsure(self, key: str) -> float:
-        """Return how well a minimum is known, relative to the yardstick."""
-        one = self.problems[key]
-        return max(one.minimum - one.lower, 0.0) / (
-            self.yardstick(key).size(one.minimum) or math.inf
-        )
-
-    def counted(self, accuracy: float) -> list[str]:
-        """Return the problems whose minimum is known well enough for an accuracy."""
-        return [key for key in self.problems if self.unsure(key) <= KNOWN * accuracy]
-
-    def times(
-        self, accuracy: float, *, tuning: bool = False, cpu: bool = False
-    ) -> dict[str, dict[str, float]]:
-        """Return the seconds by problem and solver; inf where the accuracy was not reached.
-
-        `tuning` tells whether the time that a solver takes to be tuned counts, `cpu` whether it is
-        CPU time on one thread and not wall time on the default number of threads.
-        """
-        counted = self.counted(accuracy)
-        times: dict[str, dict[str, float]] = {key: {} for key in counted}
-        for (key, solver), record in self.records.items():
-            if key in times:
-                minimum = self.problems[key].minimum
-                seconds = seconds_to(record, accuracy, minimum, self.yardstick(key), cpu=cpu)
-                times[key][solver] = seconds + (record.tuning if tuning else 0.0)
-        return times
-
-    def ratios(self, accuracy: float, *, cpu: bool = False) -> dict[str, dict[str, float]]:
-        """Return each time over the best one of its problem."""
-        return ratios(self.times(accuracy, cpu=cpu))
 
     @property
-    def accuracies(self) -> tuple[float, ...]:
-        """The accuracies asked for."""
-        return ACCURACIES
+    def solvers(self) -> list[str]:
+        """Those that took part somewhere and count, in the order of the table."""
+        seen = {solver for _, solver in self.records}
+        return [name for name in PEERS if name in seen and PEERS[name].counts]
 
+    def lowest(self, key: str) -> float:
+        """Return P*: the lowest value that anything found."""
+        values = [
+            rung.value
+            for name in self.problems[key].solvers
+            if (key, name) in self.records
+            for rung in self.records[key, name].rungs
+            if not math.isnan(rung.value)
+        ]
+        return min([self.problems[key].minimum, *values])
 
-def _lowest(problem: Measured, records: Iterable[Record]) -> float:
-    values = [r.value for one in records if one.problem == problem.key for r in one.rungs]
-    return min([problem.minimum, *values])
+    def refuted(self, key: str) -> bool:
+        """Tell whether anything found a value below a bound that a run of ours proves."""
+        lowest = self.lowest(key)
+        bounds = [r.bound for (k, _), one in self.records.items() if k == key for r in one.rungs]
+        return max(bounds, default=-math.inf) > lowest + ROUNDING * max(abs(lowest), 1e-6)
+
+    def unsure(self, key: str) -> float:
+        """Return how well a minimum is known, as an accuracy; NaN where no bound is known."""
+        one, lowest = self.problems[key], self.lowest(key)
+        if math.isinf(one.lower):
+            return math.nan
+        return max(lowest - one.lower, 0.0) / (one.unit(lowest) or math.inf)
+
+    def costs(self, measure: str, accuracy: float, group: str = "") -> Costs:
+        """Return the least cost of an accuracy by problem and solver.
+
+        Problems whose minimum is not known well enough are left out, and solvers that do not count
+        (or not their calls).
+        """
+        place = Rung._fields.index({"CPU seconds": "cpu"}.get(measure, measure))
+        table: Costs = {}
+        for key, one in self.problems.items():
+            if (group and one.group != group) or self.unsure(key) > KNOWN * accuracy:
+                continue
+            lowest, table[key] = self.lowest(key), {}
+            for name in one.solvers:
+                record, peer = self.records.get((key, name)), PEERS[name]
+                counted = peer.counts and (measure != "calls" or peer.make is not None)
+                if record is not None and counted:
+                    proved = self.suite.proves and peer.own
+                    table[key][name] = min(
+                        (
+                            rung[place]
+                            for rung in record.rungs
+                            if one.reached(rung, accuracy, lowest, proved=proved)
+                        ),
+                        default=math.inf,
+                    )
+        return {key: by for key, by in table.items() if self.suite.ours in by}
+
+    def over_best_peer(self, measure: str, group: str = "") -> dict[str, tuple[float, str]]:
+        """Return our cost over the best peer's, with its name, where any peer got there."""
+        found = {}
+        for key, by in self.costs(measure, self.suite.judged, group).items():
+            peers = {n: cost for n, cost in by.items() if not PEERS[n].own}
+            best = min(peers, key=lambda name: peers[name], default="")
+            if best and math.isfinite(peers[best]):
+                found[key] = by[self.suite.ours] / max(peers[best], 1e-9), best
+        return found

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 
 from accelegrad.cli import common
-from accelegrad_lab.commands import bench_everyday, bench_functions, options
+from accelegrad_lab.commands import options
 
-EPILOG = f"""\
-losses:   logistic, hinge, squared_hinge (two classes); squared, absolute, quantile, huber (numbers)
-solvers:  accelegrad (always), accelegrad.sklearn, lbfgs, newton-cg, sag, saga, liblinear, sgd,
-          sgd-tuned, ridge, ridge-lsqr, quantile, quantreg, highs-dual, huber, lbfgs-b,
-          skglm
-{bench_functions.METHODS_IN_WORDS}
+EPILOG = """\
 examples:
   accelegrad bench --quick
-  accelegrad bench --sets a9a,cadata --losses logistic,absolute --out bench-some
+  accelegrad bench --only a9a,cadata,logistic,absolute --out bench-some
   accelegrad bench --resume
-  accelegrad bench --functions --methods auto,lbfgs-b --only max-linear,lasso
+  accelegrad bench --functions --solvers auto,lbfgs-b --only max-linear,lasso
   accelegrad bench --everyday --only text,hinge
 """
 
@@ -30,89 +24,85 @@ def add_bench(commands: common.Commands[argparse.ArgumentParser]) -> None:
         "bench",
         run_bench,
         help="time the default against other packages' solvers and write a report",
-        description="Run the benchmark suite: data sets times losses times strengths of l2, each "
-        "solver on the same objective, one run at a time. The report is index.html, "
-        "with table.md, table.csv and figures/ beside it; every run is kept in results.jsonl. The "
-        "sets are those of the folder that ACCELEGRAD_DATA names, or generated ones. Leave the "
-        "machine alone meanwhile: there is no --jobs.",
+        description="Time solvers of the same objective (data sets times losses times strengths of "
+        "l2), or with --everyday estimators with all their defaults, or with --functions methods "
+        "for convex functions. The report is index.html, with table.md, table.csv and figures/ "
+        "beside it; every run is kept in results.jsonl. Data sets are those of the folder that "
+        "ACCELEGRAD_DATA names, scikit-learn's and generated ones. Leave the machine alone "
+        "meanwhile: runs go one after the other.",
         epilog=EPILOG,
     )
     command.add_argument(
-        "--quick", action="store_true", help="small generated sets, within two minutes"
+        "--everyday",
+        action="store_true",
+        help="estimators with all their defaults beside scikit-learn's, celer's and skglm's; the "
+        "report goes to the folder everyday in --out",
     )
     command.add_argument(
-        "--sets", type=common.names, default=(), metavar="A,B", help="data sets (all)"
+        "--functions",
+        action="store_true",
+        help="calls and seconds of methods on convex functions with exact gradients; the report "
+        "goes to the folder functions in --out",
     )
     command.add_argument(
-        "--losses", type=common.names, metavar="A,B", help="losses, see below (all)"
+        "--quick", action="store_true", help="small cases that need no files, in a minute or two"
     )
     command.add_argument(
-        "--l2",
-        dest="strengths",
-        type=_numbers,
-        metavar="A,B",
-        help="strengths, times 1/rows (1,0.01,0; 0 is for absolute and quantile alone)",
-    )
-    command.add_argument(
-        "--solvers",
+        "--only",
         type=common.names,
+        default=(),
         metavar="A,B",
-        help="solvers, see below (all; quick: no skglm)",
+        help="groups, data sets (or functions) and goals by name, as the report shows them (all)",
     )
     command.add_argument(
-        "--time-limit", type=float, metavar="S", help="most seconds of one run (4; quick: 0.5)"
+        "--solvers", type=common.names, default=(), metavar="A,B", help="others to time (all)"
     )
     command.add_argument(
-        "--rows",
-        type=int,
-        metavar="N",
-        help="take a random sample of this many rows of larger sets (100000; 0: all rows)",
+        "--time-limit", type=float, metavar="S", help="most seconds of one run (4, 60 or 5)"
     )
     command.add_argument(
-        "--relative",
-        default="start",
-        metavar="WHAT",
-        help="what accuracies are relative to: start, P(0) - P* (default), or minimum, P*",
+        "--minima",
+        action="store_true",
+        help="with --functions: find the functions' minima anew, and nothing else",
     )
     options.add_out_folder(command, "bench")
     command.add_argument("--resume", action="store_true", help="go on with the results in --out")
     common.add_no_progress(command)
-    bench_functions.add_functions(command)
-    bench_everyday.add_everyday(command)
-
-
-def _numbers(text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(part) for part in common.names(text))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be numbers between commas, not {text!r}") from None
-
-
-OF_SETS = {"sets": "--sets", "losses": "--losses", "strengths": "--l2", "solvers": "--solvers"}
-OF_FUNCTIONS = {"methods": "--methods", "max_calls": "--max-calls", "minima": "--minima"}
-ONLY = {"only": "--only"}
 
 
 def run_bench(given: argparse.Namespace) -> int:
     """Do what the options ask for."""
+    from accelegrad_lab.bench.harness import BenchRequest, bench
+    from accelegrad_lab.peers import EVERYDAY, FUNCTIONS, SOLVERS
+
     if given.functions and given.everyday:
         raise ValueError("--functions does not go with --everyday.")
-    if given.functions:
-        _refuse(given, OF_SETS, "does not go with --functions")
-        return bench_functions.run_functions(given)
-    if given.everyday:
-        _refuse(given, OF_SETS, "does not go with --everyday")
-        _refuse(given, OF_FUNCTIONS, "needs --functions")
-        return bench_everyday.run_everyday(given)
-    _refuse(given, OF_FUNCTIONS, "needs --functions")
-    _refuse(given, ONLY, "needs --functions or --everyday")
-    from accelegrad_lab.bench.bench import BenchRequest, bench
+    if given.minima and not given.functions:
+        raise ValueError("--minima needs --functions.")
+    given.suite = FUNCTIONS if given.functions else EVERYDAY if given.everyday else SOLVERS
+    if given.suite != SOLVERS:
+        given.out = given.out / given.suite
+    request = options.request_of(BenchRequest, given)
+    if given.minima:
+        return _renew_minima(request)
+    report = bench(request)
+    if report.interrupted:
+        common.say("Interrupted: the report shows what was done; --resume goes on.")
+    common.say(f"The report is {report.page.resolve()}")
+    return common.INTERRUPTED if report.interrupted else 0
 
-    return options.say_report(bench(options.request_of(BenchRequest, given)))
 
+def _renew_minima(request: options.Request) -> int:
+    """Find the minima of the functions anew; say each."""
+    from accelegrad.extras import require
+    from accelegrad_lab.bench.cases import chosen_cases
+    from accelegrad_lab.engine.worker import one_thread
+    from accelegrad_lab.functions.minima import write_minima
+    from accelegrad_lab.functions.suite import SUITE
 
-def _refuse(given: argparse.Namespace, options: Mapping[str, str], words: str) -> None:
-    """Refuse options of another benchmark; they are given by the names of their values."""
-    for value, option in options.items():
-        if getattr(given, value):
-            raise ValueError(f"{option} {words}.")
+    require("--minima", "bench", "cvxpy", "clarabel", distribution="accelegrad-lab")
+    with one_thread():
+        for case in chosen_cases(request.suite, request.only, quick=request.quick):
+            one = write_minima([SUITE[case.data]])[case.data]
+            common.say(f"{case.data}: {one.value:.15g}, to {one.error:.0e} ({one.ways})")
+    return 0

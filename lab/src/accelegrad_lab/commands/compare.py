@@ -96,13 +96,6 @@ def _add_methods(command: argparse.ArgumentParser) -> None:
     runs.add_argument(
         "--seeds", type=int, default=1, metavar="K", help="orders of rows, with --batch-size (1)"
     )
-    runs.add_argument(
-        "--jobs",
-        type=int,
-        default=1,
-        metavar="N",
-        help="processes (default: 1, so that runs do not disturb each other's clocks)",
-    )
 
 
 def _names(text: str) -> tuple[str, ...]:

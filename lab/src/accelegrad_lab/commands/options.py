@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from accelegrad.cli import common
+Request = Any  # a dataclass whose fields are options
 
 
-def request_of(kind: type[Any], given: argparse.Namespace) -> Any:
+def request_of(kind: type[Any], given: argparse.Namespace) -> Request:
     """Return a request whose fields are the options of the same names.
 
     Where an option is None, the field has its default.
@@ -23,23 +23,3 @@ def add_out_folder(command: argparse.ArgumentParser, name: str) -> None:
     """Add the option for a report's folder, which has this name by default."""
     words = f"folder (default: {name})"
     command.add_argument("--out", type=Path, default=Path(name), metavar="DIR", help=words)
-
-
-class Reported(Protocol):
-    """What a benchmark returns."""
-
-    @property
-    def page(self) -> Path:
-        """Where its report is."""
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether the user ended it."""
-
-
-def say_report(report: Reported) -> int:
-    """Say where a report is, and return the exit code."""
-    if report.interrupted:
-        common.say("Interrupted: the report shows what was done; --resume goes on.")
-    common.say(f"The report is {report.page.resolve()}")
-    return common.INTERRUPTED if report.interrupted else 0

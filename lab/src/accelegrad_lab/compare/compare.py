@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from accelegrad.errors import nearest, real_number, whole_number
+import numpy as np
+
+from accelegrad.errors import Vector, nearest, real_number, whole_number
 from accelegrad.files.tables import Reading
 from accelegrad.models.losses import LOSSES, make_loss, plain_loss_name
-from accelegrad_lab.compare.peers import check_names, chosen_peers, peer_task
-from accelegrad_lab.compare.problem import data_facts, imported_data
 from accelegrad_lab.compare.report import Comparison, build_report, save_curves
-from accelegrad_lab.compare.runs import METHODS, SOLVERS, STOCHASTIC, UNIVERSAL, check_method
-from accelegrad_lab.engine.model_tasks import minimum_task, model_of
+from accelegrad_lab.compare.runs import (
+    METHODS,
+    SOLVERS,
+    STOCHASTIC,
+    UNIVERSAL,
+    check_method,
+    check_names,
+    chosen_peers,
+    fit_of,
+)
+from accelegrad_lab.datasets import DataError, as_binary
 from accelegrad_lab.engine.runner import Progress, run_tasks
-from accelegrad_lab.engine.stored_data import stored_rows
+from accelegrad_lab.engine.stored_data import imported_data, minimum_task, stored_rows, used_columns
 from accelegrad_lab.engine.tasks import Outcome, Store, Task
 from accelegrad_lab.report.report import write_report
 
 KIND = "compared-run"
+LEAST_ROWS = 2
 
 
 @dataclass(frozen=True)
@@ -41,7 +51,6 @@ class CompareRequest:
     target: str | int | None = None
     reading: Reading | None = None
     seeds: int = 1
-    jobs: int = 1
     quantile: float = 0.5
     tube: float = 0.1  # the epsilon of the epsilon-insensitive loss
     delta: float = 1.35
@@ -64,7 +73,7 @@ def compare(request: CompareRequest) -> Path:
         runs = plan.runs(store.get(plan.minimum_task))
         progress.part(f"{plan.data['source']}: runs")
         timed = [one for tasks in runs.values() for one in tasks] + list(plan.peer_tasks.values())
-        run_tasks(timed, store, jobs=request.jobs, progress=progress)
+        run_tasks(timed, store, jobs=1, progress=progress, default_threads=True)
         progress.part_done()
     finally:
         progress.close()
@@ -81,7 +90,7 @@ def _check(request: CompareRequest) -> None:
     _known("method", request.methods, METHODS)
     check_names(request.peers, request.loss)
     make_loss(request.loss, quantile=request.quantile, epsilon=request.tube, delta=request.delta)
-    for name in ("epochs", "seeds", "jobs"):
+    for name in ("epochs", "seeds"):
         whole_number(name, getattr(request, name), least=1)
     if request.batch_size is not None:
         whole_number("batch_size", request.batch_size, least=1)
@@ -120,7 +129,10 @@ class _Plan:
     def peer_tasks(self) -> dict[str, Task]:
         """The peers' tasks."""
         seconds = float(self.request.peer_seconds)
-        return {name: peer_task(self.model, name, seconds) for name in self.peers}
+        return {
+            name: Task("compare-peer", {**self.model, "peer": name, "budget": seconds})
+            for name in self.peers
+        }
 
     @property
     def batch(self) -> int:
@@ -165,7 +177,7 @@ class _Plan:
         return Comparison(
             request=self.request,
             model=self.model,
-            data=data_facts(self.data, self.request.loss, store),
+            data=_data_facts(self.data, self.request.loss, store),
             minimum=minimum,
             diameter=self.diameter,
             epsilon=self.epsilon(minimum),
@@ -177,13 +189,16 @@ class _Plan:
 
 
 def _plan(request: CompareRequest, store: Store) -> _Plan:
-    data = imported_data(request.data, request.target, request.loss, store, request.reading)
+    def check(y: Vector) -> None:
+        _check_targets(request.data, request.loss, y)
+
+    data = imported_data(request.data, store, check, request.target, request.reading)
     rows = stored_rows(data, store).y.size
     l2 = 1 / rows if request.l2 is None else float(request.l2)
     model = {"data": data, "loss": request.loss, "options": _loss_options(request), "l2": l2}
     for method in set(request.methods) & set(SOLVERS):
         check_method({**model, "method": method, "budget": 1.0}, store)
-    peers, left_out = chosen_peers(request.peers, model_of(model, store))
+    peers, left_out = chosen_peers(request.peers, fit_of(model, store))
     return _Plan(request, data, model, rows, peers, left_out)
 
 
@@ -192,3 +207,36 @@ def _loss_options(request: CompareRequest) -> dict[str, float]:
     given = {"quantile": request.quantile, "epsilon": request.tube, "delta": request.delta}
     parameter = LOSSES[request.loss].parameter
     return {} if parameter is None else {parameter.name: float(given[parameter.name])}
+
+
+# -- the data --------------------------------------------------------------------------------------
+
+
+def _check_targets(path: Path, loss: str, y: Vector) -> None:
+    if y.size < LEAST_ROWS:
+        raise DataError(
+            f"{path}: the file has {y.size} row, but a comparison needs at least {LEAST_ROWS}."
+        )
+    if LOSSES[loss].classification:
+        try:
+            as_binary(y)
+        except ValueError as error:
+            numbers = [name for name, entry in LOSSES.items() if not entry.classification]
+            raise DataError(
+                f"{path}: {error} The loss {loss!r} is for two classes; for numbers to predict "
+                f"take {', '.join(repr(name) for name in numbers[:-1])} or {numbers[-1]!r}."
+            ) from None
+
+
+def _data_facts(data: Mapping[str, Any], loss: str, store: Store) -> dict[str, str]:
+    """Return what the report says about the data."""
+    rows = used_columns({"data": data}, store)
+    facts = {"data": rows.description, "file": data["source"], "sha256": data["sha256"]}
+    if "target" in data:
+        facts["target"] = f"column {data['target']!r}"
+    if LOSSES[loss].classification:
+        low, high = np.unique(rows.y)
+        facts["labels"] = f"{low:g} is taken as -1, {high:g} as +1"
+    if rows.empty:
+        facts["empty columns"] = f"{rows.empty}, left out: their coefficients would stay at zero"
+    return facts

@@ -19,42 +19,18 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Curve:
-    """One run (or the median of several seeds) of one method.
+    """One run (or the median of several seeds) of one method."""
 
-    Parameters
-    ----------
-    method : str
-        The method's name, "AcceleGrad" for instance. It decides the colour, everywhere.
-    variant : str
-        What tells this curve from others of the method in its panel: "rho = 2", "last iterate".
-    x : mapping
-        The abscissa for every axis that the panel offers: "iterations", "oracle calls", "epochs".
-    y : array
-        The ordinate; on a log axis points that are not above zero are left out.
-    dash : str
-        "solid", "dash", "dot" or "dashdot": averaged and last iterates differ by it.
-    shade : float
-        -1 to 1: how far the colour is blended towards the background, or below 0 away from it, for
-        families of curves.
-    scale : float, optional
-        0 to 1: a place on the colour scale that large families share, instead of the method's
-        colour.
-    low, high : array, optional
-        A band around the curve (over seeds).
-    note : str
-        A remark that hovering shows: "ended: line search failed".
-    """
-
-    method: str
-    variant: str
-    x: Mapping[str, Vector]
-    y: Vector
-    dash: str = "solid"
-    shade: float = 0.0
-    scale: float | None = None
-    low: Vector | None = None
+    method: str  # it decides the colour, everywhere
+    variant: str  # what tells this curve from others of the method: "rho = 2", "last iterate"
+    x: Mapping[str, Vector]  # for every axis that the panel offers: "iterations", "epochs"
+    y: Vector  # on a log axis points that are not above zero are left out
+    dash: str = "solid"  # or "dash", "dot", "dashdot"
+    shade: float = 0.0  # -1 to 1: the colour is blended with the background, below 0 with the ink
+    scale: float | None = None  # 0 to 1: a place on the colour scale of large families
+    low: Vector | None = None  # a band around the curve, over seeds
     high: Vector | None = None
-    note: str = ""
+    note: str = ""  # a remark that hovering shows: "ended: line search failed"
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,10 @@
 """Minima of linear models with lower bounds, for all that is compared: by none of its methods.
 
-The squared loss has a closed form, by a singular value decomposition. Other smooth losses are
-minimised by Newton's method. Losses with kinks and an l2 term get the method of multipliers, as in
-[1]_: each of its subproblems is smooth enough for (semismooth) Newton steps, and its multipliers
+Smooth losses are minimised by Newton's method. Losses with kinks get the method of multipliers, as
+in [1]_: each of its subproblems is smooth enough for (semismooth) Newton steps, and its multipliers
 are a point of the dual, so a lower bound. Before that, LIBLINEAR is tried on sparse rows with the
-hinge loss. Without an l2 term the dual is a linear programme, for HiGHS, whose answer is
-refined by the equations of the rows that lie on a kink.
+hinge loss. Without an l2 term the dual is a linear programme, for HiGHS, whose answer is refined by
+the equations of the rows that lie on a kink.
 
 References
 ----------
@@ -19,19 +18,18 @@ import math
 import time
 import warnings
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 from scipy.optimize import linprog
-from scipy.optimize import minimize as scipy_minimize
 from scipy.sparse.linalg import LinearOperator, cg, lsqr
 
+from accelegrad import LinearModel
 from accelegrad.errors import Vector
-from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.row_sum import second_derivatives
+from accelegrad_lab.engine.rows import is_sparse
 
 ENOUGH = 1e-9  # a certified gap, relative to the value, at which a search ends
 CLOSE = 1e-13  # the same for a smooth loss, where one step of Newton's method leads from 1e-9 to it
@@ -46,9 +44,7 @@ INNER = 0.1  # the share of the certified gap that a subproblem may leave
 SMOOTHING = 0.1  # of the first subproblem, times the objective at zero
 SHRINK = 0.5  # of the smoothing, from one subproblem to the next
 LEAST_SMOOTHING = 1e-7
-SMOOTHED = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)  # the same where HiGHS would take too long
-SVD_ENTRIES = 20_000_000  # beyond, a singular value decomposition would take too much memory
-LP_ROWS, LP_COLUMNS = 20_000, 100  # beyond both, a linear programme would take too long
+MOST_SECONDS = 600.0  # for a linear programme
 ON_KINK = 1e-7  # of the largest target: a residual this small is on a kink
 NEAR_KINK = 1e-3  # the same of a margin that LIBLINEAR found: many times the error of these
 LIBLINEAR: Any = {"tol": 1e-10, "max_iter": 1000}  # on text it takes about 80 passes
@@ -72,24 +68,20 @@ class _Found(NamedTuple):
     lower: float = -math.inf
 
 
-def find_minimum(model: LinearModel, seconds: float = math.inf, *, exact: bool = False) -> Minimum:
-    """Return the minimum to a relative 1e-9, or what is known after about this many seconds.
-
-    With `exact` the minimiser is found to the last digits too, where that is possible.
-    """
+def find_minimum(model: LinearModel, seconds: float = math.inf) -> Minimum:
+    """Return the minimum to a relative 1e-9, or what is known after about this many seconds."""
     begun = time.perf_counter()
     end = begun + seconds
     rows = _Rows(model)
-    if model.loss.name == "squared" and model.n_samples * model.n_features <= SVD_ENTRIES:
-        found = _by_svd(rows)
-    elif math.isfinite(model.loss.curvature):
-        found = _by_newton(rows, end, exact=exact)
-    elif model.l2 > 0:
-        found = (None if exact else _by_liblinear(rows)) or _by_multipliers(rows, end, exact=exact)
-    elif fits_highs(model):
-        found = _by_linear_programme(rows)
+    if math.isfinite(model.loss.curvature):
+        enough = CLOSE * model.value(rows.zero)
+        found = _Found(
+            "Newton's method", _newton(rows, _smooth_loss(model), rows.zero, enough, end)
+        )
+    elif model.l2 == 0:
+        found = _by_linear_programme(rows, seconds)
     else:
-        found = _by_smoothing(rows)
+        found = _by_liblinear(rows) or _by_multipliers(rows, end)
     at = model.at(found.x)
     lower = max(found.lower, at.dual_value) if model.l2 > 0 else found.lower
     return Minimum(
@@ -97,22 +89,12 @@ def find_minimum(model: LinearModel, seconds: float = math.inf, *, exact: bool =
     )
 
 
-def fits_highs(model: LinearModel) -> bool:
-    """Tell whether the linear programme of a loss with kinks is solved in a bearable time."""
-    return model.n_samples <= LP_ROWS or model.n_features <= LP_COLUMNS
-
-
-def is_sparse(X: Any) -> bool:
-    """Tell whether a matrix is; unlike SciPy's function, without a word on its type."""
-    return bool(sp.issparse(X))
-
-
 class _Rows:
     """The rows of a model with a one for its intercept, and the penalty of each parameter."""
 
     def __init__(self, model: LinearModel) -> None:
         self.model, self.n = model, model.n_samples
-        self.matrix = with_ones(model)
+        self.matrix = _with_ones(model)
         self.penalties = np.full(model.n_parameters, float(model.l2))
         self.penalties[model.n_features :] = 0.0
         self.zero = np.zeros(model.n_parameters)
@@ -132,7 +114,7 @@ class _Rows:
         return found
 
 
-def with_ones(model: LinearModel) -> Any:
+def _with_ones(model: LinearModel) -> Any:
     """Return the rows of a model, with a column of ones where it has an intercept."""
     if not model.fit_intercept:
         return model.X
@@ -143,31 +125,6 @@ def with_ones(model: LinearModel) -> Any:
 
 
 # -- smooth losses ---------------------------------------------------------------------------------
-
-
-def _by_svd(rows: _Rows) -> _Found:
-    """Return the minimiser of least norm for the squared loss."""
-    model = rows.model
-    X = model.X.toarray() if is_sparse(model.X) else model.X
-    centre = X.mean(axis=0) if model.fit_intercept else np.zeros(X.shape[1])
-    y = model.y - (model.y.mean() if model.fit_intercept else 0.0)
-    U, sizes, Vt = scipy.linalg.svd(X - centre, full_matrices=False)
-    kept = sizes > sizes[:1] * max(X.shape) * np.finfo(np.float64).eps
-    factors = sizes[kept] / (sizes[kept] ** 2 + rows.n * model.l2)
-    w = (factors * (y @ U[:, kept])) @ Vt[kept]
-    intercept = [model.y.mean() - centre @ w] if model.fit_intercept else []
-    return _Found("SciPy's SVD", np.append(w, intercept))
-
-
-def _by_newton(rows: _Rows, end: float, *, exact: bool) -> _Found:
-    """Go down to a small gap; `exact`: until the gradient is as short as can be."""
-    model, w, solver = rows.model, rows.zero, "Newton's method"
-    if model.l2 == 0:  # where nothing keeps the first steps of Newton's method within bounds
-        w = _lbfgs(model.value_and_gradient, rows, w, steps=_affordable(model, 5e9, 20_000))
-        solver = "SciPy's L-BFGS-B and Newton's method"
-    loss = _smooth_loss(model)
-    w = _newton(rows, loss, w, 0.0 if exact else CLOSE * model.value(w), end)
-    return _Found(solver, _polished(rows, loss, w, end) if exact else w)
 
 
 class _Smooth(NamedTuple):
@@ -238,30 +195,6 @@ class _Line(NamedTuple):
         return 0.0
 
 
-def _polished(rows: _Rows, f: _Smooth, w: Vector, end: float) -> Vector:
-    """Take Newton's steps, cut where needed, as long as they shorten the gradient."""
-
-    def gradient_at(point: Vector) -> Vector:
-        return rows.gradient(f.slopes(rows.matrix @ point), point)
-
-    gradient = gradient_at(w)
-    for _ in range(MOST_NEWTON):
-        if time.perf_counter() > end:
-            break
-        step = _newton_step(rows, f.curvatures(rows.matrix @ w), gradient)
-        for share in (1.0, 0.5, 0.25, 0.125):
-            trial = gradient_at(w + share * step)
-            if np.linalg.norm(trial) < np.linalg.norm(gradient):
-                break
-        else:
-            break
-        shorter = float(np.linalg.norm(trial) / np.linalg.norm(gradient))
-        w, gradient = w + share * step, trial
-        if shorter > 0.5:
-            break
-    return w
-
-
 def _newton_step(rows: _Rows, curvatures: Vector, gradient: Vector) -> Vector:
     """Return -(X' C X / n + penalties)^-1 gradient, by whichever way is the shortest."""
     curved = np.flatnonzero(curvatures)
@@ -271,14 +204,14 @@ def _newton_step(rows: _Rows, curvatures: Vector, gradient: Vector) -> Vector:
     l2 = float(rows.penalties.min())
     few_rows = l2 > 0 and curved.size <= min(DIRECT, FEW_SPARSE if is_sparse(S) else DIRECT)
     if gradient.size <= DIRECT and not (few_rows and curved.size < gradient.size):
-        return -solved(S.T @ S, rows.penalties, gradient)
+        return -_solved(S.T @ S, rows.penalties, gradient)
     if few_rows:  # the same by Woodbury's identity, with one equation for each row
-        inner = S.T @ solved(S @ S.T, np.full(curved.size, l2), S @ gradient)
+        inner = S.T @ _solved(S @ S.T, np.full(curved.size, l2), S @ gradient)
         return np.asarray(inner - gradient, dtype=np.float64) / l2
     return -_by_cg(S, rows.penalties, gradient)
 
 
-def solved(gram: Any, ridge: Vector, right: Vector) -> Vector:
+def _solved(gram: Any, ridge: Vector, right: Vector) -> Vector:
     """Return (gram + diag(ridge))^-1 right, of least squares where that has no inverse.
 
     The system's diagonal is scaled to 1 at first.
@@ -309,30 +242,6 @@ def _by_cg(S: Any, ridge: Vector, right: Vector) -> Vector:
     scaling = LinearOperator((d, d), matvec=lambda v: v / diagonal)
     found, _ = cg(operator, right, rtol=0.1, maxiter=MOST_CG, M=scaling)
     return np.asarray(found, dtype=np.float64)
-
-
-def _lbfgs(
-    fun: Callable[[Vector], tuple[float, Vector]], rows: _Rows, start: Vector, *, steps: int
-) -> Vector:
-    """Minimise in coordinates in which all columns have about the same curvature.
-
-    Without that, columns of different units (metres, dollars) make it end far from the minimum.
-    """
-    unit, sizes = rows.model.value(rows.zero) or 1.0, rows.sizes
-
-    def scaled(v: Vector) -> tuple[float, Vector]:
-        value, gradient = fun(v / sizes)
-        return value / unit, gradient / (sizes * unit)
-
-    options: Any = {"maxiter": steps, "maxfun": 2 * steps, "maxcor": 30, "ftol": 0.0, "gtol": 1e-14}
-    found: Any = scipy_minimize(scaled, start * sizes, jac=True, method="L-BFGS-B", options=options)
-    return np.asarray(found.x, dtype=np.float64) / sizes
-
-
-def _affordable(model: LinearModel, work: float, most: int) -> int:
-    """Return how many passes over the data are affordable: not by the clock, which would show."""
-    entries = model.X.nnz if is_sparse(model.X) else model.X.size
-    return int(np.clip(work / (entries + 10 * model.n_samples), 100, most))
 
 
 # -- losses with kinks -----------------------------------------------------------------------------
@@ -385,7 +294,8 @@ def _by_liblinear(rows: _Rows) -> _Found | None:
     point has the slopes of the rows, and for those on a kink the slopes that balance the others.
     """
     model = rows.model
-    if model.loss.name != "hinge" or model.fit_intercept or not is_sparse(model.X):
+    wrong = model.loss.name != "hinge" or model.fit_intercept or not is_sparse(model.X)
+    if wrong or model.l2 == 0:
         return None
     from sklearn.svm import LinearSVC
 
@@ -394,7 +304,7 @@ def _by_liblinear(rows: _Rows) -> _Found | None:
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the bound below tells whether it converged
-        w = np.ravel(svm.fit(with_short_indices(model.X), model.y).coef_).astype(np.float64)
+        w = np.ravel(svm.fit(_with_short_indices(model.X), model.y).coef_).astype(np.float64)
     kinks, residual = _Kinks(model), model.X @ w - model.y
     theta = np.where(residual > 0, kinks.high, kinks.low)
     on = np.flatnonzero(np.abs(residual) < NEAR_KINK)
@@ -408,7 +318,7 @@ def _by_liblinear(rows: _Rows) -> _Found | None:
     return _Found("LIBLINEAR", w, lower) if proven else None
 
 
-def with_short_indices(X: Any) -> Any:
+def _with_short_indices(X: Any) -> Any:
     """Return a matrix as LIBLINEAR takes it: a sparse one with indices of 32 bits."""
     if isinstance(X, np.ndarray) or X.indices.dtype == np.int32:
         return X
@@ -416,7 +326,7 @@ def with_short_indices(X: Any) -> Any:
     return sp.csr_matrix(parts, shape=X.shape)
 
 
-def _by_multipliers(rows: _Rows, end: float, *, exact: bool) -> _Found:
+def _by_multipliers(rows: _Rows, end: float) -> _Found:
     """Minimise mean max_theta (theta (m - y) - mu/2 (theta - theta_k)^2) + l2/2 ||w||^2 in turn.
 
     The maximisers theta are the next multipliers theta_k.
@@ -435,37 +345,10 @@ def _by_multipliers(rows: _Rows, end: float, *, exact: bool) -> _Found:
         lower = max(lower, model.dual_value_at(theta))
         best, value = min((w, model.value(w)), (best, value), key=lambda found: found[1])
         share = max(SHRINK * share, LEAST_SMOOTHING)
-    if exact:
-        best = min((best, _on_kinks(rows, kinks, theta)), key=model.value)
     return _Found("the method of multipliers", best, lower)
 
 
-def _on_kinks(rows: _Rows, kinks: _Kinks, theta: Vector) -> Vector:
-    """Return the point that the multipliers describe, with the rows between slopes on their kinks.
-
-    The rows whose slope is at an end pull at w with it; of all points that put the others on their
-    kinks, the minimiser is the nearest to what these add up to.
-    """
-    model = rows.model
-    ends = (
-        theta * (theta - kinks.low) * (theta - kinks.high)
-        if kinks.zone
-        else ((theta - kinks.low) * (theta - kinks.high))
-    )
-    between = np.flatnonzero(np.abs(ends) > 1e-9)
-    if model.fit_intercept or between.size > min(DIRECT, model.n_features):
-        return rows.zero
-    fixed = theta.copy()
-    fixed[between] = 0.0
-    w = -(model.X.T @ fixed) / (rows.n * model.l2)
-    A = model.X[between]
-    targets = model.y[between] + kinks.zone * np.sign(theta[between])
-    for _ in range(2):  # the second time for what rounding left
-        w = w + A.T @ solved(A @ A.T, np.zeros(between.size), targets - A @ w)
-    return np.asarray(w, dtype=np.float64)
-
-
-def _by_linear_programme(rows: _Rows) -> _Found:
+def _by_linear_programme(rows: _Rows, seconds: float) -> _Found:
     """Solve max -<y, theta> / n - zone |theta| / n over X' theta = 0; its multipliers are w.
 
     The minimiser goes through as many points as it has coordinates; these equations give it to the
@@ -483,15 +366,18 @@ def _by_linear_programme(rows: _Rows) -> _Found:
         equations = stack([even.T, -even.T])
         zeros = np.zeros(rows.n)
         bounds = np.vstack([np.c_[zeros, kinks.high], np.c_[zeros, -kinks.low]])
+    options: Any = {**EXACT, "time_limit": min(seconds, MOST_SECONDS)}
     program: Any = linprog(
-        costs, A_eq=equations, b_eq=rows.zero, bounds=bounds, method="highs", options=EXACT
+        costs, A_eq=equations, b_eq=rows.zero, bounds=bounds, method="highs-ipm", options=options
     )
-    if program.x is None:
+    if program.status != 0:  # the time limit
         return _Found("HiGHS", rows.zero, 0.0)
     v = np.asarray(program.eqlin.marginals, dtype=np.float64)
     theta = program.x[: rows.n] - program.x[rows.n :] if kinks.zone else program.x
     best = min((v, _through_kinks(rows, kinks, even, v)), key=lambda u: model.value(u / sizes))
-    lower = float(model.dual_value_at(np.clip(theta, kinks.low, kinks.high)))
+    lower = 0.0  # losses are not negative; with few rows the minimum is zero
+    if rows.n > model.n_parameters:
+        lower = float(model.dual_value_at(np.clip(theta, kinks.low, kinks.high)))
     return _Found("HiGHS", best / sizes, lower)
 
 
@@ -505,19 +391,3 @@ def _through_kinks(rows: _Rows, kinks: _Kinks, even: Any, v: Vector) -> Vector:
         return v
     A = even[on].toarray() if is_sparse(even) else even[on]
     return np.asarray(scipy.linalg.lstsq(A, targets[on])[0], dtype=np.float64)
-
-
-def _by_smoothing(rows: _Rows) -> _Found:
-    """Smooth the loss less and less, without a bound; for what is too large for HiGHS."""
-    model, kinks = rows.model, _Kinks(rows.model)
-    steps, unit = _affordable(model, 1.5e9, 2000), model.value(rows.zero) or 1.0
-    best = w = rows.zero
-
-    def smoothed(f: _Smooth, w: Vector) -> tuple[float, Vector]:
-        margins = rows.matrix @ w
-        return float(f.values(margins).mean()), rows.gradient(f.slopes(margins), w)
-
-    for share in SMOOTHED:
-        w = _lbfgs(partial(smoothed, kinks.smoothed(share * unit)), rows, w, steps=steps)
-        best = min((best, w), key=model.value)
-    return _Found("SciPy's L-BFGS-B on the smoothed loss", best)

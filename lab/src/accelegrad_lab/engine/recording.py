@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from scipy.optimize import OptimizeResult
 
+from accelegrad import LinearModel
 from accelegrad.errors import Vector
 from accelegrad.front_door import minimize
-from accelegrad.models.linear_model import LinearModel
 from accelegrad.run.result import Status
 from accelegrad_lab.engine import minimum
 from accelegrad_lab.engine.tasks import Outcome, log_spaced
@@ -102,31 +102,11 @@ def record(
     clocked: bool = False,
     **options: Any,
 ) -> Outcome:
-    """Minimise and record the objective along the way.
+    """Minimise and record the objective along the way, and how the run ended.
 
-    Parameters
-    ----------
-    fun, x0, options
-        What `minimize` takes.
-    objective : callable
-        What is recorded, at the average and at the last point.
-    iterations : int
-        How many.
-    evaluations : int
-        How many points are recorded, evenly spaced in log(iterations).
-    rows_a_call : float
-        What share of the data one call looks at: epochs = calls times this.
-    epochs : float
-        The run is stopped when it has looked at the data so often.
-    clocked : bool
-        Whether seconds, certified gaps and the very end are recorded too. Without them, the same
-        run gives the same arrays.
-
-    Returns
-    -------
-    Outcome
-        Arrays iteration, calls, epochs, average, last (the objective); seconds and certified where
-        `clocked`; and how the run ended.
+    `evaluations` points are recorded, evenly spaced in log(iterations). With `clocked`, seconds,
+    certified gaps and the very end are recorded too; without, the same run gives the same arrays.
+    What `Recorder` does not take goes to `minimize`.
     """
     started, recorder = objective(x0), Recorder(objective, rows_a_call, epochs)
     result: Any = minimize(

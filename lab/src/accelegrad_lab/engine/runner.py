@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +17,31 @@ class TaskError(RuntimeError):
     """A task failed; the message says which."""
 
 
-def run_tasks(tasks: Sequence[Task], store: Store, *, jobs: int, progress: Progress) -> None:
-    """Compute the tasks that the store does not hold yet."""
+def run_tasks(
+    tasks: Sequence[Task],
+    store: Store,
+    *,
+    jobs: int,
+    progress: Progress,
+    default_threads: bool = False,
+) -> None:
+    """Compute the tasks that the store does not hold yet.
+
+    Each runs on one thread, so that numbers do not depend on the machine; or on the default number
+    of threads, where times count.
+    """
     wanted = {one.key: one for one in tasks}
     missing = [one for one in wanted.values() if store.load(one) is None]
     progress.begin(len(wanted), done=len(wanted) - len(missing))
     if jobs == 1:
         for one in missing:
-            compute(one, store.folder, TASKS[one.kind])
+            compute(one, store.folder, TASKS[one.kind], default_threads)
             progress.advance()
         return
     with _pool(jobs) as pool:
         waiting: set[Future[None]] = {
-            pool.submit(compute, one, store.folder, TASKS[one.kind]) for one in missing
+            pool.submit(compute, one, store.folder, TASKS[one.kind], default_threads)
+            for one in missing
         }
         while waiting:
             finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
@@ -38,13 +50,18 @@ def run_tasks(tasks: Sequence[Task], store: Store, *, jobs: int, progress: Progr
                 progress.advance()
 
 
-def compute(one: Task, folder: Path, function: TaskFunction) -> None:  # noqa: ARG001
-    """Compute one task on one thread: the number of threads must not show in the results.
+def compute(
+    one: Task,
+    folder: Path,
+    function: TaskFunction,  # noqa: ARG001
+    default_threads: bool,
+) -> None:
+    """Compute one task.
 
     A new process knows the tasks as soon as it has unpickled the function, from their module.
     """
     try:
-        with one_thread():
+        with nullcontext() if default_threads else one_thread():
             Store(folder).get(one)
     except Exception as error:
         raise TaskError(f"{one.kind} with {dict(one.parameters)}: {error}") from error

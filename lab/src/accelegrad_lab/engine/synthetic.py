@@ -1,19 +1,17 @@
-"""Generated data: the paper's regression, with its minimum by independent solvers, and sets."""
+"""The paper's regression problem, with its minimum by independent solvers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linprog
 
+from accelegrad import LinearModel
 from accelegrad.errors import Vector, real_number, whole_number
+from accelegrad_lab.engine.minimum import find_minimum
 
 Matrix = npt.NDArray[np.float64]
-Generated = tuple[Any, Vector]  # X and y
-DENSE = 0.25  # from this share of non-zeros on, a set is stored as a dense array
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,35 +45,10 @@ class PaperProblem:
         return float(residual @ residual), 2.0 * (self.A.T @ residual)
 
     def minimum(self) -> tuple[Vector, float]:
-        """Return a minimiser and the minimum, by least squares (p = 2) or a linear program (p = 1).
-
-        The linear program takes seconds at the paper's size.
-        """
-        x = self._least_squares() if self.p == 2 else self._least_absolute()
+        """Return a minimiser and the minimum, by Newton's method (p = 2) or HiGHS (p = 1)."""
+        loss = "squared" if self.p == 2 else "absolute"
+        x = find_minimum(LinearModel(self.A, self.b, loss)).x
         return x, self.fun(x)[0]
-
-    def _least_squares(self) -> Vector:
-        return np.asarray(np.linalg.lstsq(self.A, self.b, rcond=None)[0], dtype=np.float64)
-
-    def _least_absolute(self) -> Vector:
-        """Solve the dual, max <b, s> over A^T s = 0, |s| <= 1, which is smaller than the primal.
-
-        The multipliers of A^T s = 0 are a minimiser; duality confirms that.
-        """
-        program: Any = linprog(
-            -self.b,
-            A_eq=self.A.T,
-            b_eq=np.zeros(self.A.shape[1]),
-            bounds=(-1.0, 1.0),
-            method="highs-ipm",  # several times as fast here as the simplex method
-        )
-        if not program.success:
-            raise RuntimeError(f"HiGHS did not solve {self!r}: {program.message}")
-        x = -np.asarray(program.eqlin.marginals, dtype=np.float64)
-        value, bound = self.fun(x)[0], -float(program.fun)
-        if abs(value - bound) > 1e-8 * (1.0 + bound):
-            raise RuntimeError(f"HiGHS's dual value {bound} does not confirm the minimum {value}.")
-        return x
 
 
 def paper_regression(
@@ -105,28 +78,3 @@ def paper_regression(
     x_natural = rng.standard_normal(d)
     b = A @ x_natural + np.sqrt(variance) * rng.standard_normal(n)
     return PaperProblem(A, b, int(p), x_natural)
-
-
-# -- sets for benchmarks
-
-
-def _correlated(rng: np.random.Generator, n: int, d: int) -> Matrix:
-    """Return correlated columns with heavy tails."""
-    mixing = np.eye(d) + rng.standard_normal((d, d)) / np.sqrt(d)
-    return np.asarray(rng.standard_t(4, (n, d)) @ mixing, dtype=np.float64)
-
-
-def made_classes(n: int, d: int) -> Generated:
-    """Make two classes that overlap."""
-    rng = np.random.default_rng(1)
-    X = _correlated(rng, n, d)
-    margins = X @ rng.standard_normal(d) / np.sqrt(d) + rng.logistic(size=n)
-    return X, np.where(margins > 0, 1.0, -1.0)
-
-
-def made_numbers(n: int, d: int) -> Generated:
-    """Make a regression whose noise has heavy tails and grows with the first column."""
-    rng = np.random.default_rng(2)
-    X = _correlated(rng, n, d)
-    noise = rng.standard_t(3, n) * (0.5 + 0.2 * np.abs(X[:, 0]))
-    return X, X @ rng.standard_normal(d) / np.sqrt(d) + noise

@@ -1,4 +1,4 @@
-"""A process that calls functions one after the other, each within a time limit.
+"""Processes that call functions one after the other, each within a time limit, and their clocks.
 
 Some solvers cannot be interrupted: beyond the time limit the whole process is ended, and the next
 call gets a new one. What is done in it before the clock starts (imports, compilation) has time.
@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 import signal
+import time
+import warnings
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 GRACE = 0.5  # seconds beyond the limit after which a run is ended: it may be on its way back
 PREPARING = 600.0  # seconds that may go by before the clock starts (imports, compilation)
 BEGUN = "begun"  # said whenever a clock starts
-
-Clock = Callable[[], None]  # what a function calls whenever its clock starts
 
 
 class TimeLimitError(RuntimeError):
@@ -28,8 +31,73 @@ class SolverError(RuntimeError):
     """A call raised an exception; the message is its own."""
 
 
+class Timing(NamedTuple):
+    """How a process times its calls.
+
+    Parameters
+    ----------
+    begun : callable
+        Is called whenever a clock starts.
+    cpu : bool
+        Whether CPU time counts, and not wall time.
+    most, enough
+        A call is repeated so often, or until so many seconds are spent; the fastest counts.
+    """
+
+    begun: Callable[[], None] = lambda: None
+    cpu: bool = False
+    most: int = 3
+    enough: float = 0.1
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """The clock."""
+        return time.process_time if self.cpu else time.perf_counter
+
+    def fastest(self, make: Callable[[], Callable[[], Any]]) -> tuple[Any, float]:
+        """Return the answer and the seconds of the fastest of some calls.
+
+        `make` prepares, outside of the clock, and returns what to time. A call in which Numba
+        compiled something is made again. Numerical trouble shows in the answer.
+        """
+        best: tuple[Any, float] | None = None
+        calls, compiled, spent = 0, 0, 0.0
+        while compiled < 3 and (calls == 0 or (calls < self.most and spent < self.enough)):
+            run = make()
+            with compilations() as found, quiet():
+                self.begun()
+                since = self.clock()
+                answer = run()
+                seconds = self.clock() - since
+            if best is None or seconds < best[1]:
+                best = answer, seconds
+            compiled, calls = compiled + bool(found), calls + (not found)
+            spent += 0.0 if found else seconds
+        assert best is not None
+        return best
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Silence warnings: too few iterations are given on purpose."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextlib.contextmanager
+def compilations() -> Iterator[list[Any]]:
+    """Give a list that holds what Numba compiled within the block."""
+    from numba.core.event import install_recorder
+
+    found: list[Any] = []
+    with install_recorder("numba:compile") as recorder:
+        yield found
+    found.extend(recorder.buffer)
+
+
 class Worker:
-    """A process that calls functions; it is started when needed. Use it in a ``with`` block.
+    """A process that calls functions; it is started when needed.
 
     Functions must be importable, and take what starts their clock as their first argument.
 
@@ -44,17 +112,6 @@ class Worker:
         self._process: Any = None
         self._connection: Connection | None = None
 
-    def __enter__(self) -> Worker:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.end()
-
-    @property
-    def running(self) -> bool:
-        """Whether there is a process now."""
-        return self._process is not None
-
     def end(self) -> None:
         """End the process, whatever it does."""
         if self._process is not None:
@@ -64,7 +121,7 @@ class Worker:
             self._connection.close()
         self._process = self._connection = None
 
-    def call(self, function: Callable[..., Any], *arguments: Any, limit: float = PREPARING) -> Any:
+    def call(self, function: Callable[..., Any], *arguments: Any, limit: float) -> Any:
         """Return what a function returns in the process.
 
         Raises
@@ -110,6 +167,30 @@ class Worker:
                 raise RuntimeError("the process for the runs ended as it started.") from None
         assert self._connection is not None
         return self._connection
+
+
+class Pair:
+    """Two processes for the same calls, used by ``with``.
+
+    One has the default number of threads, as people run: its wall time counts. The other has one
+    thread: its CPU time is shown beside it.
+    """
+
+    def __init__(self) -> None:
+        self.default, self.single = Worker(one_thread=False), Worker(one_thread=True)
+
+    def __enter__(self) -> Pair:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.default.end()
+        self.single.end()
+
+    def call(self, function: Callable[..., Any], *arguments: Any, limit: float) -> tuple[Any, Any]:
+        """Return what both say; the function's last argument tells whether CPU time is wanted."""
+        first = self.default.call(function, *arguments, False, limit=limit)
+        patience = limit * (os.cpu_count() or 1)  # one thread may need so many times as long
+        return first, self.single.call(function, *arguments, True, limit=patience)
 
 
 @contextlib.contextmanager

@@ -1,15 +1,18 @@
-"""The functions of the suite that are minimised over a set."""
+"""The functions of the suite with a set or a penalty."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from accelegrad.errors import Vector
+from accelegrad.geometry.penalties import L1, ElasticNet, GroupL2, NuclearNorm
 from accelegrad.geometry.sets import Affine, Box, L1Ball, NonNegative, Simplex
-from accelegrad_lab.functions.max_type import largest_linear, largest_sum
+from accelegrad_lab.functions.max_type import largest_linear
 from accelegrad_lab.functions.problem import (
+    COMPOSITE,
     CONSTRAINED,
     Cases,
     Evaluate,
@@ -72,26 +75,6 @@ def entropy() -> Function:
         return -cp.sum(cp.entr(x + shift)) + c @ x
 
     return _on_simplex(fun, 100, statement, smooth=True)
-
-
-@CASES.add(CONSTRAINED, "mean-variance portfolio on the simplex, d=500")
-def portfolio() -> Function:
-    """Risk by 20 factors and an own variance for each asset."""
-    d = 500
-    factors = gaussian(511, d, 20) / np.sqrt(20)
-    own = np.random.default_rng(512).uniform(0.01, 0.1, d)
-    returns = 0.1 * gaussian(513, d)
-
-    def fun(x: Vector) -> tuple[float, Vector]:
-        exposure = x @ factors
-        risk = factors @ exposure + own * x
-        return float(x @ risk) / 2 - float(returns @ x), risk - returns
-
-    def statement(cp: Any, x: Any) -> Any:
-        risk = cp.sum_squares(factors.T @ x) + cp.sum(cp.multiply(own, cp.square(x)))
-        return risk / 2 - returns @ x
-
-    return _on_simplex(fun, d, statement, smooth=True)
 
 
 @CASES.add(CONSTRAINED, "quadratic of condition 1e4 in a box, d=200")
@@ -161,10 +144,14 @@ def tail_risk() -> Function:
     """Conditional value at risk of a portfolio."""
     losses = gaussian(561, 400, 30) * np.linspace(0.5, 2.0, 30) - 0.1 * gaussian(562, 30)
 
+    def fun(x: Vector) -> tuple[float, Vector]:
+        values = losses @ x
+        places = np.argpartition(values, -20)[-20:]
+        return float(values[places].sum()) / 20, losses[places].sum(axis=0) / 20
+
     def statement(cp: Any, x: Any) -> Any:
         return cp.sum_largest(losses @ x, 20) / 20
 
-    fun = largest_sum(losses, np.zeros(400), 20, 1 / 20)
     return _on_simplex(fun, 30, statement, smooth=False)
 
 
@@ -208,3 +195,107 @@ def basis_pursuit() -> Function:
     plane = Affine(A, b)
     x0 = plane.project(np.zeros(100))
     return Function(fun, x0, statement, plane, limits=limits, equations=(A, b))
+
+
+# -- penalties -------------------------------------------------------------------------------------
+
+
+def _signs(strength: float) -> Callable[[Vector], Vector]:
+    """Return a subgradient of the l1 norm times a strength."""
+    return lambda x: strength * np.sign(x)
+
+
+@CASES.add(COMPOSITE, "least squares with an l1 penalty, 200 x 400")
+def lasso() -> Function:
+    """More columns than rows, 20 of which matter."""
+    A = gaussian(601, 200, 400)
+    true = np.zeros(400)
+    true[::20] = gaussian(602, 20)
+    b = A @ true + 0.5 * gaussian(603, 200)
+
+    def statement(cp: Any, x: Any) -> Any:
+        return cp.sum_squares(A @ x - b) / 400 + 0.1 * cp.norm1(x)
+
+    return Function(
+        least_squares(A, b),
+        np.zeros(400),
+        statement,
+        penalty=L1(0.1),
+        slope=_signs(0.1),
+        smooth=True,
+    )
+
+
+@CASES.add(COMPOSITE, "logistic regression with an elastic net, 300 x 100")
+def elastic_net() -> Function:
+    """Correlated columns."""
+    A = gaussian(611, 300, 100) + 2 * gaussian(612, 300, 1)
+    y = signs_of(A[:, :10] @ gaussian(613, 10), 614, 1.0)
+
+    def statement(cp: Any, x: Any) -> Any:
+        losses = cp.sum(cp.logistic(cp.multiply(-y, A @ x))) / 300
+        return losses + 0.01 * cp.norm1(x) + 0.0005 * cp.sum_squares(x)
+
+    def slope(x: Vector) -> Vector:
+        return 0.01 * np.sign(x) + 0.001 * x
+
+    return Function(
+        logistic_loss(A, y),
+        np.zeros(100),
+        statement,
+        penalty=ElasticNet(0.01, 0.001),
+        slope=slope,
+        smooth=True,
+    )
+
+
+@CASES.add(COMPOSITE, "group lasso, 150 x 200, groups of 5")
+def group_lasso() -> Function:
+    """Four groups of forty matter."""
+    A = gaussian(621, 150, 200)
+    true = np.zeros(200)
+    true[:20] = gaussian(622, 20)
+    b = A @ true + 0.5 * gaussian(623, 150)
+
+    def statement(cp: Any, x: Any) -> Any:
+        norms = cp.norm(cp.reshape(x, (40, 5), order="C"), axis=1)
+        return cp.sum_squares(A @ x - b) / 300 + 0.2 * cp.sum(norms)
+
+    def slope(x: Vector) -> Vector:
+        groups = x.reshape(40, 5)
+        norms = np.sqrt((groups**2).sum(axis=1, keepdims=True))
+        return 0.2 * (groups / np.where(norms > 0, norms, 1.0)).ravel()
+
+    return Function(
+        least_squares(A, b),
+        np.zeros(200),
+        statement,
+        penalty=GroupL2(0.2, np.arange(200) // 5),
+        slope=slope,
+        smooth=True,
+    )
+
+
+@CASES.add(COMPOSITE, "matrix completion by the nuclear norm, 30 x 20, d=600")
+def matrix_completion() -> Function:
+    """Half of the entries of a noisy matrix of rank 2 are seen."""
+    shape = (30, 20)
+    full = gaussian(631, 30, 2) @ gaussian(632, 2, 20) + 0.1 * gaussian(633, *shape)
+    seen = (np.random.default_rng(634).uniform(size=shape) < 0.5).ravel().astype(np.float64)
+    known = full.ravel()
+
+    def fun(x: Vector) -> tuple[float, Vector]:
+        r = seen * (x - known)
+        return float(r @ r) / 2, r
+
+    def statement(cp: Any, x: Any) -> Any:
+        return cp.sum_squares(cp.multiply(seen, x - known)) / 2 + cp.normNuc(
+            cp.reshape(x, shape, order="C")
+        )
+
+    def slope(x: Vector) -> Vector:
+        left, sizes, right = np.linalg.svd(x.reshape(shape), full_matrices=False)
+        return np.asarray((left * (sizes > 0)) @ right, dtype=np.float64).ravel()
+
+    penalty = NuclearNorm(1.0, shape)
+    return Function(fun, np.zeros(600), statement, penalty=penalty, slope=slope, smooth=True)

@@ -8,13 +8,7 @@ from typing import Any
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad_lab.functions.max_type import (
-    chained_cb3,
-    chained_cb3_statement,
-    hilbert,
-    largest_linear,
-    paired,
-)
+from accelegrad_lab.functions.max_type import largest_linear, paired
 from accelegrad_lab.functions.problem import (
     KINKS,
     Cases,
@@ -132,27 +126,6 @@ def chained_lq() -> Function:
     return Function(fun, np.full(d, -0.5), statement, minimum=-(d - 1) * math.sqrt(2))
 
 
-@CASES.add(KINKS, "chained CB3 I: sum of maxima of three, d=100")
-def chained_cb3_one() -> Function:
-    """Its minimum is 2 (d - 1), at ones."""
-    return Function(chained_cb3, np.full(100, 2.0), chained_cb3_statement, minimum=198.0)
-
-
-@CASES.add(KINKS, "L1HILB: the l1 norm of Hilbert's matrix times x, d=50")
-def l1hilb() -> Function:
-    """||H x||_1 from ones."""
-    H = hilbert(50)
-
-    def fun(x: Vector) -> tuple[float, Vector]:
-        z = H @ x
-        return float(np.abs(z).sum()), H @ np.sign(z)
-
-    def statement(cp: Any, x: Any) -> Any:
-        return cp.norm1(H @ x)
-
-    return Function(fun, np.ones(50), statement, minimum=0.0)
-
-
 @CASES.add(KINKS, "|x_1 - 1| + 100 |x_1 + x_2|")
 def valley() -> Function:
     """A narrow valley with a kink along it, in the plane."""
@@ -184,8 +157,11 @@ def weighted_distance() -> Function:
     return Function(fun, np.zeros(10_000), statement, minimum=0.0)
 
 
-def distance_sum(points: Vector, weights: Vector) -> Evaluate:
-    """Return the weighted sum of the distances to points."""
+@CASES.add(KINKS, "Fermat-Weber: distances to 50 points, one of them heavy, d=10")
+def fermat_weber_heavy() -> Function:
+    """The minimiser is the heavy point, where the function has a kink in all directions."""
+    points, weights = gaussian(361, 50, 10), np.ones(50)
+    weights[0] = 60.0
 
     def fun(x: Vector) -> tuple[float, Vector]:
         moves = x - points
@@ -193,27 +169,8 @@ def distance_sum(points: Vector, weights: Vector) -> Evaluate:
         slopes = np.divide(weights, lengths, out=np.zeros_like(lengths), where=lengths > 0)
         return float(weights @ lengths), slopes @ moves
 
-    return fun
-
-
-def _fermat_weber(heavy: float) -> Function:
-    points, weights = gaussian(361, 50, 10), np.ones(50)
-    weights[0] = heavy
-
     def statement(cp: Any, x: Any) -> Any:
         moves = points - np.ones((50, 1)) @ cp.reshape(x, (1, 10), order="C")
         return weights @ cp.norm(moves, axis=1)
 
-    return Function(distance_sum(points, weights), 5.0 * np.ones(10), statement)
-
-
-@CASES.add(KINKS, "Fermat-Weber: distances to 50 points, d=10")
-def fermat_weber() -> Function:
-    """The minimiser lies between the points, where the function is smooth."""
-    return _fermat_weber(1.0)
-
-
-@CASES.add(KINKS, "Fermat-Weber with one heavy point, d=10")
-def fermat_weber_heavy() -> Function:
-    """The minimiser is the heavy point, where the function has a kink in all directions."""
-    return _fermat_weber(60.0)
+    return Function(fun, 5.0 * np.ones(10), statement)

@@ -1,4 +1,4 @@
-"""The functions of the suite that are a maximum of others.
+"""The functions of the suite that are a maximum of others, or an eigenvalue or singular value.
 
 References
 ----------
@@ -16,7 +16,15 @@ from typing import Any
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad_lab.functions.problem import MAX, Cases, Evaluate, Function, gaussian, max_at
+from accelegrad_lab.functions.problem import (
+    MAX,
+    SPECTRAL,
+    Cases,
+    Evaluate,
+    Function,
+    gaussian,
+    max_at,
+)
 from accelegrad_lab.functions.smooth import conditioned, exponential
 
 CASES = Cases()
@@ -28,17 +36,6 @@ def largest_linear(A: Vector, b: Vector) -> Evaluate:
     def fun(x: Vector) -> tuple[float, Vector]:
         value, place = max_at(A @ x + b)
         return value, A[place].copy()
-
-    return fun
-
-
-def largest_sum(A: Vector, b: Vector, count: int, scale: float) -> Evaluate:
-    """Return the sum of the `count` largest entries of A x + b, times `scale`."""
-
-    def fun(x: Vector) -> tuple[float, Vector]:
-        values = A @ x + b
-        places = np.argpartition(values, -count)[-count:]
-        return scale * float(values[places].sum()), scale * A[places].sum(axis=0)
 
     return fun
 
@@ -84,23 +81,6 @@ def max_linear_regularised() -> Function:
     return Function(fun, np.ones(1000), statement)
 
 
-@CASES.add(MAX, "l-infinity regression, 500 x 50")
-def chebyshev_regression() -> Function:
-    """max_i |<a_i, x> - b_i|."""
-    A = gaussian(231, 500, 50)
-    b = A @ gaussian(232, 50) + gaussian(233, 500)
-
-    def fun(x: Vector) -> tuple[float, Vector]:
-        r = A @ x - b
-        value, place = max_at(np.abs(r))
-        return value, math.copysign(1.0, r[place]) * A[place]
-
-    def statement(cp: Any, x: Any) -> Any:
-        return cp.norm_inf(A @ x - b)
-
-    return Function(fun, np.zeros(50), statement)
-
-
 @CASES.add(MAX, "smallest enclosing ball of 300 points, d=20")
 def enclosing_ball() -> Function:
     """max_i ||x - p_i||."""
@@ -134,17 +114,11 @@ def maxq() -> Function:
     return Function(fun, x0, statement, minimum=0.0)
 
 
-def hilbert(d: int) -> Vector:
-    """Return Hilbert's matrix, 1/(i + j - 1), whose condition number no float can hold."""
-    i = np.arange(d, dtype=np.float64)
-    matrix: Vector = 1.0 / (i[:, None] + i + 1.0)
-    return matrix
-
-
 @CASES.add(MAX, "MXHILB: the largest entry of Hilbert's matrix times x, d=50")
 def mxhilb() -> Function:
-    """max_i |(H x)_i| from ones."""
-    H = hilbert(50)
+    """max_i |(H x)_i| from ones, where no float can hold the condition number of H."""
+    i = np.arange(50, dtype=np.float64)
+    H = 1.0 / (i[:, None] + i + 1.0)
 
     def fun(x: Vector) -> tuple[float, Vector]:
         z = H @ x
@@ -217,38 +191,6 @@ def max_quadratics() -> Function:
     return Function(largest_quadratic(matrices, linear), np.ones(100), statement)
 
 
-@CASES.add(MAX, "sum of the 20 largest of 200 linear functions, d=40")
-def sum_largest() -> Function:
-    """Between a maximum and a sum."""
-    A, b = gaussian(281, 200, 40), gaussian(282, 200)
-
-    def statement(cp: Any, x: Any) -> Any:
-        return cp.sum_largest(A @ x + b, 20)
-
-    return Function(largest_sum(A, b, 20, 1.0), np.zeros(40), statement)
-
-
-def _cb3_pieces(x: Vector) -> tuple[Vector, Vector, Vector]:
-    """Return the three pieces of Charalambous and Bandler's function, for each pair x_j, x_j+1."""
-    a, b = x[:-1], x[1:]
-    return a**4 + b**2, (2 - a) ** 2 + (2 - b) ** 2, 2 * exponential(b - a)[0]
-
-
-def _cb3_slopes(x: Vector, pieces: Any) -> tuple[Vector, Vector]:
-    """Return the derivatives by x_j and x_j+1 of the piece (0, 1 or 2) named for each pair."""
-    a, b = x[:-1], x[1:]
-    slope = 2 * exponential(b - a)[1]
-    by_a: Vector = np.choose(pieces, [4 * a**3, -2 * (2 - a), -slope])
-    by_b: Vector = np.choose(pieces, [2 * b, -2 * (2 - b), slope])
-    return by_a, by_b
-
-
-def _cb3_statement(cp: Any, x: Any) -> tuple[Any, Any, Any]:
-    a, b = x[:-1], x[1:]
-    first = cp.power(a, 4) + cp.square(b)
-    return first, cp.square(2 - a) + cp.square(2 - b), 2 * cp.exp(b - a)
-
-
 def paired(by_a: Vector, by_b: Vector) -> Vector:
     """Return the gradient of a sum over neighbours from the derivatives of its terms."""
     gradient = np.zeros(by_a.size + 1)
@@ -259,24 +201,91 @@ def paired(by_a: Vector, by_b: Vector) -> Vector:
 
 @CASES.add(MAX, "chained CB3 II: the largest of three sums, d=100")
 def chained_cb3_two() -> Function:
-    """Its minimum is 2 (d - 1), at ones."""
+    """Charalambous and Bandler's function of neighbours; its minimum is 2 (d - 1), at ones."""
 
     def fun(x: Vector) -> tuple[float, Vector]:
-        value, place = max_at(np.array([piece.sum() for piece in _cb3_pieces(x)]))
-        return value, paired(*_cb3_slopes(x, np.full(x.size - 1, place)))
+        a, b = x[:-1], x[1:]
+        rise, slope = exponential(b - a)
+        pieces = a**4 + b**2, (2 - a) ** 2 + (2 - b) ** 2, 2 * rise
+        value, place = max_at(np.array([piece.sum() for piece in pieces]))
+        slopes = (4 * a**3, 2 * b), (2 * (a - 2), 2 * (b - 2)), (-2 * slope, 2 * slope)
+        return value, paired(*slopes[place])
 
     def statement(cp: Any, x: Any) -> Any:
-        return cp.maximum(*(cp.sum(piece) for piece in _cb3_statement(cp, x)))
+        a, b = x[:-1], x[1:]
+        first = cp.sum(cp.power(a, 4) + cp.square(b))
+        second = cp.sum(cp.square(2 - a) + cp.square(2 - b))
+        return cp.maximum(first, second, cp.sum(2 * cp.exp(b - a)))
 
     return Function(fun, np.full(100, 2.0), statement, minimum=198.0)
 
 
-def chained_cb3(x: Vector) -> tuple[float, Vector]:
-    """Return chained CB3 I, the sum of the pairs' maxima, and a subgradient."""
-    pieces = np.stack(_cb3_pieces(x))
-    return float(pieces.max(axis=0).sum()), paired(*_cb3_slopes(x, pieces.argmax(axis=0)))
+# -- eigenvalues and singular values of an affine matrix -------------------------------------------
 
 
-def chained_cb3_statement(cp: Any, x: Any) -> Any:
-    """Return chained CB3 I for CVXPY."""
-    return cp.sum(cp.maximum(*_cb3_statement(cp, x)))
+def _traceless(seed: int, count: int, side: int) -> Vector:
+    """Return symmetric matrices of trace zero: no combination of them is negative definite."""
+    raw = gaussian(seed, count, side, side)
+    matrices = (raw + raw.transpose(0, 2, 1)) / 2
+    traces = np.trace(matrices, axis1=1, axis2=2) / side
+    centred: Vector = matrices - traces[:, None, None] * np.eye(side)
+    return centred
+
+
+def _affine(cp: Any, constant: Vector, matrices: Vector, x: Any) -> Any:
+    """Return constant + sum_k x_k matrices_k for CVXPY."""
+    flat = matrices.reshape(len(matrices), -1).T @ x
+    return constant + cp.reshape(flat, constant.shape, order="C")
+
+
+@CASES.add(SPECTRAL, "largest eigenvalue of an affine 15 x 15 matrix, d=20")
+def largest_eigenvalue() -> Function:
+    """lambda_max(A_0 + sum_k x_k A_k)."""
+    matrices = _traceless(401, 21, 15)
+    constant, matrices = matrices[0], matrices[1:]
+
+    def fun(x: Vector) -> tuple[float, Vector]:
+        values, vectors = np.linalg.eigh(constant + np.tensordot(x, matrices, 1))
+        top = vectors[:, -1]
+        return float(values[-1]), matrices @ top @ top
+
+    def statement(cp: Any, x: Any) -> Any:
+        return cp.lambda_max(_affine(cp, constant, matrices, x))
+
+    return Function(fun, np.zeros(20), statement)
+
+
+@CASES.add(SPECTRAL, "the dual of maximum cut on 40 nodes, d=40")
+def maximum_cut() -> Function:
+    """D lambda_max(L/4 + Diag(x)) - sum_j x_j with a graph's Laplacian L."""
+    d = 40
+    edges = np.triu(np.random.default_rng(411).uniform(size=(d, d)) < 0.2, 1).astype(np.float64)
+    edges += edges.T
+    quarter = (np.diag(edges.sum(axis=1)) - edges) / 4
+
+    def fun(x: Vector) -> tuple[float, Vector]:
+        values, vectors = np.linalg.eigh(quarter + np.diag(x))
+        return d * float(values[-1]) - float(x.sum()), d * vectors[:, -1] ** 2 - 1.0
+
+    def statement(cp: Any, x: Any) -> Any:
+        return d * cp.lambda_max(quarter + cp.diag(x)) - cp.sum(x)
+
+    return Function(fun, np.zeros(d), statement)
+
+
+@CASES.add(SPECTRAL, "spectral norm of an affine 20 x 15 matrix, d=10")
+def spectral_norm() -> Function:
+    """||A_0 + sum_k x_k A_k||_2."""
+    raw = gaussian(421, 11, 20, 15)
+    constant, matrices = 3 * raw[0], raw[1:]
+
+    def fun(x: Vector) -> tuple[float, Vector]:
+        left, sizes, right = np.linalg.svd(
+            constant + np.tensordot(x, matrices, 1), full_matrices=False
+        )
+        return float(sizes[0]), left[:, 0] @ matrices @ right[0]
+
+    def statement(cp: Any, x: Any) -> Any:
+        return cp.sigma_max(_affine(cp, constant, matrices, x))
+
+    return Function(fun, np.ones(10), statement)

@@ -158,42 +158,6 @@ def fourth_powers() -> Function:
     return Function(fun, x0, statement, minimum=0.0, smooth=True)
 
 
-@CASES.add(SMOOTH, "Poisson regression, 1000 x 60")
-def poisson() -> Function:
-    """Mean of exp(<a_i, x>) - y_i <a_i, x>."""
-    A = gaussian(131, 1000, 60) * np.geomspace(1.0, 0.03, 60)
-    rates = np.exp(A @ gaussian(132, 60) / 2)
-    y = np.round(rates * np.random.default_rng(133).uniform(0.0, 2.0, 1000))
-
-    def fun(x: Vector) -> tuple[float, Vector]:
-        z = A @ x
-        rate, slope = exponential(z)
-        return float((rate - y * z).mean()), A.T @ (slope - y) / 1000
-
-    def statement(cp: Any, x: Any) -> Any:
-        return cp.sum(cp.exp(A @ x) - cp.multiply(y, A @ x)) / 1000
-
-    return Function(fun, np.zeros(60), statement, smooth=True)
-
-
-@CASES.add(SMOOTH, "Huber regression with outliers, 500 x 50")
-def huber() -> Function:
-    """Quadratic near zero, linear beyond 1."""
-    A = gaussian(141, 500, 50)
-    b = A @ gaussian(142, 50) + 0.5 * gaussian(143, 500)
-    b[::10] += 20.0
-
-    def fun(x: Vector) -> tuple[float, Vector]:
-        r = A @ x - b
-        clipped = np.clip(r, -1.0, 1.0)
-        return float((clipped * (r - clipped / 2)).mean()), A.T @ clipped / 500
-
-    def statement(cp: Any, x: Any) -> Any:
-        return cp.sum(cp.huber(A @ x - b, 1.0)) / 1000
-
-    return Function(fun, np.zeros(50), statement, smooth=True)
-
-
 @CASES.add(SMOOTH, "geometric programme: sum of 200 exponentials, d=30")
 def geometric_programme() -> Function:
     """A posynomial in log variables; its logarithm's curvature varies by orders of magnitude."""
@@ -208,22 +172,6 @@ def geometric_programme() -> Function:
         return cp.sum(cp.exp(A @ x + b))
 
     return Function(fun, start, statement, smooth=True)
-
-
-@CASES.add(SMOOTH, "squared distances to 400 halfspaces with no common point, d=100")
-def halfspaces() -> Function:
-    """A Moreau envelope of indicators: piecewise quadratic."""
-    A = gaussian(161, 400, 100) / 10
-    b = A @ gaussian(162, 100) + gaussian(163, 400) - 1.0
-
-    def fun(x: Vector) -> tuple[float, Vector]:
-        r = np.maximum(A @ x - b, 0.0)
-        return float(r @ r) / 2, A.T @ r
-
-    def statement(cp: Any, x: Any) -> Any:
-        return cp.sum_squares(cp.pos(A @ x - b)) / 2
-
-    return Function(fun, np.zeros(100), statement, smooth=True)
 
 
 @CASES.add(SMOOTH, "residuals to the power 3/2, 200 x 50")

@@ -6,18 +6,11 @@ another solver found (`accelegrad bench --functions --minima` finds them anew).
 
 from __future__ import annotations
 
-from accelegrad_lab.functions import (
-    composite,
-    constrained,
-    kinks,
-    max_type,
-    smooth,
-    spectral,
-)
+from accelegrad_lab.functions import constrained, kinks, max_type, smooth
 from accelegrad_lab.functions.problem import Case
 
 SUITE: dict[str, Case] = {
     name: case
-    for room in (smooth, max_type, kinks, spectral, constrained, composite)
+    for room in (smooth, max_type, kinks, constrained)
     for name, case in room.CASES.items()
 }

@@ -16,7 +16,7 @@ from accelegrad_lab.engine.experiment import (
 )
 from accelegrad_lab.engine.recording import NAMES
 from accelegrad_lab.engine.tasks import Task
-from accelegrad_lab.paper.regression_experiment import (
+from accelegrad_lab.paper.regression import (
     ADAPTIVE,
     GAP_FLOOR,
     PROBLEMS,

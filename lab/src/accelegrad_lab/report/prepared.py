@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from accelegrad.errors import Vector, nearest
+from accelegrad.errors import Vector
 from accelegrad_lab.engine.content import Curve, Figure, Panel, Report
 from accelegrad_lab.report.palette import Colour, colours, on_scale
 
 POINTS = 400  # at most so many are drawn of a curve
 FEW = 12  # a curve of so few points gets markers
-DASHES = ("solid", "dash", "dot", "dashdot")
 
 
 @dataclass(frozen=True)
@@ -68,12 +67,12 @@ class PreparedFigure:
 
 
 def prepare(report: Report) -> list[PreparedFigure]:
-    """Return the figures of a report as they are drawn, or say what is wrong with them."""
-    _check(report)
+    """Return the figures of a report as they are drawn."""
     colour = colours(
         curve.method
         for figure in report.figures
-        for _, panel in _panels(figure)
+        for row in figure.rows
+        for panel in row
         for curve in panel.curves
     )
     return [_prepare_figure(figure, colour) for figure in report.figures]
@@ -81,7 +80,7 @@ def prepare(report: Report) -> list[PreparedFigure]:
 
 def _prepare_figure(figure: Figure, colour: Mapping[str, Colour]) -> PreparedFigure:
     """Return one figure with its legend."""
-    curves = [curve for _, panel in _panels(figure) for curve in panel.curves]
+    curves = [curve for row in figure.rows for panel in row for curve in panel.curves]
     methods = list(dict.fromkeys(curve.method for curve in curves))
     keys = sorted(dict.fromkeys(map(_key, curves)), key=lambda key: methods.index(key[0]))
     place = {key: i for i, key in enumerate(keys)}
@@ -162,67 +161,3 @@ def _marked(y: Vector) -> npt.NDArray[np.intp]:
         return np.flatnonzero(there)
     padded = np.concatenate([[False], there, [False]])
     return np.flatnonzero(there & ~padded[:-2] & ~padded[2:])
-
-
-def _panels(figure: Figure) -> Iterator[tuple[str, Panel]]:
-    """Go through a figure's panels with words for where each is."""
-    for i, row in enumerate(figure.rows):
-        for j, panel in enumerate(row):
-            yield f"figure {figure.name!r}, row {i + 1}, column {j + 1}", panel
-
-
-def _check(report: Report) -> None:
-    """Raise where the report cannot be drawn as it is."""
-    names = [figure.name for figure in report.figures]
-    for name in names:
-        if not name or name.startswith((".", "-")) or set(name) - set(_FILE_NAME):
-            raise ValueError(
-                f"a figure's name must be a file name of letters, digits, '.', '_' and '-', "
-                f"but it is {name!r}."
-            )
-        if names.count(name) > 1:
-            raise ValueError(f"the names of figures must differ, but {name!r} is there twice.")
-    for claim in report.claims:
-        if claim.figure and claim.figure not in names:
-            raise ValueError(
-                f"claim {claim.name!r} refers to figure {claim.figure!r}, which is not in the "
-                f"report: {nearest(claim.figure, names)}"
-            )
-    for figure in report.figures:
-        if not any(figure.rows):
-            raise ValueError(f"figure {figure.name!r} must have at least one panel.")
-        for where, panel in _panels(figure):
-            if not panel.x_axes:
-                raise ValueError(f"{where}: x_axes must name at least one axis, but it is empty.")
-            for curve in panel.curves:
-                _check_curve(f"{where}, curve {curve.method!r} {curve.variant!r}", curve, panel)
-
-
-_FILE_NAME = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
-
-
-def _check_curve(where: str, curve: Curve, panel: Panel) -> None:
-    """Raise where a curve does not fit its panel."""
-    for name in panel.x_axes:
-        if name not in curve.x:
-            raise ValueError(
-                f"{where}: x lacks the panel's axis {name!r}: {nearest(name, curve.x)}"
-            )
-    if curve.dash not in DASHES:
-        raise ValueError(f"{where}: dash is {curve.dash!r}: {nearest(curve.dash, DASHES)}")
-    if not -1 <= curve.shade <= 1:
-        raise ValueError(f"{where}: shade must be between -1 and 1, but it is {curve.shade!r}.")
-    if curve.scale is not None and not 0 <= curve.scale <= 1:
-        raise ValueError(f"{where}: scale must be between 0 and 1, but it is {curve.scale!r}.")
-    if (curve.low is None) != (curve.high is None):
-        raise ValueError(f"{where}: low and high must be given together.")
-    arrays = {f"x[{name!r}]": curve.x[name] for name in panel.x_axes} | {"y": curve.y}
-    if curve.low is not None and curve.high is not None:
-        arrays |= {"low": curve.low, "high": curve.high}
-    shape = np.shape(curve.y)
-    for name, array in arrays.items():
-        if np.ndim(array) != 1 or np.shape(array) != shape:
-            raise ValueError(
-                f"{where}: x, y, low and high must be one-dimensional and of one length, "
-                f"but the shape of {name} is {np.shape(array)} and that of y {shape}."
-            )

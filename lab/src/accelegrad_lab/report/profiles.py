@@ -1,6 +1,4 @@
-"""What the reports of all benchmarks share: performance profiles, claims by shares, tables.
-
-A profile says how often a solver is within a factor of the best one [1]_.
+"""Performance profiles: how often a solver is within a factor of the best one [1]_.
 
 References
 ----------
@@ -13,48 +11,41 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad_lab.engine.content import Claim, Curve, Panel, Report, Verdict
-from accelegrad_lab.report.report import write_report
-from accelegrad_lab.report.tables import put
 
-SOURCE = "this benchmark"
-
-Times = Mapping[str, Mapping[str, float]]
-"""Seconds by problem and solver: infinite where it failed, missing where it does not take part."""
+Costs = Mapping[str, Mapping[str, float]]
+"""By problem and solver: infinite where it failed, missing where it does not take part."""
 
 
-def ratios(times: Times) -> dict[str, dict[str, float]]:
-    """Return every time divided by that of the problem's best solver.
+def ratios(costs: Costs) -> dict[str, dict[str, float]]:
+    """Return every cost divided by that of the problem's best solver.
 
     A problem that no solver solved has infinite ratios only.
     """
     found: dict[str, dict[str, float]] = {}
-    for problem, by_solver in times.items():
+    for problem, by_solver in costs.items():
         best = min(by_solver.values(), default=math.inf)
         found[problem] = {
-            solver: seconds / best if math.isfinite(seconds) else math.inf
-            for solver, seconds in by_solver.items()
+            solver: cost / best if math.isfinite(cost) else math.inf
+            for solver, cost in by_solver.items()
         }
     return found
 
 
 class Profile(NamedTuple):
-    """A step function: the share of problems solved within a factor of the best solver's time."""
+    """A step function: the share of problems solved within a factor of the least cost."""
 
     factors: Vector  # where it steps up; the first one is 1
     shares: Vector
     problems: int  # those in which the solver takes part
 
     def share(self, factor: float) -> float:
-        """Return the share of problems solved within a factor of the best time."""
+        """Return the share of problems solved within a factor of the least cost."""
         place = int(np.searchsorted(self.factors, factor, side="right"))
         return float(self.shares[place - 1]) if place else 0.0
 
@@ -66,7 +57,7 @@ class Profile(NamedTuple):
         return x, np.repeat(shares, 2)
 
 
-def profile(found: Mapping[str, Mapping[str, float]], solver: str) -> Profile:
+def profile(found: Costs, solver: str) -> Profile:
     """Return a solver's profile over the problems in which it takes part, from their ratios."""
     own = np.array([by[solver] for by in found.values() if solver in by], dtype=np.float64)
     solved = np.sort(own[np.isfinite(own)])
@@ -79,118 +70,3 @@ def geometric_mean(values: Iterable[float]) -> float:
     """Return the geometric mean of finite numbers, NaN where there are none."""
     finite = [value for value in values if math.isfinite(value)]
     return float(np.exp(np.mean(np.log(finite)))) if finite else math.nan
-
-
-def profile_facts(
-    found: Mapping[str, Mapping[str, float]], shown: Mapping[str, str], done: str, price: str
-) -> dict[str, str]:
-    """Return for each solver, as it is shown, how often it got there and at which price.
-
-    Parameters
-    ----------
-    found : mapping
-        For each problem the factors by which solvers are behind the best.
-    shown : mapping
-        The solvers' names, as they are to be shown.
-    done, price : str
-        What a solver did with a problem, and what the factors are of.
-    """
-    told = {}
-    for name, label in shown.items():
-        curve = profile(found, name)
-        if not curve.problems:
-            continue
-        factors = [by[name] for by in found.values() if name in by]
-        solved = sum(map(math.isfinite, factors))
-        words = f"{solved} of {curve.problems} {done}"
-        if solved:
-            words += (
-                f", first on {curve.share(1):.0%}, within 2 times the best on "
-                f"{curve.share(2):.0%}, "
-                f"{price} {geometric_mean(factors):.3g} (geometric mean)"
-            )
-        told[label] = words
-    return told
-
-
-class Drawn(NamedTuple):
-    """How a solver is drawn: the method decides the colour."""
-
-    method: str
-    variant: str = ""
-    dash: str = "solid"
-
-
-def profile_panel(
-    times: Times,
-    drawn: Mapping[str, Drawn],
-    title: str,
-    *,
-    axis: str,
-    of: str,
-    done: str,
-    until: float,
-) -> Panel:
-    """Return the profiles of solvers as a pair of axes.
-
-    Parameters
-    ----------
-    times : mapping
-        By problem and solver.
-    drawn : mapping
-        Who is drawn, and how.
-    title, axis : str
-        Of the panel, and of what the factors are.
-    of, done : str
-        What the problems are called, and what a solver did with them.
-    until : float
-        The factor at which profiles end.
-    """
-    found, curves = ratios(times), []
-    for name, how in drawn.items():
-        own = profile(found, name)
-        if own.problems:
-            factors, shares = own.line(until)
-            note = f"{own.problems} {of}, {own.shares[-1]:.0%} {done} in the end"
-            curves.append(
-                Curve(how.method, how.variant, {axis: factors}, shares, how.dash, note=note)
-            )
-    return Panel(title, curves, [axis], f"share of {of}", log_y=False)
-
-
-def share_claim(
-    name: str,
-    statement: str,
-    threshold: str,
-    held: int,
-    of: int,
-    need: float,
-    evidence: Sequence[tuple[str, str]],
-    *,
-    cases: str,
-    figure: str,
-) -> Claim:
-    """Return a claim that holds where a share `need` of its cases does; `cases` is their name."""
-    verdict = Verdict.HOLDS if held >= need * of else Verdict.IN_PART if held else Verdict.FAILS
-    words = "" if verdict is Verdict.HOLDS else f"It is so on {held} of {of} {cases}."
-    told = [(cases, f"{held} of {of}"), *evidence]
-    return Claim(name, statement, SOURCE, verdict, "-", threshold, told, words, figure)
-
-
-def run_facts(seconds: float, interrupted: bool, **more: str) -> dict[str, str]:
-    """Return when and how a benchmark ran; names in `more` have spaces for underscores."""
-    return {
-        "date": datetime.now(UTC).date().isoformat(),
-        "complete": "no: it was interrupted" if interrupted else "yes",
-        **{name.replace("_", " "): words for name, words in more.items()},
-        "in all": f"{seconds:.0f} s (results that were there already took none)",
-        "raw numbers": "results.jsonl, table.csv",
-    }
-
-
-def write_benchmark(out: Path, report: Report, markdown: str, csv: str) -> Path:
-    """Write the page, table.md and table.csv; return the page's path."""
-    page = write_report(report, out)
-    put(out / "table.md", markdown)
-    put(out / "table.csv", csv)
-    return page

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,10 +56,11 @@ def draw_still(prepared: PreparedFigure) -> dict[str, bytes]:
     panel_width = PANEL_WIDTH.get(columns, 2.8)
     width = columns * panel_width
     legend = _legend_columns(prepared.entries, width)
+    lines = math.ceil(len(prepared.entries) / legend)
     title = textwrap.fill(prepared.figure.title, int(width * 11.5))
     height = (
         len(prepared.rows) * ((0.74 if columns > 1 else 0.58) * panel_width + 0.45)
-        + 0.19 * max(map(len, legend), default=0)
+        + 0.19 * lines
         + 0.2 * (title.count("\n") + 1)
     )
     with style.context(["default", STYLE]):
@@ -73,7 +74,7 @@ def draw_still(prepared: PreparedFigure) -> dict[str, bytes]:
                 if j == 0 or row[j - 1].panel.y_label != panel.panel.y_label:
                     axes.set_ylabel(_plain(panel.panel.y_label))
         still.suptitle(_plain(title), fontsize=11, fontweight="bold")
-        _draw_legend(still, legend)
+        _draw_legend(still, prepared.entries, legend)
         still.draw_without_rendering()  # places everything, once for both files
         still.set_layout_engine("none")
         files = {}
@@ -127,49 +128,25 @@ def _on_axes(line: Line, name: str, log_x: bool) -> Any:
     return np.isfinite(x) & np.isfinite(line.y) & ((x > 0) | (not log_x))
 
 
-def _legend_columns(entries: Sequence[Entry], width: float) -> list[list[Entry]]:
-    """Return the legend by columns, a column for each method with several curves if they fit."""
-    if not entries:
-        return []
-    longest = max(len(_label(entry)) for entry in entries)
-    fit = max(1, int(width / (0.075 * longest + 0.75)))
-    methods: dict[str, list[Entry]] = {}
-    for entry in entries:
-        methods.setdefault(entry.method, []).append(entry)
-    height = max(map(len, methods.values()))
-    families = [family for family in methods.values() if len(family) > 1]
-    singles = [family[0] for family in methods.values() if len(family) == 1]
-    columns = families + [list(part) for part in _batched(singles, max(height, 2))]
-    if height > 1 and len(columns) <= fit:
-        return columns
-    return [list(part) for part in _batched(entries, math.ceil(len(entries) / fit))]
+def _legend_columns(entries: Sequence[Entry], width: float) -> int:
+    """Return how many columns of the legend fit."""
+    longest = max((len(_label(entry)) for entry in entries), default=1)
+    return max(1, min(len(entries), int(width / (0.075 * longest + 0.75))))
 
 
-def _batched(entries: Sequence[Entry], size: int) -> Iterator[Sequence[Entry]]:
-    """Go through entries by so many (itertools.batched came with Python 3.12)."""
-    for start in range(0, len(entries), size):
-        yield entries[start : start + size]
-
-
-def _draw_legend(still: Figure, columns: Sequence[Sequence[Entry]]) -> None:
-    """Draw the legend under the panels; empty places fill up its columns."""
+def _draw_legend(still: Figure, entries: Sequence[Entry], columns: int) -> None:
+    """Draw the legend under the panels."""
     from matplotlib.lines import Line2D
 
-    height = max(map(len, columns), default=0)
-    handles, labels = [], []
-    for column in columns:
-        for entry in column:
-            handles.append(Line2D([], [], color=entry.colour.light, linestyle=STROKES[entry.dash]))
-            labels.append(_plain(_label(entry)))
-        for _ in range(height - len(column)):
-            handles.append(Line2D([], [], linestyle="none"))
-            labels.append("")
-    if handles:
+    if entries:
         still.legend(
-            handles,
-            labels,
+            [
+                Line2D([], [], color=entry.colour.light, linestyle=STROKES[entry.dash])
+                for entry in entries
+            ],
+            [_plain(_label(entry)) for entry in entries],
             loc="outside lower center",
-            ncols=len(columns),
+            ncols=columns,
             frameon=False,
             handlelength=2.8,
             columnspacing=1.8,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,18 +13,19 @@ from accelegrad.errors import Vector
 from accelegrad.kernels.arrays import read_only
 from accelegrad.kernels.compile import Call, announces, compiled, dense_layouts, kernel, summing
 from accelegrad.kernels.dense_rows import add_row, row_product
-from accelegrad.kernels.epochs import (
+from accelegrad.kernels.steps import (
     FIXED,
     NO_ROWS,
     TRUST,
-    Epochs,
+    Chunk,
+    Settings,
     coefficient,
     importance,
     over_root,
     reach_of,
     record,
+    set_loss,
 )
-from accelegrad.kernels.gradient import Data
 
 NO_CHANGE = read_only(np.empty((2, 0)))
 #: All numbers that change; only the distance-free rule has the last two.
@@ -112,7 +113,8 @@ def _follow(
 def _gradient(
     f: Any,
     X: Any,
-    table: Any,
+    y: Any,
+    weights: Any,
     change: Any,
     x: Any,
     w: Any,
@@ -132,7 +134,7 @@ def _gradient(
     for k in range(first, last):
         i = order[k]
         m = row_product(X, i, w) + offset
-        c = coefficient(f, m, table[i, 0], table[i, 1] / (last - first))
+        c = coefficient(f, m, y[i], weights[i] / (last - first))
         total += c
         if c != 0.0:
             add_row(X, i, c, g)
@@ -147,25 +149,27 @@ def dense_steps(
     state: Any,
     fixed: Any,
     X: Any,
-    table: Any,
+    targets: Any,
+    weights: Any,
     change: Any,
     points: Any,
     x0: Any,
     g: Any,
     order: Any,
-    batch_size: int,
+    ends: Any,
 ) -> Any:
     """Do a step for each batch and return how many were done."""
-    s, f = state[0], fixed[0]
+    s, f, first = state[0], fixed[0], 0
     x, total, y, z, gradients = points[0], points[1], points[2], points[3], points[4]
     w = np.empty(X.shape[1]) if change.shape[1] > 0 else x
-    for first in range(0, order.size, batch_size):
-        last = min(first + batch_size, order.size)
-        _gradient(f, X, table, change, x, w, g, order, first, last)
+    for step in range(ends.size):
+        last = ends[step]
+        _gradient(f, X, targets, weights, change, x, w, g, order, first, last)
+        first = last
         alpha = importance(s.iteration) if f.coupled else 1.0
         squares = s.squares + alpha * alpha * _squares(g)
         if not math.isfinite(squares):
-            return first // batch_size
+            return step
         s.squares = squares
         scale, reach, weight = reach_of(s, f, alpha)
         if f.coupled:
@@ -185,44 +189,76 @@ def dense_steps(
             _hold(x, x0, math.sqrt(_move(x, s.eta, g, x0)), reach)
         s.weight_sum += weight
         s.iteration += 1
-    return -(-order.size // batch_size)
+    return ends.size
 
 
-class DenseEpochs(Epochs):
+class DenseSteps:
     """Steps of a rule on dense rows, each O(entries of its batch).
 
     Parameters
     ----------
-    kind, data, x0, **settings
-        As for `Epochs`.
+    settings : Settings
+        The rule.
+    x0 : array
+        The first point.
+    l2 : float
+        The weight of the l2 term.
+    fit_intercept : bool
+        Whether the last coordinate of points is an intercept.
     change : tuple of two arrays, optional
         The scale s and the shift m of columns: points, x0 and radii are then those of coordinates
         v, in which the weights are s v and the intercept is v's less m.(s v).
     """
 
-    numbers_type = NUMBERS
-
     def __init__(
         self,
-        kind: str,
-        data: Data,
+        settings: Settings,
         x0: Vector,
         *,
+        l2: float,
+        fit_intercept: bool,
         change: tuple[Vector, Vector] | None = None,
-        **settings: Any,
     ) -> None:
-        super().__init__(kind, data, x0, **settings)
+        self.coupled = settings.coupled
+        self.x0 = x0.copy()  # to Numba an array that cannot be written to is of another type
+        self._fixed = settings.fixed(l2=l2, fit_intercept=fit_intercept)
+        self._state = np.zeros(1, NUMBERS)
+        self.numbers: Any = self._state[0]
+        self.numbers["radius"] = settings.initial_radius
         self._change = NO_CHANGE if change is None else read_only(np.stack(change))
-        self._table = np.empty((data.y.size, 2))
-        self._table[:, 0], self._table[:, 1] = data.y, self._row_weights
         self.points = np.zeros((5, x0.size))  # x, the weighted sum, y, z, the gradients' sum
         self.points[[0, 2, 3]] = x0
         self._gradient = np.zeros(x0.size)
 
-    def _run(self, rows: npt.NDArray[np.int64], batch_size: int) -> int:
-        (X,) = self.data.matrix
-        arrays = (X, self._table, self._change, self.points, self.x0, self._gradient)
-        return int(dense_steps(self._state, self._fixed, *arrays, rows, batch_size))
+    @property
+    def iteration(self) -> int:
+        """How many steps were done."""
+        return int(self.numbers["iteration"])
+
+    @property
+    def step_size(self) -> float:
+        """The last eta_t, 0 before the first step."""
+        return float(self.numbers["eta"])
+
+    def advance(self, chunk: Chunk, order: npt.NDArray[Any], ends: npt.NDArray[Any]) -> int:
+        """Do a step for each batch of rows and return how many were done.
+
+        It is fewer than there are batches where a margin or a gradient was not finite: the state is
+        then the one before that step.
+
+        Parameters
+        ----------
+        chunk : Chunk
+            The rows.
+        order, ends : array of int
+            The rows in the order in which they are used, and where each batch ends.
+        """
+        set_loss(self._fixed, chunk.data.loss)
+        (X,) = chunk.data.matrix
+        rows = (X, chunk.data.y, read_only(chunk.weights))
+        points = (self._change, self.points, self.x0, self._gradient)
+        batches = (read_only(order), read_only(ends))
+        return int(dense_steps(self._state, self._fixed, *rows, *points, *batches))
 
     def query(self) -> Vector:
         """Return the point where the next gradient is wanted, a new array."""
@@ -241,11 +277,22 @@ class DenseEpochs(Epochs):
         point: Vector = self.points[2 if self.coupled else 0].copy()
         return point
 
+    def state(self) -> dict[str, Any]:
+        """Return all that decides the coming steps: arrays that no longer change."""
+        return {"numbers": self._state.view(np.float64).copy(), "points": self.points.copy()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue bit for bit where `state` was taken, on the same data and settings."""
+        self._state.view(np.float64)[:] = state["numbers"]
+        self.points[:] = state["points"]
+
 
 @announces
 def _calls() -> Iterator[Call]:
     """Yield a call for rows of all the types that there are kernels for."""
     numbers, fixed, one = np.zeros(1, NUMBERS), np.zeros(1, FIXED), np.ones(1)
     for end, matrix in dense_layouts():
-        arrays = (*matrix, np.ones((1, 2)), NO_CHANGE, np.ones((5, 1)), one, one)
-        yield Call(f"epochs, {end}", dense_steps, (numbers, fixed, *arrays, NO_ROWS, 1))
+        rows = (*matrix, read_only(one), read_only(one))
+        points = (NO_CHANGE, np.ones((5, 1)), one, one)
+        arguments = (numbers, fixed, *rows, *points, NO_ROWS, NO_ROWS)
+        yield Call(f"steps, {end}", dense_steps, arguments)

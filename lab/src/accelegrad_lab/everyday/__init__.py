@@ -1,1 +1,0 @@
-"""Everyday fits: estimators with all their defaults beside the specialists with theirs."""

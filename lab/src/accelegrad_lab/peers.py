@@ -1,0 +1,718 @@
+"""The one table of solvers: this package's, and those of others with the same objective.
+
+To add one, add an entry to `PEERS`: which benchmarks it takes part in, which problems it cannot
+take, and how it is made. For fits of rows, ``make(fit, setting)`` returns an estimator, whose
+`fit` is timed. For functions, ``make(recorder, accuracy, distance)`` minimises the recorder, which
+counts the calls and ends the run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, Self
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint
+from scipy.optimize import minimize as typed_minimize
+
+from accelegrad.errors import Vector
+from accelegrad.front_door import minimize
+from accelegrad.geometry.sets import Box, NonNegative, Simplex
+from accelegrad.models.losses import LOSSES
+from accelegrad_lab.engine.fit import HALF, Fit
+from accelegrad_lab.engine.rows import is_sparse
+from accelegrad_lab.functions.adaptive import ac_fgm, ad_gd, uni_fast_sgd
+from accelegrad_lab.functions.contest import ACCURACIES, FunctionContest, Recorder
+from accelegrad_lab.functions.minima import has_cvxpy
+from accelegrad_lab.functions.problem import Function
+
+SOLVERS, EVERYDAY, FUNCTIONS = "solvers", "everyday", "functions"  # the three benchmarks
+BOTH = (SOLVERS, EVERYDAY)
+TIGHT = 1e-14  # a tolerance that leaves it to the iterations to end a fit
+MOST_STEPS = 1_000_000
+MOST_EQUATIONS = 3000  # of a dense system that is solved directly; chosen, for memory
+MOST_PARAMETERS = 1000  # with which "newton-cholesky" is a choice: it factorises such a matrix
+MOST_COORDINATES = 2000  # beyond, SciPy's d x d matrices take minutes, or gigabytes
+FOLDS = 5  # the default of all estimators here that cross-validate
+REFERENCE_TOL = 1e-6  # of one more fit of ours that looks for the minimum
+SCALED = ", intercept_scaling=10"
+
+
+# -- what is asked of them -------------------------------------------------------------------------
+
+
+def iterations() -> Iterator[float]:
+    """Yield 1, 2, 3, 4, 6, 9, ...: each about 1.5 times the one before."""
+    steps = 1
+    while steps <= MOST_STEPS:
+        yield steps
+        steps = max(steps + 1, round(1.5 * steps))
+
+
+def tolerances() -> Iterator[float]:
+    """Yield 0.1, 0.03, 0.01, ..., two for each decade."""
+    return iter(10.0 ** (-np.arange(2, 21) / 2))
+
+
+def once() -> Iterator[float]:
+    """Yield one setting: there is nothing to set."""
+    return iter([1.0])
+
+
+def accuracies() -> Iterator[float]:
+    """Yield the accuracies of functions, for methods that are given the one that is wanted."""
+    return iter(ACCURACIES)
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A solver, declared.
+
+    Parameters
+    ----------
+    method, variant : str
+        Its name in figures: the method decides the colour, the variant is added in words.
+    words : str
+        What is called.
+    make : callable, optional
+        See above; None for CVXPY, which is given the formula of a function.
+    against : callable
+        ``against(problem)`` returns why it cannot take part, or nothing.
+    suites : tuple of str
+        The benchmarks that it takes part in.
+    ladder : callable
+        ``ladder()`` yields the settings to try in turn, where it is not run with its defaults.
+    needs : str
+        A package that has to be installed.
+    own : bool
+        Whether it is of this package. Its fits count only where they prove their accuracy.
+    counts : bool
+        Whether it is compared with; others are only shown.
+    cold : bool
+        Whether it is a first fit, in a new process with an empty cache of compiled code.
+    apart : bool
+        Whether it gets processes of its own, because it compiles for long in each new one.
+    by_columns : bool
+        Whether it wants sparse matrices as CSC; they are converted before the clock starts.
+    dash : str
+        How it is drawn.
+    """
+
+    method: str
+    words: str
+    make: Callable[..., Any] | None
+    against: Callable[[Any], str]
+    suites: tuple[str, ...] = BOTH
+    variant: str = ""
+    ladder: Callable[[], Iterator[float]] = iterations
+    needs: str = ""
+    own: bool = False
+    counts: bool = True
+    cold: bool = False
+    apart: bool = False
+    by_columns: bool = False
+    dash: str = "solid"
+
+    @property
+    def shown(self) -> str:
+        """Its whole name."""
+        return f"{self.method}, {self.variant}" if self.variant else self.method
+
+    def reason_against(self, problem: Any) -> str:
+        """Return why it cannot take part, or nothing."""
+        if self.needs and find_spec(self.needs) is None:
+            return f"{self.needs} is not installed"
+        return self.against(problem.function if isinstance(problem, FunctionContest) else problem)
+
+
+# -- which fits they can take ----------------------------------------------------------------------
+
+OTHER_OBJECTIVE = "it does not have this objective"
+
+
+def _plain(*losses: str) -> Callable[[Fit], str]:
+    """Return a test: one fit of these losses with an l2 penalty, or none."""
+    return lambda fit: (
+        "" if fit.goal.loss in losses and (fit.goal.is_plain or fit.alpha == 0) and _one(fit)
+        else OTHER_OBJECTIVE
+    )  # fmt: skip
+
+
+def _one(fit: Fit) -> bool:
+    return not (fit.goal.nonnegative or fit.goal.path)
+
+
+def _with_l2(*losses: str, binary: bool = False) -> Callable[[Fit], str]:
+    def against(fit: Fit) -> str:
+        if binary and fit.n_classes > 2:
+            return "it takes two classes"
+        return _plain(*losses)(fit) or ("" if fit.alpha > 0 else "it needs l2 > 0")
+
+    return against
+
+
+def _few_equations(fit: Fit) -> str:
+    side = min(fit.rows.X.shape)
+    large = f"a dense system of {side} equations is too large" if side > MOST_EQUATIONS else ""
+    return _plain("squared")(fit) or large
+
+
+def _few_parameters(fit: Fit) -> str:
+    parameters = max(fit.n_classes if fit.is_joint else 1, 1) * fit.rows.X.shape[1]
+    few = parameters <= min(MOST_PARAMETERS, fit.n_rows)
+    return _plain("logistic")(fit) or ("" if few else "it would factorise a large matrix")
+
+
+def _l1(loss: str, penalty: str = "l1", *, sparse: bool = False) -> Callable[[Fit], str]:
+    def against(fit: Fit) -> str:
+        same = (fit.goal.loss, fit.goal.penalty) == (loss, penalty) and _one(fit)
+        same &= fit.n_classes <= 2 and (is_sparse(fit.rows.X) or not sparse)
+        return "" if same else OTHER_OBJECTIVE
+
+    return against
+
+
+def _without_l2(*losses: str) -> Callable[[Fit], str]:
+    def against(fit: Fit) -> str:
+        if fit.goal.loss not in losses:
+            return OTHER_OBJECTIVE
+        l1 = "its penalty is an l1 norm, so it has the same objective with l2 = 0 only"
+        return "" if fit.alpha == 0 or fit.goal.penalty == "l1" else l1
+
+    return against
+
+
+def _dense_without_penalty(fit: Fit) -> str:
+    if is_sparse(fit.rows.X):
+        return "it takes dense rows"
+    return _without_l2(*_KINKED)(fit) or ("" if fit.alpha == 0 else OTHER_OBJECTIVE)
+
+
+def _nonnegative(penalty: str | None) -> Callable[[Fit], str]:
+    return lambda fit: (
+        "" if fit.goal.nonnegative and fit.goal.penalty == penalty else OTHER_OBJECTIVE
+    )
+
+
+def _path(loss: str, penalty: str) -> Callable[[Fit], str]:
+    return lambda fit: (
+        "" if fit.goal.path and (fit.goal.loss, fit.goal.penalty) == (loss, penalty)
+        else OTHER_OBJECTIVE
+    )  # fmt: skip
+
+
+def _own_scale(fit: Fit) -> str:
+    if fit.goal.loss == "huber" and fit.goal.parameters:
+        return "it also fits the scale of the residuals: another objective"
+    return _with_l2("huber")(fit)
+
+
+def _anything(problem: Any) -> str:  # noqa: ARG001
+    return ""
+
+
+# -- how they are made: fits -----------------------------------------------------------------------
+
+
+def _given(fit: Fit, setting: float) -> dict[str, Any]:
+    """Return what an estimator is given beyond the problem: nothing, iterations or a tolerance."""
+    if fit.defaults:
+        return {}
+    if setting >= 1:
+        return {"fit_intercept": False, "max_iter": int(setting), "tol": TIGHT}
+    return {"fit_intercept": False, "max_iter": MOST_STEPS, "tol": setting}
+
+
+def _of(module: str, name: str, **options: Any) -> Callable[[Fit, float], Any]:
+    """Return an estimator of scikit-learn with `C` and a seed."""
+
+    def make(fit: Fit, setting: float) -> Any:
+        kind = getattr(__import__(module, fromlist=[name]), name)
+        return kind(C=fit.cost, random_state=0, **_given(fit, setting), **options)
+
+    return make
+
+
+def _logistic(**options: Any) -> Callable[[Fit, float], Any]:
+    return _of("sklearn.linear_model", "LogisticRegression", **options)
+
+
+def _svc(**options: Any) -> Callable[[Fit, float], Any]:
+    def make(fit: Fit, setting: float) -> Any:
+        return _of("sklearn.svm", "LinearSVC", loss=fit.goal.loss, **options)(fit, setting)
+
+    return make
+
+
+def _svr(**options: Any) -> Callable[[Fit, float], Any]:
+    def make(fit: Fit, setting: float) -> Any:
+        zone = 0.0 if fit.goal.loss == "absolute" else fit.models[0].loss.parameter
+        return _of("sklearn.svm", "LinearSVR", epsilon=zone, **options)(fit, setting)
+
+    return make
+
+
+def _sgd(**options: Any) -> Callable[[Fit, float], Any]:
+    def make(fit: Fit, setting: float) -> Any:
+        from sklearn.linear_model import SGDClassifier, SGDRegressor
+
+        given = {"alpha": fit.alpha, "random_state": 0, **_given(fit, setting), **options}
+        if "tol" in given:
+            given["tol"] = None
+        if fit.n_classes:
+            return SGDClassifier(fit.goal.name, **given)
+        loss = "epsilon_insensitive" if fit.goal.loss == "absolute" else fit.goal.name
+        zone = 0.0 if fit.goal.loss == "absolute" else fit.models[0].loss.parameter
+        return SGDRegressor(loss, epsilon=zone, **given)
+
+    return make
+
+
+def _ridge(**options: Any) -> Callable[[Fit, float], Any]:
+    def make(fit: Fit, setting: float) -> Any:
+        from sklearn.linear_model import Ridge
+
+        given = {"random_state": 0, **_given(fit, setting), **options}
+        return Ridge(alpha=fit.alpha * fit.n_rows, **given)
+
+    return make
+
+
+def _simple(module: str, name: str, **options: Any) -> Callable[[Fit, float], Any]:
+    """Return an estimator whose strength is alpha itself."""
+
+    def make(fit: Fit, setting: float) -> Any:  # noqa: ARG001
+        kind = getattr(__import__(module, fromlist=[name]), name)
+        return kind(alpha=fit.alpha, **options)
+
+    return make
+
+
+def _least_squares(fit: Fit, setting: float) -> Any:  # noqa: ARG001
+    from sklearn.linear_model import LinearRegression
+
+    return LinearRegression(positive=True)
+
+
+def _huber(fit: Fit, setting: float) -> Any:
+    from sklearn.linear_model import HuberRegressor
+
+    return HuberRegressor(alpha=fit.alpha * fit.n_rows / fit.scale, **_given(fit, setting))
+
+
+def _quantile_of(fit: Fit) -> float:
+    """Return the quantile; the absolute loss is twice the pinball loss of the median."""
+    return fit.parameters.get("quantile", 0.5)
+
+
+def _quantile(fit: Fit, setting: float) -> Any:  # noqa: ARG001
+    from sklearn.linear_model import QuantileRegressor
+
+    return QuantileRegressor(
+        quantile=_quantile_of(fit), alpha=fit.alpha, fit_intercept=fit.defaults
+    )
+
+
+def _strengths(fit: Fit) -> Vector:
+    from accelegrad.sklearn.cv import strengths_to_try
+
+    return strengths_to_try(_estimator()(fit, math.nan).alphas)
+
+
+def _logistic_path(fit: Fit, setting: float) -> Any:  # noqa: ARG001
+    from sklearn.linear_model import LogisticRegressionCV
+
+    learnt = (1.0 - 1.0 / FOLDS) * fit.n_rows  # the rows of a fold that are fitted to
+    return LogisticRegressionCV(Cs=1.0 / (learnt * _strengths(fit)))
+
+
+def _ridge_path(fit: Fit, setting: float) -> Any:  # noqa: ARG001
+    from sklearn.linear_model import RidgeCV
+
+    return RidgeCV(alphas=(1.0 - 1.0 / FOLDS) * fit.n_rows * _strengths(fit), cv=FOLDS)
+
+
+def _lasso_path(fit: Fit, setting: float) -> Any:  # noqa: ARG001
+    from sklearn.linear_model import LassoCV
+
+    return LassoCV(alphas=fit.alphas)
+
+
+class _Wrapped:
+    """What is no estimator, as an estimator."""
+
+    coef_: Any
+    intercept_: Any = 0.0
+
+    def __init__(self, fit: Fit, setting: float) -> None:
+        self.problem, self.setting = fit, setting
+
+
+class _QuantReg(_Wrapped):
+    """statsmodels' QuantReg."""
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit, with a column of ones where there is an intercept."""
+        from statsmodels.regression.quantile_regression import QuantReg
+
+        intercept = self.problem.defaults
+        limits = {} if intercept else {"max_iter": int(self.setting), "p_tol": 0.0}
+        columns = np.column_stack([X, np.ones(len(y))]) if intercept else X
+        found = QuantReg(y, columns).fit(q=_quantile_of(self.problem), **limits)
+        self.n_iter_ = found.iterations
+        self.coef_ = found.params[: X.shape[1]]
+        self.intercept_ = found.params[-1] if intercept else 0.0
+        return self
+
+
+class _LBFGSB(_Wrapped):
+    """SciPy's L-BFGS-B on value and gradient as a user would write them."""
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Minimise from zero."""
+        model = self.problem.models[0]
+        X, y, n, loss, l2 = model.X, model.y, model.n_samples, model.loss, model.l2
+
+        def fun(w: Any) -> tuple[float, Any]:
+            losses, slopes = loss.value_and_derivative(X @ w, y)
+            return losses.mean() + 0.5 * l2 * (w @ w), X.T @ slopes / n + l2 * w
+
+        options: Any = {"maxiter": int(self.setting), "maxfun": 10 * MOST_STEPS}
+        options |= {"ftol": 0.0, "gtol": 0.0}
+        scipy_minimize: Any = typed_minimize  # its stubs allow no plain arrays
+        start = np.zeros(X.shape[1])
+        found = scipy_minimize(fun, start, jac=True, method="L-BFGS-B", options=options)
+        self.coef_, self.n_iter_ = found.x, found.nit
+        return self
+
+
+class _Minimize(_Wrapped):
+    """`minimize(model, tol=...)`; building the model is timed too, as others check within fit."""
+
+    def fit(self, X: Any, y: Any) -> Self:  # noqa: ARG002
+        """Minimise with all defaults but the tolerance."""
+        model = self.problem.model_on(X, self.problem.models[0].y)
+        result: Any = minimize(model, tol=self.setting)
+        self.coef_, self.converged_ = result.x, result.success
+        self.objective_, self.gap_, self.certified_radius_ = result.fun, result.gap, math.inf
+        return self
+
+
+def _estimator(tol: float | None = None) -> Callable[[Fit, float], Any]:
+    """Return our estimator with all its defaults but for what makes the problem."""
+
+    def make(fit: Fit, setting: float) -> Any:
+        from accelegrad import sklearn as ours
+
+        goal = fit.goal
+        options: dict[str, Any] = {"random_state": 0, **fit.parameters}
+        if not fit.n_classes:
+            options["target_scale"] = 1.0  # the plain objective, which others have
+        if goal.penalty != "l2":
+            options["penalty"] = goal.penalty
+        if goal.penalty == "elasticnet":
+            options["l1_ratio"] = HALF
+        if goal.nonnegative:
+            options["feasible_set"] = "nonnegative"
+        if not fit.defaults:
+            options |= {"fit_intercept": False, "tol": setting}
+        if tol is not None:
+            options["tol"] = tol
+        kind = "AcceleGrad" + ("Classifier" if fit.n_classes else "Regressor")
+        if goal.path:
+            path = {} if fit.alphas is None else {"alphas": fit.alphas}
+            return getattr(ours, kind + "CV")(goal.name, **options, **path)
+        return getattr(ours, kind)(goal.name, alpha=fit.alpha, **options)
+
+    return make
+
+
+# -- how they are made: functions ------------------------------------------------------------------
+
+
+def _ours(name: str, **options: Any) -> Callable[[Recorder, float, float], object]:
+    def run(recorder: Recorder, accuracy: float, distance: float) -> object:  # noqa: ARG001
+        function = recorder.function
+        return minimize(
+            recorder.fun,
+            function.x0,
+            method=name,
+            feasible_set=function.feasible_set,
+            penalty=function.penalty,
+            max_iter=recorder.max_calls,
+            **options,
+        )
+
+    return run
+
+
+def _scipy(name: str, **options: Any) -> Callable[[Recorder, float, float], object]:
+    """Return a run of SciPy's; penalties are part of the function, by a subgradient."""
+
+    def run(recorder: Recorder, accuracy: float, distance: float) -> object:  # noqa: ARG001
+        function = recorder.function
+        equations: Any = ()
+        if function.equations is not None:
+            A, b = function.equations
+            equations = LinearConstraint(A, b, b)
+        scipy_minimize: Any = typed_minimize  # its stubs allow no plain arrays
+        limit = "maxfun" if name == "L-BFGS-B" else "maxiter"
+        return scipy_minimize(
+            recorder.whole,
+            function.x0,
+            jac=True,
+            method=name,
+            bounds=_bounds_of(function),
+            constraints=equations,
+            options={**options, limit: recorder.max_calls},
+        )
+
+    return run
+
+
+def _bounds_of(function: Function) -> Bounds | None:
+    """Return the bounds that a set puts on single coordinates, None where there are none."""
+    chosen, d = function.feasible_set, function.x0.size
+    if isinstance(chosen, Box):
+        return Bounds(chosen.lower, chosen.upper)
+    if isinstance(chosen, (NonNegative, Simplex)):
+        return Bounds(np.zeros(d), np.full(d, math.inf))
+    return None
+
+
+def _small(function: Function) -> str:
+    small = function.x0.size <= MOST_COORDINATES
+    return "" if small else f"more than {MOST_COORDINATES} coordinates"
+
+
+def _free(function: Function) -> str:
+    return _small(function) if function.feasible_set is None else "it takes no set"
+
+
+def _bounds_only(function: Function) -> str:
+    bounded = isinstance(function.feasible_set, (Box, NonNegative))
+    return "" if function.feasible_set is None or bounded else "it takes bounds alone"
+
+
+def _linear(function: Function) -> str:
+    """Bounds and equations can be given to it."""
+    linear = function.equations is not None or not _bounds_only(function)
+    return _small(function) if linear else "it takes bounds and equations"
+
+
+def _universal_fast(recorder: Recorder, accuracy: float, distance: float) -> object:  # noqa: ARG001
+    """Nesterov's method as this package has it; it takes no penalty, so a subgradient of it."""
+    return minimize(
+        recorder.whole,
+        recorder.function.x0,
+        method="universal-fast",
+        epsilon=accuracy,
+        feasible_set=recorder.function.feasible_set,
+        max_iter=recorder.max_calls,
+    )
+
+
+# -- the table -------------------------------------------------------------------------------------
+
+_SVM = ("hinge", "squared_hinge")
+_ZONE = ("absolute", "epsilon_insensitive")
+_KINKED = ("absolute", "quantile")
+_SMOOTH = tuple(name for name, entry in LOSSES.items() if entry.smooth)
+_ONE, _TWO, _F = (SOLVERS,), (EVERYDAY,), (FUNCTIONS,)
+
+
+def _liblinear(
+    name: str, against: Callable[[Fit], str], make: Callable[..., Any], variant: str, **options: Any
+) -> dict[str, Peer]:
+    """Return a peer of LIBLINEAR with its two ways to treat the intercept, which it penalises.
+
+    It takes part as it comes, and with `intercept_scaling=10`, which makes that penalty a hundredth
+    of that of the weights. The objective that each reaches decides which of them counts.
+    """
+    plain = Peer(
+        "LIBLINEAR", name, make(**options), against, BOTH, variant, tolerances
+    )  # fmt: skip
+    made, words = make(**options, intercept_scaling=10), variant + SCALED
+    scaled = Peer("LIBLINEAR", name + SCALED, made, against, _TWO, words)
+    return {name: plain, name + SCALED: scaled}
+
+
+def _function(method: str, words: str, make: Any, variant: str = "", **more: Any) -> Peer:
+    against = more.pop("against", _anything)
+    return Peer(method, words, make, against, _F, variant, more.pop("ladder", once), **more)
+
+
+PEERS: Mapping[str, Peer] = {
+    # fits of rows: ours, then others
+    "minimize": Peer(
+        "AcceleGrad", "minimize(model, tol=...)", _Minimize, _anything, _ONE,
+        ladder=tolerances, own=True,
+    ),
+    "AcceleGrad": Peer(
+        "AcceleGrad", "AcceleGradClassifier, AcceleGradRegressor and their CV forms", _estimator(),
+        _anything, BOTH, "estimator", tolerances, own=True, dash="dash",
+    ),
+    "AcceleGrad, tol=1e-6": Peer(
+        "AcceleGrad", "a stricter fit, for the minimum", _estimator(REFERENCE_TOL),
+        lambda fit: "it is one fit" if fit.goal.path else "", _TWO, "tol=1e-6",
+        own=True, counts=False,
+    ),
+    "AcceleGrad, first fit": Peer(
+        "AcceleGrad", "in a new process with an empty cache", _estimator(), _anything, _TWO,
+        "first fit", own=True, counts=False, cold=True,
+    ),
+    "LogisticRegression": Peer("LBFGS", "LogisticRegression", _logistic(), _plain("logistic")),
+    "newton-cholesky": Peer(
+        "newton-cholesky", "LogisticRegression(solver='newton-cholesky')",
+        _logistic(solver="newton-cholesky"), _few_parameters,
+    ),
+    **{
+        name: Peer(
+            name.upper(), f"LogisticRegression(solver={name!r})", _logistic(solver=name),
+            _plain("logistic"), _ONE,
+        )
+        for name in ("newton-cg", "sag", "saga")
+    },
+    **_liblinear(
+        "LogisticRegression, liblinear", _with_l2("logistic", binary=True), _logistic, "logistic",
+        solver="liblinear",
+    ),
+    **_liblinear("LinearSVC", _with_l2(*_SVM), _svc, "SVC"),
+    "SGDClassifier": Peer(
+        "SGD", "SGDClassifier", _sgd(), _with_l2("logistic", *_SVM, binary=True), _TWO
+    ),
+    "SGD, averaged": Peer(
+        "SGD", "SGDClassifier or SGDRegressor (average=True)", _sgd(average=True),
+        _with_l2("logistic", "hinge", "squared", "huber", *_ZONE), _ONE, "averaged",
+    ),
+    **_liblinear(
+        "LogisticRegression, l1, liblinear", _l1("logistic"), _logistic, "l1 logistic",
+        solver="liblinear", l1_ratio=1.0,
+    ),
+    "LogisticRegression, l1, saga": Peer(
+        "SAGA", "LogisticRegression(solver='saga', l1_ratio=1)",
+        _logistic(solver="saga", l1_ratio=1.0), _l1("logistic"), _TWO, "l1",
+    ),
+    "skglm, l1 logistic": Peer(
+        "skglm", "skglm.SparseLogisticRegression", _simple("skglm", "SparseLogisticRegression"),
+        _l1("logistic"), _TWO, "l1 logistic", needs="skglm", apart=True, by_columns=True,
+    ),
+    "Ridge": Peer("Ridge", "Ridge", _ridge(), _plain("squared"), _TWO),
+    "Ridge, cholesky": Peer(
+        "Ridge", "Ridge(solver='cholesky')", _ridge(solver="cholesky"), _few_equations, _ONE,
+        "Cholesky", once,
+    ),
+    **{
+        f"Ridge, {name}": Peer(
+            "Ridge", f"Ridge(solver={name!r})", _ridge(solver=name), _plain("squared"),
+            _ONE, name.upper(), dash="dash",
+        )
+        for name in ("lsqr", "sag", "saga")
+    },
+    "Ridge, positive": Peer(
+        "Ridge", "Ridge(positive=True)", _ridge(positive=True), _nonnegative("l2"), _TWO, "positive"
+    ),
+    "LinearRegression, positive": Peer(
+        "nnls", "LinearRegression(positive=True)", _least_squares, _nonnegative(None), _TWO
+    ),
+    "Lasso": Peer(
+        "Lasso", "Lasso", _simple("sklearn.linear_model", "Lasso"), _l1("squared"), _TWO,
+        by_columns=True,
+    ),
+    "celer": Peer(
+        "celer", "celer.Lasso", _simple("celer", "Lasso"), _l1("squared", sparse=True), _TWO,
+        needs="celer", by_columns=True,
+    ),
+    "skglm": Peer(
+        "skglm", "skglm.Lasso", _simple("skglm", "Lasso"), _l1("squared", sparse=True), _TWO,
+        needs="skglm", apart=True, by_columns=True,
+    ),
+    "ElasticNet": Peer(
+        "Lasso", "ElasticNet", _simple("sklearn.linear_model", "ElasticNet", l1_ratio=HALF),
+        _l1("squared", "elasticnet"), _TWO, "elastic net",
+    ),
+    "HuberRegressor": Peer("HuberRegressor", "HuberRegressor", _huber, _own_scale),
+    "QuantileRegressor": Peer(
+        "QuantileRegressor", "QuantileRegressor", _quantile, _without_l2(*_KINKED), ladder=once
+    ),
+    "QuantReg": Peer(
+        "QuantReg", "statsmodels QuantReg", _QuantReg, _dense_without_penalty, needs="statsmodels"
+    ),
+    **_liblinear("LinearSVR", _with_l2(*_ZONE), _svr, "SVR"),
+    "L-BFGS-B": Peer(
+        "L-BFGS-B", "scipy.optimize.minimize", _LBFGSB, _plain(*_SMOOTH), _ONE, "SciPy", dash="dash"
+    ),
+    "LogisticRegressionCV": Peer(
+        "LBFGS", "LogisticRegressionCV", _logistic_path, _path("logistic", "l2"), _TWO, "CV"
+    ),
+    "RidgeCV": Peer("Ridge", "RidgeCV", _ridge_path, _path("squared", "l2"), _TWO, "CV"),
+    "LassoCV": Peer("Lasso", "LassoCV", _lasso_path, _path("squared", "l1"), _TWO, "CV"),
+    # functions
+    "auto": _function("AcceleGrad", "minimize(f, x0)", _ours("auto"), "auto", own=True),
+    "accelegrad": _function(
+        "AcceleGrad", "minimize(f, x0, method='accelegrad')", _ours("accelegrad"), own=True,
+        dash="dash",
+    ),
+    "accelegrad-restarted": _function(
+        "AcceleGrad", "minimize(f, x0, method='accelegrad', restart='auto')",
+        _ours("accelegrad", restart="auto"), "restarts", own=True, dash="dot",
+    ),
+    "bundle": _function(
+        "Bundle", "minimize(f, x0, method='bundle')", _ours("bundle"), own=True
+    ),
+    "lbfgs-b": _function(
+        "L-BFGS-B", "scipy.optimize.minimize", _scipy("L-BFGS-B", ftol=0.0, gtol=0.0), "SciPy",
+        against=_bounds_only,
+    ),
+    "bfgs": _function(
+        "BFGS", "scipy.optimize.minimize", _scipy("BFGS", gtol=0.0), "SciPy", against=_free
+    ),
+    "trust-constr": _function(
+        "trust-constr", "scipy.optimize.minimize",
+        _scipy("trust-constr", gtol=0.0, xtol=0.0, barrier_tol=1e-12), "SciPy", against=_linear,
+    ),
+    "slsqp": _function(
+        "SLSQP", "scipy.optimize.minimize", _scipy("SLSQP", ftol=0.0), "SciPy", against=_linear
+    ),
+    "ac-fgm": _function(
+        "AC-FGM", "Li and Lan (2023), alpha = 0.1; it is given the accuracy, a run for each",
+        lambda one, accuracy, _: ac_fgm(one.fun, one.function.x0, one.prox, accuracy),
+        ladder=accuracies,
+    ),
+    "uni-fast-sgd": _function(
+        "UniFastSgd", "Rodomanov et al. (2024); it is given the distance to a minimiser",
+        lambda one, _, distance: uni_fast_sgd(one.fun, one.function.x0, one.prox, distance),
+    ),
+    "ad-gd": _function(
+        "AdGD", "Malitsky and Mishchenko (2024), the proximal form",
+        lambda one, *_: ad_gd(one.fun, one.function.x0, one.prox),
+    ),
+    "universal-fast": _function(
+        "Universal fast", "Nesterov (2015); it is given the accuracy, a run for each",
+        _universal_fast, ladder=accuracies,
+    ),
+    "cvxpy": _function(
+        "Clarabel", "CVXPY, stating and solving: seconds alone", None, "CVXPY",
+        against=lambda _: "" if has_cvxpy() else "cvxpy or clarabel is not installed",
+        ladder=tolerances,
+    ),
+}  # fmt: skip
+
+_CLASSES = {"liblinear": "LinearSVC", "sgd": "SGD, averaged"}
+_NUMBERS = {"liblinear": "LinearSVR", "sgd": "SGD, averaged"}
+COMPARED: Mapping[str, Mapping[str, str]] = {
+    "logistic": {"lbfgs": "LogisticRegression", "liblinear": "LogisticRegression, liblinear"}
+    | {"sag": "sag", "saga": "saga", "sgd": "SGD, averaged"},
+    "hinge": _CLASSES,
+    "squared_hinge": {"liblinear": "LinearSVC"},
+    "squared": {"cholesky": "Ridge, cholesky", "lsqr": "Ridge, lsqr", "sag": "Ridge, sag"}
+    | {"saga": "Ridge, saga", "sgd": "SGD, averaged"},
+    "absolute": _NUMBERS,
+    "epsilon_insensitive": _NUMBERS,
+    "huber": {"sgd": "SGD, averaged"},
+    "quantile": {"quantile": "QuantileRegressor"},
+}
+"""What `accelegrad compare` offers, all of scikit-learn: by loss and the name that users give."""

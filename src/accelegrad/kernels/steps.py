@@ -1,0 +1,119 @@
+"""What the compiled steps on dense and on CSR rows share.
+
+`DenseSteps` and `SparseSteps` run many steps of `AcceleGrad`, with a given diameter or an automatic
+one, or of `AdaGrad`, inside one compiled call. They are the rules' twins: the same points up to
+rounding. Which rows a step sees is the caller's choice.
+
+The objective is that of a linear model, sum_i p_i l(a_i.w + intercept, y_i) + l2 / 2 ||w||^2 with
+the intercept (the last coordinate, not penalised) or without, and a batch B gives the gradient
+(n / |B|) sum_{i in B} p_i l'(m_i, y_i) a_i + l2 w.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from accelegrad.errors import Vector
+from accelegrad.kernels.arrays import read_only
+from accelegrad.kernels.compile import compiled
+from accelegrad.kernels.gradient import Data
+from accelegrad.kernels.loss_shape import LOGISTIC, Shape
+from accelegrad.kernels.losses import logistic_slope, rounded_off
+
+NO_ROWS = read_only(np.empty(0, np.int64))
+STEP, REACH, TRUST = 2.0, 3.0, 2.0  # constants of rules/distance_free.py
+
+
+def record(floats: list[str], integers: list[str]) -> np.dtype[np.void]:
+    """Return the type of a record: compiled code reads and writes its fields by name."""
+    return np.dtype([(name, "f8") for name in floats] + [(name, "i8") for name in integers])
+
+
+#: What does not change during a run: the rule's settings, and the loss's `Shape`.
+FIXED = record(
+    [
+        *("l2", "scale", "squared_bound", "ball", "cap"),
+        *("low", "high", "softness", "epsilon"),
+    ],
+    ["kind", "coupled", "tracked", "intercept", "canonical"],
+)
+
+
+class Chunk(NamedTuple):
+    """Rows as steps read them."""
+
+    data: Data
+    """The rows with their targets and loss."""
+    weights: Vector
+    """What each row counts, 1 on average."""
+    canonical: bool = False
+    """Whether no CSR row is known to name a column twice: steps on one row then take less time."""
+
+
+class Settings(NamedTuple):
+    """A rule and its parameters."""
+
+    kind: str
+    """"accelegrad", "distance_free" (`DistanceFreeAcceleGrad`) or "adagrad"."""
+    diameter: float = 0.0
+    gradient_bound: float = 0.0
+    ball_radius: float = math.inf
+    """z (of AdaGrad: x) is projected onto the ball around x0 with this radius."""
+    initial_radius: float = 0.0
+    largest_radius: float = math.inf
+
+    @property
+    def coupled(self) -> bool:
+        """Whether there are AcceleGrad's two sequences."""
+        return self.kind != "adagrad"
+
+    def fixed(self, *, l2: float, fit_intercept: bool) -> npt.NDArray[np.void]:
+        """Return the record that kernels read, but for the loss."""
+        fixed = np.zeros(1, FIXED)
+        fixed["l2"], fixed["intercept"] = l2, fit_intercept
+        fixed["scale"] = STEP * self.diameter if self.coupled else self.diameter
+        fixed["squared_bound"] = self.gradient_bound**2
+        fixed["ball"], fixed["cap"] = self.ball_radius, self.largest_radius
+        fixed["coupled"], fixed["tracked"] = self.coupled, self.kind == "distance_free"
+        return fixed
+
+
+def set_loss(fixed: npt.NDArray[np.void], loss: Shape) -> None:
+    """Write a loss into the record of what does not change."""
+    for name, number in loss._asdict().items():
+        fixed[name] = number
+
+
+@compiled
+def coefficient(f: Any, m: float, target: float, share: float) -> Any:
+    """Return a row's factor in the gradient of a batch, NaN where the margin is not finite."""
+    if not math.isfinite(m):
+        return math.nan
+    slope = logistic_slope(f, m, target) if f.kind == LOGISTIC else rounded_off(f, m, target)[1]
+    return share * slope
+
+
+def importance_weight(t: int) -> float:
+    """Return alpha_t = max(1, (t + 1) / 4)."""
+    return max(1.0, 0.25 * (t + 1))
+
+
+importance = compiled(importance_weight)
+
+
+@compiled
+def reach_of(s: Any, f: Any, alpha: float) -> Any:
+    """Return the scale of the step, the radius of z's ball, and the weight of y in the average."""
+    if f.tracked:
+        return STEP * s.radius, REACH * s.radius, alpha * s.radius
+    return f.scale, f.ball, alpha
+
+
+@compiled
+def over_root(scale: float, total: float) -> float:
+    """Return scale / sqrt(total), and zero where the total is zero."""
+    return scale / math.sqrt(total) if total > 0.0 else 0.0
