@@ -50,8 +50,8 @@ FLAT, TRIALS, FARTHER = 0.1, 30, 10.0
 #: twice the weight. Of more, rows are left out where at most this share of them remains (digits
 #: with all rows: 1.4 to 1.6 times as long), with at most so many entries, since they are copied.
 MANY_ROWS, FEW_ROWS, COPIED_ENTRIES = 500, 0.7, 1 << 22
-#: Of rows in parts, so many rows per parameter of a class stand for all, and at least so many: with
-#: half or twice as many a stream takes about as many passes (measured), and memory does not grow.
+#: Of rows in parts, so many rows per parameter of a class stand for all, and at least so many, so
+#: that memory does not grow with the rows. Chosen.
 SAMPLED_PER_PARAMETER, LEAST_SAMPLE = 100, 1 << 14
 #: A block of curvature per class is taken from at most this many rows per parameter of a class.
 ROWS_PER_PARAMETER = 30
