@@ -245,9 +245,9 @@ const Rules = (() => {
     best.which.forEach((i, k) => { weights[i] = best.shares[k]; });
     return weights;
   }
-  // The package solves a programme with the model's squared value added, divided by ten of its units:
-  // its weights are the best ones of a step that is shorter by the promise in these
-  // (geometry/nearest_point.py). Each round finds at least a digit more of that step.
+  // To what DAQP minimises, the package adds the square of the model's value, divided by 20 units
+  // (geometry/nearest_point.py). The solution is that without it for a shorter step: by the share
+  // promise / (10 units). Each round finds at least a digit more of that step.
   function shortestAtOnce(slopes, errors, step) {
     const first = slopes[errors.indexOf(Math.min(...errors))];
     let unit = step * dot(first, first), found = { weights: null, step };
