@@ -299,8 +299,6 @@ def _models() -> Iterator[Mistake]:
     yield Mistake("models.losses:Loss.conjugate", scaled(1.001), "0.1 % too large")
     yield Mistake("proofs.null_space:DualBounds._value", raised(1e-3), "0.1 % too high")
     yield Mistake(f"{fenchel}:SlopeSums.at", sums_too_high, "level 0.1 % too high")
-    signs = "proofs.null_space:needed_signs"
-    yield Mistake(signs, scaled(-1.0), "of the other side")
     yield Mistake("proofs.column_sums:ColumnSums.at", level_too_high, "level 0.1 % too high")
     forgotten = Mistake("proofs.null_space:NullSpace.largest_imbalance", always(0.0))
     yield Mistake(

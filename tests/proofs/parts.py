@@ -339,7 +339,7 @@ def _check_slopes(
 def _allowed(model: ag.LinearModel, known: Any) -> float:
     """Return what a dual bound may be off by: nothing, for it allows for its rounding.
 
-    Without an l2 term columns that are dependent up to 1e-10 are taken for dependent.
+    Without an l2 term columns that are dependent up to 1e-13 are taken for dependent.
     """
     return 0.0 if model.l2 > 0 else UNITS * EPS * float(known.size)
 
