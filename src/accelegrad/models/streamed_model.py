@@ -39,7 +39,7 @@ from accelegrad.models.row_parts import Where, add, model_by
 #: Small chunks are looked at together, up to this many numbers (4 MB), so that what a task costs
 #: besides its rows does not matter (three streams with limits of 0 to 2^20: 2^19 and 2^20 were the
 #: fastest). A row counts as its entries and the vectors that a task has besides X.
-PART_ENTRIES, VECTORS = 1 << 19, 12
+PART_ENTRIES, VECTORS = 1 << 17, 12
 
 
 class StreamedMatrix:
