@@ -364,9 +364,18 @@ def _add(K: int, f: Any, flat: Any, level: Any, room: Any, count: int) -> None:
     for where in range(count):
         j = listed[where]
         n, c = size * np.uint64(level[j]), size * j
-        for field in range(np.uint64(0), size, one):
-            for k in range(one):
-                flat[c + field + k] += factors[n + field + k] * gradient[one * where + k]
+        if K == 1:
+            # All are read before any is written, so that it is done in one go.
+            g, two, three = gradient[where], np.uint64(2), np.uint64(3)
+            v = flat[c] + factors[n] * g
+            w = flat[c + one] + factors[n + one] * g
+            q = flat[c + two] + factors[n + two] * g
+            s = flat[c + three] + factors[n + three] * g
+            flat[c], flat[c + one], flat[c + two], flat[c + three] = v, w, q, s
+        else:
+            for field in range(np.uint64(0), size, one):
+                for k in range(one):
+                    flat[c + field + k] += factors[n + field + k] * gradient[one * where + k]
     if f.intercept:
         for field in range(4):
             for k in range(K):
