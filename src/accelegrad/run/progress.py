@@ -100,6 +100,8 @@ class Recent(Saved):
     points, gradients, values, sizes
         One row per evaluation, in any order: where, what was found there, and the size of the
         terms of the value.
+    offsets
+        Room for as many rows, to compute with.
     """
 
     saved = ("_rows", "_numbers", "_seen")
@@ -107,13 +109,16 @@ class Recent(Saved):
     def __init__(self, dimension: int) -> None:
         kept = max(FEWEST_KEPT, min(KEPT, KEPT_BYTES // (16 * dimension)))
         self._rows, self._numbers = np.zeros((2, kept, dimension)), np.zeros((2, kept))
+        self._work = np.empty((kept, dimension))
         self._seen = 0
         self._show()
 
     def _show(self) -> None:
-        count = min(self._seen, len(self._numbers[0]))
-        self.points, self.gradients = self._rows[:, :count]
-        self.values, self.sizes = self._numbers[:, :count]
+        (points, gradients), (values, sizes) = self._rows, self._numbers
+        count = min(self._seen, len(values))
+        self.points, self.gradients = points[:count], gradients[:count]
+        self.values, self.sizes = values[:count], sizes[:count]
+        self.offsets = self._work[:count]
 
     def add(self, at: Evaluated) -> None:
         """Keep an evaluation in place of the oldest."""
