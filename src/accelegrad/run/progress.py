@@ -114,21 +114,21 @@ class Recent(Saved):
         self._show()
 
     def _show(self) -> None:
-        (points, gradients), (values, sizes) = self._rows, self._numbers
-        count = min(self._seen, len(values))
-        self.points, self.gradients = points[:count], gradients[:count]
-        self.values, self.sizes = values[:count], sizes[:count]
+        rows, numbers = self._rows, self._numbers
+        count = min(self._seen, len(self._work))
+        self.points, self.gradients = rows[0, :count], rows[1, :count]
+        self.values, self.sizes = numbers[0, :count], numbers[1, :count]
         self.offsets = self._work[:count]
 
     def add(self, at: Evaluated) -> None:
         """Keep an evaluation in place of the oldest."""
-        kept, term = len(self._numbers[0]), at.penalty
+        kept, term = len(self._work), at.penalty
         row = self._seen % kept
         self._seen += 1
-        self._rows[0, row], self._rows[1, row] = at.point, at.gradient
-        self._numbers[0, row], self._numbers[1, row] = at.value - term, abs(at.value) + abs(term)
         if self._seen <= kept:
             self._show()
+        self.points[row], self.gradients[row] = at.point, at.gradient
+        self.values[row], self.sizes[row] = at.value - term, abs(at.value) + abs(term)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from there."""
