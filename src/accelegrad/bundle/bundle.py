@@ -427,9 +427,7 @@ class Bundle(StepRule):
             trial = self._trial(state, t)
             if trial.is_rough:
                 t /= LARGEST_GROWTH
-            elif self._is_resolved(state, trial):
-                break
-            elif distance(trial.point, state.center) >= self._reach(state, 0.0):
+            elif self._is_resolved(state, trial) or distance(trial.point, state.center) >= self._reach(state, 0.0):
                 break
             elif trial.estimated_gap <= ROUNDING_SHARE * abs(state.value):
                 break  # nothing is left, and the products of slopes lack digits for longer steps
