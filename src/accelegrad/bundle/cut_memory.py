@@ -184,9 +184,9 @@ class CutMemory:
         if not keep:
             programme = CutProgramme()
             programme.renumber(np.flatnonzero(self.last_weights))
-        return programme.weights(self._products(), linear, self.last_weights)
+        return programme.weights(self.products(), linear, self.last_weights)
 
-    def _products(self) -> np.ndarray:
+    def products(self) -> np.ndarray:
         """Return the inner products of all slopes, computing those that are missing."""
         known, n = self._gram_rows, self.count
         if len(self._gram) < n:
