@@ -392,8 +392,8 @@ class Bundle(StepRule):
             moved = moved._replace(step_size=shorter, counts=counts)
         elif moved.counts.misses >= state.cuts.size:  # as many cuts as are kept have told nothing
             counts = moved.counts._replace(misses=0)
-            near = distance(at.point, state.center) < self._reach(state, 0.0)
-            moved = moved._replace(step_size=LARGEST_GROWTH * t if near else t, counts=counts)
+            far = self._is_far(state, at.point)
+            moved = moved._replace(step_size=t if far else LARGEST_GROWTH * t, counts=counts)
         return moved, at
 
     def _without_model(self, state: BundleState, oracle: Recorder) -> tuple[BundleState, Evaluated]:
@@ -427,7 +427,7 @@ class Bundle(StepRule):
             trial = self._trial(state, t)
             if trial.is_rough:
                 t /= LARGEST_GROWTH
-            elif self._is_resolved(state, trial) or distance(trial.point, state.center) >= self._reach(state, 0.0):
+            elif self._is_resolved(state, trial) or self._is_far(state, trial.point):
                 break
             elif trial.estimated_gap <= ROUNDING_SHARE * abs(state.value):
                 break  # nothing is left, and the products of slopes lack digits for longer steps
@@ -452,6 +452,10 @@ class Bundle(StepRule):
         """Return roughly how far a minimiser is."""
         insured = float(state.insurance.radius) if state.counts.insured else 0.0
         return REACH * max(float(distance(state.center, state.start)), insured, length)
+
+    def _is_far(self, state: BundleState, point: Vector) -> bool:
+        """Return whether a point is as far from the centre as a minimiser may be."""
+        return bool(distance(point, state.center) >= self._reach(state, 0.0))
 
     # -- AcceleGrad's steps ------------------------------------------------------------------------
 
