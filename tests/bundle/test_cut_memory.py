@@ -70,7 +70,7 @@ def test_cuts_are_below_the_function_and_within_the_size(size, every):
 @pytest.mark.parametrize("size", [4, 7, 20])
 def test_the_products_are_those_of_the_slopes(size):
     def check(memory):
-        gram = memory._products()[:, : memory.count]
+        gram = memory.products()[:, : memory.count]
         np.testing.assert_allclose(gram, memory.slopes @ memory.slopes.T, rtol=0, atol=1e-10)
 
     filled(size, 60, np.random.default_rng(size), 3, check)
@@ -152,7 +152,7 @@ def test_a_restored_memory_goes_on_bit_for_bit(cuts):
         one, two = (combine(memory, point) for memory in (first, second))
         np.testing.assert_array_equal(one.weights, two.weights)
         np.testing.assert_array_equal(one.slope, two.slope)
-        known = (memory._products()[:, : memory.count] for memory in (first, second))
+        known = (memory.products()[:, : memory.count] for memory in (first, second))
         np.testing.assert_array_equal(*known)
         np.testing.assert_array_equal(first.levels, second.levels)
 

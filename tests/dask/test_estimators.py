@@ -118,6 +118,28 @@ def test_multinomial_problems_agree_with_local_ones(name):
     agree(found, local.AcceleGradClassifier(**options).fit(X, y))
 
 
+STOPPED = {
+    "two classes": (local.AcceleGradClassifier, AcceleGradClassifier, 2, dict()),
+    "classes": (local.AcceleGradClassifier, AcceleGradClassifier, 4, dict()),
+    "regression": (local.AcceleGradRegressor, AcceleGradRegressor, 0, dict(loss="huber")),
+}
+
+
+@pytest.mark.parametrize("name", STOPPED)
+def test_early_stopping_holds_back_the_rows_that_it_does_in_memory(name):
+    here, there, n_classes, options = STOPPED[name]
+    X, y = plain_data(n_classes) if n_classes else numbers()
+    weights = np.where(np.arange(N) % 9 == 0, 0.0, 1.0 + np.arange(N) % 3)
+    options = dict(early_stopping=True, n_iter_no_change=2, random_state=3, **options)
+    rows, targets = spread(X, y)
+    found = there(**options).fit(rows, targets, sample_weight=weights)
+    expected = here(**options).fit(X, y, sample_weight=weights)
+    assert found.n_samples_seen_ == expected.n_samples_seen_ < np.count_nonzero(weights)
+    # Both minimise the same objective of the same rows.
+    assert found.objective_ - found.gap_ <= expected.objective_ * (1 + 1e-9)
+    assert expected.objective_ - expected.gap_ <= found.objective_ * (1 + 1e-9)
+
+
 def same(found, expected):
     """Products of other blocks are rounded in another way."""
     if expected.dtype == float:
@@ -165,6 +187,7 @@ CV = {
     "quantile": ("Regressor", dict(loss="quantile", quantile=0.8, tol=1e-4)),
     "absolute error": ("Regressor", dict(scoring="neg_mean_absolute_error", cv=drawn_again(2))),
     "groups": ("Regressor", dict(cv=GroupKFold(2))),
+    "stopped early": ("Regressor", dict(loss="huber", early_stopping=True, random_state=0)),
 }
 
 

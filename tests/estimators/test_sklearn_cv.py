@@ -238,6 +238,17 @@ def test_a_quantile_is_chosen_by_its_own_loss():
     assert losses[0] < 0.95 * losses[1]
 
 
+def test_processes_find_what_one_finds():
+    X, y = load_iris(return_X_y=True)
+    one, two = (
+        AcceleGradClassifierCV(alphas=[1.0, 1e-3, 1e-6], cv=3, n_jobs=jobs).fit(X, y)
+        for jobs in (1, 2)
+    )
+    np.testing.assert_allclose(one.scores_, two.scores_, rtol=1e-9)
+    np.testing.assert_allclose(one.coef_, two.coef_, rtol=1e-6, atol=1e-9)
+    assert one.alpha_ == two.alpha_
+
+
 @pytest.mark.parametrize(
     ("scores", "words"),
     [

@@ -25,7 +25,7 @@ def test_the_fixed_seeds_cover_what_there_is():
     told = [fit.estimator.get_params() for fit in fits]
     assert {options["loss"] for options in told} == {*CLASSIFICATION, *REGRESSION}
     assert {options["penalty"] for options in told} == {None, "l2", "l1", "elasticnet"}
-    for name in ("fit_intercept", "warm_start"):
+    for name in ("fit_intercept", "early_stopping", "warm_start"):
         assert {options[name] for options in told if name in options} == {True, False}
     sets = {str(options["feasible_set"]).split("(")[0] for options in told}
     assert sets == {"None", "nonnegative", "simplex", "Box", "Ball", "L1Ball"}

@@ -420,7 +420,7 @@ def test_a_gram_matrix_that_is_none_ends_the_search(bad):
     assert space.correct(theta, low, high)[1]
     gram = np.eye(3)
     gram[0, 1] = gram[1, 0] = bad
-    space._plain_gram = lambda weights: gram
+    space.plain_gram = lambda weights: gram
     found, reached = space.correct(theta, low, high)
     assert not reached
     np.testing.assert_array_equal(found, theta)
@@ -486,7 +486,7 @@ def test_nonnegative_least_squares_end_where_scipys_do_and_are_proved(seed, more
     least, dual, found = model.value(x), dual_of(model), []
     for size in (0.0, 1e-12, 1e-9, 1e-6, 1e-3, 1.0):
         slopes = model.at(x).derivatives
-        found.append(dual._in_null_space.at(slopes + size * rng.normal(size=slopes.size)))
+        found.append(dual.without_terms("a bound").at(slopes + size * rng.normal(size=slopes.size)))
     assert least * (1.0 - 1e-9) <= max(found) <= least
 
 

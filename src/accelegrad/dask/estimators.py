@@ -32,7 +32,7 @@ from accelegrad.models.parted_model import split_by_part
 from accelegrad.sklearn import classifier, cv, regressor
 from accelegrad.sklearn.base import LinearEstimator
 from accelegrad.sklearn.cv import CHOSEN, CrossValidated
-from accelegrad.sklearn.data import Data
+from accelegrad.sklearn.data import Data, without_weightless
 from accelegrad.sklearn.objective import Objective, Problem
 from accelegrad.sklearn.parameters import FITTED, documented, parameter
 
@@ -104,8 +104,12 @@ class OnCluster(Mixin):
         data = X.data if isinstance(X, HeldRows) else self._read(X, y, sample_weight, client)
         self.n_features_in_ = data.n_features
         warm = self._take_all_targets(data) and bool(getattr(self, "warm_start", False))
-        problems = self._cluster_problems(self._in_units_of(objective, data), data)
-        self._fit_problems(problems, data, self._settings(), self._seed(), warm=warm)
+        if self.early_stopping:  # which chooses rows by their targets
+            rows = without_weightless(gathered_rows(data, numbers=is_regressor(self)))
+            self._fit_data(self._prepared(rows), objective, warm=warm)
+        else:
+            problems = self._cluster_problems(self._in_units_of(objective, data), data)
+            self._fit_problems(problems, data, None, self._settings(), self._seed(), warm=warm)
         return self
 
     def _read(self, X: Any, y: Any, sample_weight: Any, client: Any) -> ClusterData:

@@ -137,7 +137,7 @@ class NullSpace:
         self.n_parameters = self.n_features + fit_intercept
         self.products = Products(X)
         #: the columns' units, with which their norms are 1; 0 for a column of zeros
-        self.scale, gram = with_unit_diagonal(self._plain_gram(shares))
+        self.scale, gram = with_unit_diagonal(self.plain_gram(shares))
         mixing = _inverse_root(gram)
         #: new coordinates, in which the columns are orthonormal in the inner product by p
         self._mixing: Matrix = self._factorised() if mixing is None else mixing
@@ -203,7 +203,7 @@ class NullSpace:
         And with an intercept, whether its sum can change alone, as that of a constant column does
         too: only then the intercept, of weights with signs, is bounded by the margins.
         """
-        gram = self.scale[:, None] * self._plain_gram(self.shares) * self.scale
+        gram = self.scale[:, None] * self.plain_gram(self.shares) * self.scale
         reached = signs * (gram @ self._inverse_times(signs))
         if (reached[signs != 0.0] <= 0.5).any():
             return False
@@ -234,7 +234,7 @@ class NullSpace:
             room = _room(theta, low, high)
             room = room if count == 0 else room * room
             try:
-                solve = _solver(self._plain_gram(self.shares * room), self.scale)
+                solve = _solver(self.plain_gram(self.shares * room), self.scale)
             except NonFiniteError:
                 break
             progress = False
@@ -281,7 +281,7 @@ class NullSpace:
         sizes = sizes[sizes > _RANK_TOLERANCE * sizes.max(initial=0.0)]
         return np.asarray(directions[: sizes.size].T / sizes)
 
-    def _plain_gram(self, weights: Vector) -> Matrix:
+    def plain_gram(self, weights: Vector) -> Matrix:
         """Return sum_i weights_i a_i a_i', of the columns as they are."""
         rows = np.flatnonzero(weights)
         if rows.size == self.n_samples:

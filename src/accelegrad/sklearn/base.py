@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from types import NoneType
 from typing import Any, Self
 
@@ -32,6 +33,8 @@ from accelegrad.sklearn.data import (
     Data,
     LabelFile,
     refuse_missing,
+    score_of_parameters,
+    split,
     without_empty_columns,
     without_weightless,
 )
@@ -150,6 +153,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         outputs = {AUTO: "auto", True: "average", False: "last"}
         if self.average not in outputs:
             raise ValueError(f"average must be True, False or 'auto', not {self.average!r}.")
+        self._flag("early_stopping")
         batch_size, diameter = self.batch_size, self.diameter
         if isinstance(diameter, str) and diameter != AUTO:
             raise ValueError(f"diameter must be a positive number or 'auto', not {diameter!r}.")
@@ -160,6 +164,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             batch_size=None if automatic else whole_number("batch_size", batch_size, least=1),
             diameter=AUTO if diameter == AUTO else real_number("diameter", diameter, above=0.0),
             output=outputs[self.average],
+            n_iter_no_change=whole_number("n_iter_no_change", self.n_iter_no_change, least=1),
             progress=bool(self.verbose),
         )
 
@@ -248,19 +253,41 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
     def _fit_data(self, data: Data, objective: Objective, *, warm: bool) -> None:
         """Fit to rows that were `_taken`."""
         settings, seed = self._settings(), self._seed()
-        if objective.feasible_set is None:
-            data = without_empty_columns(data)
+        data, held = self._parted(data, objective, seed)
         with threads.single_for(math.prod(data.X.shape)):
             problems = self._problems(self._in_units(objective, data), data)
-            self._fit_problems(problems, data, settings, seed, warm=warm)
+            self._fit_problems(problems, data, held, settings, seed, warm=warm)
+
+    def _parted(self, data: Data, objective: Objective, seed: int) -> tuple[Data, Data | None]:
+        """Return the rows to learn from, and those that are held out for `early_stopping`."""
+        if objective.feasible_set is None:
+            data = without_empty_columns(data)
+        if not self.early_stopping:
+            return data, None
+        share = real_number("validation_fraction", self.validation_fraction, above=0.0)
+        if share >= 1.0:
+            raise ValueError(f"validation_fraction must be between 0 and 1, not {share!r}.")
+        return split(data, share, data.y if is_classifier(self) else None, seed)
 
     def _fit_problems(
-        self, problems: list[Problem], data: Data, settings: Settings, seed: int, *, warm: bool
+        self,
+        problems: list[Problem],
+        data: Data,
+        held: Data | None,
+        settings: Settings,
+        seed: int,
+        *,
+        warm: bool,
     ) -> None:
         """Solve the problems that the rows make, and keep what is found."""
         begun = time.perf_counter()
         starts = self._starts(problems, warm=warm, columns=data.columns)
-        fits = solve(problems, settings, starts, seed, self.n_jobs)
+        scores = None
+        if held is not None:
+            width = self._n_rows() if self._is_joint() else 1
+            judges = self._judges(held)
+            scores = [partial(score_of_parameters, judge, held.X, width) for judge in judges]
+        fits = solve(problems, settings, starts, seed, self.n_jobs, scores)
         self._set_parameters([fit.parameters for fit in fits], data.columns)
         self.seconds_ = time.perf_counter() - begun
         self._keep(total(fits), data.n_counted, data.weight)
@@ -315,6 +342,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         from accelegrad.files.streams import open_source
         from accelegrad.files.tables import Targets, Wanted
 
+        self._refuse_early_stopping()
         targets = Targets.AS_WRITTEN if is_classifier(self) else Targets.NUMBERS
         seen = False
 
@@ -327,6 +355,12 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
 
         kept = LabelFile() if is_classifier(self) else RowFile()
         return Data(*read_rows(open_source(source, Wanted(targets=targets)), check, kept))
+
+    def _refuse_early_stopping(self) -> None:
+        if self.early_stopping:
+            raise ValueError(
+                "early_stopping must be False for a stream, of which no rows are held back."
+            )
 
     def _meaning(self, objective: Objective) -> tuple[Any, ...]:
         """Return all that a stream's state depends on: a change of it begins a new stream."""

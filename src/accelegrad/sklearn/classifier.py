@@ -368,6 +368,7 @@ class AcceleGradClassifier(LinearClassifier, StreamFitting):
                 "class_weight='balanced' is not supported for partial_fit, which does not see all "
                 "rows. Compute the weights (sklearn.utils.compute_class_weight) and give a dict."
             )
+        self._refuse_early_stopping()
         X, y = self._checked(X, y, reset=not hasattr(self, "coef_"))
         self._admit_classes(classes, y)
         data = Data(X, y, self._checked_weights(sample_weight, X))

@@ -23,7 +23,7 @@ from accelegrad import threads
 from accelegrad.errors import Vector, finite_vector, whole_number
 from accelegrad.sklearn.base import LinearEstimator
 from accelegrad.sklearn.classifier import AcceleGradClassifier, LinearClassifier
-from accelegrad.sklearn.data import Data, rows_of, without_empty_columns, without_weightless
+from accelegrad.sklearn.data import Data, rows_of, without_weightless
 from accelegrad.sklearn.parameters import FITTED, documented, parameter
 from accelegrad.sklearn.regressor import AcceleGradRegressor, LinearRegressor
 
@@ -164,11 +164,10 @@ def follow_path(
     estimator = copy(single)  # which was not fitted; scikit-learn's `clone` takes longer
     estimator.random_state = deepcopy(single.random_state)  # whose state folds must not share
     estimator.n_features_in_ = data.X.shape[1]
-    rows, held = estimator._taken(rows_of(data, train))[0], without_weightless(rows_of(data, test))
-    settings, objective = estimator._settings(), estimator._objective()
-    if objective.feasible_set is None:
-        rows = without_empty_columns(rows)
-    path, problems, seed = PathResult([], [], [], []), None, estimator._seed()
+    test_rows = without_weightless(rows_of(data, test))
+    settings, objective, seed = estimator._settings(), estimator._objective(), estimator._seed()
+    rows, held = estimator._parted(estimator._taken(rows_of(data, train))[0], objective, seed)
+    path, problems = PathResult([], [], [], []), None
     for alpha in alphas.tolist():
         estimator.alpha = alpha
         with warnings.catch_warnings(), threads.single_for(math.prod(data.X.shape)):
@@ -177,8 +176,8 @@ def follow_path(
                 problems = estimator._problems(estimator._in_units(objective, rows), rows)
             now = estimator._in_units(estimator._objective())
             parts = [problem.with_penalty(now.l2, now.l1) for problem in problems]
-            estimator._fit_problems(parts, rows, settings, seed, warm=True)
-        path.scores.append(scorer(estimator, held))
+            estimator._fit_problems(parts, rows, held, settings, seed, warm=True)
+        path.scores.append(scorer(estimator, test_rows))
         path.objectives.append(estimator.objective_)
         path.gaps.append(estimator.gap_)
         path.missed.append(estimator._missed)

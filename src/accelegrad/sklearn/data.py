@@ -1,4 +1,4 @@
-"""Checked rows: those with weight, columns with entries, and scores of held-out ones."""
+"""Checked rows: those with weight, columns with entries, held-out parts and their scores."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.special import logsumexp
+from sklearn.model_selection import train_test_split
 
 from accelegrad.errors import Vector
 from accelegrad.models.losses import Loss
@@ -165,6 +166,36 @@ def without_empty_columns(data: Data) -> Data:
 
 
 # -- held-out rows ---------------------------------------------------------------------------------
+
+
+def split(data: Data, fraction: float, classes: Any, seed: int) -> tuple[Data, Data]:
+    """Return the rows to learn from and the held-out ones, with the classes in proportion.
+
+    `classes` is the class of each row; None for regression.
+    """
+    count = math.ceil(fraction * data.y.size)
+    sizes = [data.y.size] if classes is None else np.unique(classes, return_counts=True)[1]
+    if classes is not None and min(sizes) < 2:
+        reason = "a class with a single row cannot be in both parts"
+    elif min(count, data.y.size - count) < len(sizes):
+        reason = f"both parts need at least {len(sizes)} rows"
+    else:
+        learnt, held = train_test_split(
+            np.arange(data.y.size), test_size=count, stratify=classes, random_state=seed
+        )
+        return rows_of(data, learnt), rows_of(data, held)
+    raise ValueError(
+        f"early_stopping=True holds back {count} of {data.y.size} rows "
+        f"(validation_fraction={fraction!r}), but {reason}. Increase validation_fraction, give "
+        "more rows, or set early_stopping=False."
+    )
+
+
+def score_of_parameters(judge: Callable[[Any], float], X: Any, n_rows: int, x: Vector) -> float:
+    """Return the score of parameters: so many rows of coefficients, perhaps intercepts."""
+    size = n_rows * X.shape[1]
+    scores = X @ x[:size].reshape(n_rows, -1).T
+    return judge(scores + x[size:] if x.size > size else scores)
 
 
 def score_of_targets(loss: Loss, y: Vector, weights: Vector | None, scores: Any) -> float:

@@ -153,9 +153,26 @@ class Parameters:
         'Whether the average of the iterates is returned. "auto": the best point, or the average '
         "of a stochastic run or stream.",
     )
+    early_stopping: bool = parameter(
+        False,
+        "bool",
+        "Stop when the mean loss of a held-out part of the rows no longer falls. "
+        "(Stopping on the certified gap is what `tol` does, always.) That is no convergence: see "
+        "`converged_`.",
+    )
+    validation_fraction: float = parameter(
+        0.1, "float", "The share of the rows that is held out for `early_stopping`."
+    )
+    n_iter_no_change: int = parameter(
+        5,
+        "int",
+        "How many looks at the held-out loss without a fall end the run; with `batch_size`, how "
+        "many passes over the rows.",
+    )
     random_state: Any = parameter(
         None,
         "int, RandomState or None",
-        "For minibatches. None is a fixed seed: the same call gives the same model.",
+        "For minibatches and held-out rows. None is a fixed seed: the same call gives the same "
+        "model.",
     )
     verbose: int = parameter(0, "int", "Above 0: a progress bar.")

@@ -300,6 +300,7 @@ class AcceleGradRegressor(LinearRegressor, StreamFitting):
                 f"{np.size(self.intercept_)}; begin with a new one."
             )
         objective = self._objective()
+        self._refuse_early_stopping()
         data = self._checked_data(X, y, sample_weight, reset=not hasattr(self, "coef_"))
         self._learn(objective, self._prepared(data))
         return self

@@ -14,7 +14,7 @@ diameter is given. Otherwise the function is given in scaled coordinates where t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -53,6 +53,8 @@ LOOK_SPACING = 1.05
 #: that is kept, and may come out a little larger.
 MARGIN = 1e-3
 
+Score = Callable[[Vector], float]
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -63,6 +65,7 @@ class Settings:
     batch_size: int | None
     diameter: float | str
     output: str
+    n_iter_no_change: int
     progress: bool
 
     @property
@@ -118,6 +121,7 @@ class Fit(NamedTuple):
     message: str
     interrupted: bool  # by Ctrl-C
     method: str
+    stopped: bool = False  # by early stopping
 
     @property
     def converged(self) -> bool:
@@ -126,8 +130,8 @@ class Fit(NamedTuple):
 
     @property
     def missed(self) -> bool:
-        """Whether there is a tolerance, and it was missed."""
-        return not self.converged and self.target >= 0.0
+        """Whether there is a tolerance, and it was missed without early stopping."""
+        return self.target >= 0.0 and not (self.converged or self.stopped)
 
 
 def total(fits: Sequence[Fit]) -> Fit:
@@ -145,6 +149,7 @@ def total(fits: Sequence[Fit]) -> Fit:
         next((fit.message for fit in fits if not fit.converged), fits[0].message),
         any(fit.interrupted for fit in fits),
         ", ".join(dict.fromkeys(fit.method for fit in fits)),
+        all(fit.converged or fit.stopped for fit in fits),
     )
 
 
@@ -154,6 +159,7 @@ def solve(
     starts: Sequence[Vector],
     seed: int,
     n_jobs: int | None = None,
+    scores: Sequence[Score] | None = None,
 ) -> list[Fit]:
     """Minimise problems that differ in their targets, and say what is proved of each.
 
@@ -167,14 +173,22 @@ def solve(
         For the random rows of minibatches.
     n_jobs : int, optional
         Processes that share the problems.
+    scores : sequence of callables, optional
+        The score of parameters on held-out rows, for each problem: a run ends when it stalls, and
+        the parameters with the best one are kept.
     """
     fits: dict[int, Fit] = {}
     tried = ""
-    if settings.leaves_all_open and _is_for_interior_points(problems[0]):
+    if scores is None and settings.leaves_all_open and _is_for_interior_points(problems[0]):
         fits, tried = _by_interior_points(problems, settings, starts), INTERIOR
     missing = [place for place in range(len(problems)) if place not in fits]
+    watches: list[EarlyStopping | None] = [None] * len(problems)
+    if scores is not None:
+        pairs = zip(scores, problems, strict=True)
+        watches = [EarlyStopping(score, problem, settings) for score, problem in pairs]
     calls = [
-        partial(_solved, problems[place], settings, starts[place], seed, tried) for place in missing
+        partial(_solved, problems[place], settings, starts[place], seed, tried, watches[place])
+        for place in missing
     ]
     if len(calls) == 1:  # for which joblib would take longer than small fits do
         fits[missing[0]] = calls[0]()
@@ -184,13 +198,20 @@ def solve(
     return [fits[place] for place in range(len(problems))]
 
 
-def _solved(problem: Problem, settings: Settings, start: Vector, seed: int, tried: str) -> Fit:
+def _solved(
+    problem: Problem,
+    settings: Settings,
+    start: Vector,
+    seed: int,
+    tried: str,
+    watch: EarlyStopping | None,
+) -> Fit:
     """Return the fit of one problem: directly where that does, else by a run."""
     if not isinstance(problem.model, LinearModel):
-        return _solved_classes(problem, settings, start, seed)
-    direct = settings.leaves_all_open and not tried
+        return _solved_classes(problem, settings, start, seed, watch)
+    direct = settings.leaves_all_open and not tried and watch is None
     found = _directly(problem, settings, start) if direct else None
-    return found or _solved_model(problem.model, problem, settings, start, seed, tried)
+    return found or _solved_model(problem.model, problem, settings, start, seed, tried, watch)
 
 
 # -- without a run ---------------------------------------------------------------------------------
@@ -270,6 +291,40 @@ def _proved(
 # -- by a run of `minimize` ------------------------------------------------------------------------
 
 
+class EarlyStopping:
+    """A callback that keeps the point with the best score, and ends a run when scores stall."""
+
+    def __init__(self, score: Score, problem: Problem, settings: Settings) -> None:
+        self._score, self._problem, self._batch = score, problem, settings.batch_size
+        # A step of a few rows says little about the score: then time is counted in steps, and a
+        # pass over all rows is worth a look.
+        steps = 1 if self._batch is None else math.ceil(problem.model.n_samples / self._batch)
+        self._patience = settings.n_iter_no_change * steps
+        self._looks = self._best_at = 0
+        self._best_score = -math.inf
+        self.best: Vector | None = None
+
+    def __call__(self, intermediate_result: OptimizeResult) -> None:
+        """Look at a run."""
+        with self._problem.single_thread():  # `minimize` takes it for a user's function
+            self.look(intermediate_result.x, int(intermediate_result.nit))
+
+    def look(self, x: Vector, steps: int) -> None:
+        """Judge the parameters after some steps."""
+        score, self._looks = self._score(x), self._looks + 1
+        now = self._looks if self._batch is None else steps
+        if score > self._best_score:
+            self.best, self._best_score, self._best_at = x, score, now
+        elif now - self._best_at >= self._patience:
+            raise StopIteration
+
+    def take_best(self, result: OptimizeResult) -> None:
+        """Put the best point in the place of the one that a run returns."""
+        if self.best is not None:
+            ended = result.status in (Status.CALLBACK, Status.CONVERGED, Status.STATIONARY)
+            result.update(x=self.best, fun=math.nan, stopped=ended)
+
+
 def _options(settings: Settings, tolerance: Tolerance) -> dict[str, Any]:
     """Return what `minimize` is given for any problem."""
     return {
@@ -283,7 +338,13 @@ def _options(settings: Settings, tolerance: Tolerance) -> dict[str, Any]:
 
 
 def _solved_model(
-    model: LinearModel, problem: Problem, settings: Settings, start: Vector, seed: int, tried: str
+    model: LinearModel,
+    problem: Problem,
+    settings: Settings,
+    start: Vector,
+    seed: int,
+    tried: str,
+    watch: EarlyStopping | None,
 ) -> Fit:
     """Hand the model over as it is; `tried` is a method that has not proved enough."""
     tolerance = Tolerance.of(problem, settings)
@@ -291,8 +352,10 @@ def _solved_model(
     if tried:
         options["method"] = choose(_facts(problem), tried=tried).name
     if settings.batch_size is not None:
-        # At most all rows: folds leave fewer of them.
+        # At most all rows: folds and held-out parts leave fewer of them.
         options["batch_size"] = min(settings.batch_size, model.n_samples)
+    if watch is not None:
+        options |= {"callback": watch, "callback_at": looks(settings.max_iter)}
     result = minimize(
         model,
         start,
@@ -301,6 +364,8 @@ def _solved_model(
         rng=seed,
         **options,
     )
+    if watch is not None:
+        watch.take_best(result)
     return _fit(problem, tolerance, result)
 
 
@@ -381,7 +446,9 @@ class ClassesFunction:
         return -self.problem.rounding(value) <= value - self.lower_bound <= goal
 
 
-def _solved_classes(problem: Problem, settings: Settings, start: Vector, seed: int) -> Fit:
+def _solved_classes(
+    problem: Problem, settings: Settings, start: Vector, seed: int, watch: EarlyStopping | None
+) -> Fit:
     """Hand over a function, to Newton's method or of scaled coordinates where possible."""
     tolerance, sampler = Tolerance.of(problem, settings), None
     if settings.batch_size is not None:
@@ -391,10 +458,15 @@ def _solved_classes(problem: Problem, settings: Settings, start: Vector, seed: i
     options = _options(settings, tolerance) | function.terms() | {"exact": sampler is None}
     if sampler is not None or function.is_proved:
         options |= {"tol": None, "rtol": None}  # the dual decides, if anything
+    bounded = function.is_proved and settings.tol is not None
 
     def look(intermediate_result: OptimizeResult) -> None:
         with problem.single_thread():  # `minimize` takes it for a user's function
             x, value = function.point(intermediate_result.x), float(intermediate_result.fun)
+            if watch is not None:
+                watch.look(x, int(intermediate_result.nit))
+            if not bounded:
+                return
             # The value at an average or a last point is not known to a run without a goal, and
             # with minibatches it is an estimate.
             if not math.isfinite(value) or sampler is not None:
@@ -402,7 +474,7 @@ def _solved_classes(problem: Problem, settings: Settings, start: Vector, seed: i
             if function.proves(x, value, tolerance):
                 raise StopIteration
 
-    if function.is_proved and settings.tol is not None:
+    if bounded or watch is not None:
         options |= {"callback": look, "callback_at": looks(settings.max_iter)}
     if function.curved is not None:
         l2 = problem.model.l2
@@ -418,6 +490,8 @@ def _solved_classes(problem: Problem, settings: Settings, start: Vector, seed: i
         function.raise_bound(x)
         # What the run itself knows is about a region that it guessed.
         result.update(lower_bound=function.lower_bound, certified_radius=math.inf)
+    if watch is not None:
+        watch.take_best(result)
     return _fit(problem, tolerance, result)
 
 
@@ -449,6 +523,7 @@ def _fit(problem: Problem, tolerance: Tolerance, result: OptimizeResult) -> Fit:
         message,
         result.status is Status.INTERRUPTED,
         str(result["method"]),
+        bool(result.get("stopped", False)),
     )
 
 
