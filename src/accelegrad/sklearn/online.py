@@ -176,7 +176,7 @@ def with_past_rows(
     if not rows:
         return state
     squares = oracle.mean_square(start, change)
-    steps = min(int(np.ceil(rows * oracle.batches.count / oracle.n_rows)), MOST_STEPS)
+    steps = min(int(np.ceil(rows * oracle.batches.number / oracle.n_rows)), MOST_STEPS)
     weights = importance_weight(np.arange(steps))
     total = float(weights.sum())
     x0 = state.query_point
@@ -205,7 +205,7 @@ class Batches(NamedTuple):
         return cls(order, order.size * np.arange(1, count + 1) // count)
 
     @property
-    def count(self) -> int:
+    def number(self) -> int:
         """How many there are."""
         return int(self.ends.size)
 
@@ -266,7 +266,7 @@ class ChunkOracle:
         """Return the mean squared norm of the batches' gradients, in changed coordinates."""
         gradients = (
             self._at(point, self.batches.rows(batch)).gradient
-            for batch in range(self.batches.count)
+            for batch in range(self.batches.number)
         )
         changed = (g if change is None else change.adjoint(g) for g in gradients)
         return float(np.mean([g @ g for g in changed]))
@@ -350,15 +350,15 @@ def after_chunk(
     done = 0
     if isinstance(states, tuple) and states[0].iteration == 0:  # the first looks for a radius
         states, done = _after_steps(rules(), states, oracles(), 0, 1), 1
-    if chunk is not None and isinstance(states, tuple) and done < batches.count:
+    if chunk is not None and isinstance(states, tuple) and done < batches.number:
         states = _sparse_stream(rules()[0], states, oracles()[0].problem)
     if chunk is not None and not isinstance(states, tuple):
         done += states.advance(chunk(), *batches.rest(done))
-    if done == batches.count:
+    if done == batches.number:
         return states
     if not isinstance(states, tuple):
         states = tuple(states.states())
-    return _after_steps(rules(), states, oracles(), done, batches.count)
+    return _after_steps(rules(), states, oracles(), done, batches.number)
 
 
 def _after_steps(
