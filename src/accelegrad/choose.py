@@ -110,8 +110,8 @@ class Facts:
         exact_values: bool = False,
     ) -> Facts:
         """Return the facts of a call of `minimize`."""
-        others = set(request.parameters) - {"diameter", "bundle_size"}
-        given = bool(others) or request.restart is not None or request.project_y is not None
+        given = not request.parameters.keys() <= {"diameter", "bundle_size"}
+        given = given or request.restart is not None or request.project_y is not None
         return cls(
             model,
             rule_given=isinstance(request.method, Rule),
@@ -373,7 +373,7 @@ def choose(facts: Facts, method: Any = AUTO, *, tried: str = "") -> Choice:
 
     `tried` names one that was tried in vain, and is out of the question.
     """
-    if not isinstance(method, str | Rule):
+    if not isinstance(method, (str, Rule)):
         raise TypeError(f"method must be a name or a rule object, not {method!r}.")
     if isinstance(method, str) and method not in (AUTO, *METHODS):
         if method.lower() in ELSEWHERE:

@@ -76,6 +76,8 @@ def real_number(name: str, given: Any, *, above: float = -np.inf, least: float =
 
     One that JAX traces is returned as it is.
     """
+    if type(given) is float and least <= given < np.inf and given > above:
+        return given
     if is_traced(given) and np.ndim(given) == 0:
         return given  # type: ignore[no-any-return]
     allowed = "a finite number"

@@ -22,7 +22,6 @@ from accelegrad.errors import (
     Vector,
     finite_vector,
     nearest,
-    real_array,
     real_number,
     whole_number,
 )
@@ -405,10 +404,10 @@ def _method_options(
     options: Mapping[str, Any] | None, keywords: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the parameters of single methods that are given, in either way."""
+    if options is None and not keywords:
+        return {}
     if not isinstance(options, Mapping | None):
         raise TypeError(f"options must be a mapping of names to values, not {options!r}.")
-    if not options and not keywords:
-        return {}
     _refuse_unknown(options or {}, keywords)
     given = {**(options or {}), **keywords}
     if not given.get("gradient_bound"):
@@ -443,7 +442,7 @@ def _start(x0: Any, model: LinearModel | None) -> Vector:
     if model is None:
         if x0 is None:
             raise TypeError("x0 is missing: give the point to start from.")
-        return finite_vector("x0", np.ravel(real_array("x0", x0)))
+        return finite_vector("x0", np.asarray(x0).ravel())
     if x0 is None:
         return np.zeros(model.n_parameters)
     start = finite_vector("x0", x0)

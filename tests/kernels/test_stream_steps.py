@@ -132,31 +132,41 @@ def test_dense_and_huge_rows_amid_sparse_ones():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n_columns", [5_000, 50_000])
-@pytest.mark.parametrize("options", [{}, {"multi_class": "ovr"}, {"n_classes": 20}], ids=str)
-def test_time_relative_to_sgd(n_columns, options, capsys):
-    """CPU time of both on the same chunks, in turn; run with -s to see the ratio."""
-    options = dict(options)
-    n_classes = options.pop("n_classes", 20 if options else 2)
+@pytest.mark.parametrize(
+    ("n_classes", "multi_class"), [(2, "auto"), (20, "ovr"), (20, "multinomial")]
+)
+def test_time_relative_to_sgd(n_columns, n_classes, multi_class, capsys):
+    """CPU time of both on the same chunks, in turn; run with -s to see the ratios."""
     rng, n = np.random.default_rng(0), 20_000
     columns = (n_columns * rng.random((n, 60)) ** 3).astype(np.int32)
-    parts = rng.random(columns.size), columns.ravel(), np.arange(0, columns.size + 1, 60)
-    X = sp.csr_array(parts, shape=(n, n_columns))
+    ends = np.arange(0, columns.size + 1, 60, dtype=np.int32)
+    X = sp.csr_array((rng.random(columns.size), columns.ravel(), ends), shape=(n, n_columns))
     X.sum_duplicates()
     y = (X @ rng.standard_normal((n_columns, n_classes))).argmax(axis=1)
     chunks = [(X[first : first + 2000], y[first : first + 2000]) for first in range(0, n, 2000)]
-    ours, theirs = AcceleGradClassifier(**options), SGDClassifier(loss="log_loss")
+    ours, theirs = AcceleGradClassifier(multi_class=multi_class), SGDClassifier(loss="log_loss")
 
-    def seconds(estimator):
+    def seconds(estimator, rows, targets):
         begun = time.process_time()
-        for rows, targets in chunks:
-            estimator.partial_fit(rows, targets, classes=np.arange(n_classes))
+        estimator.partial_fit(rows, targets, classes=np.arange(n_classes))
         return time.process_time() - begun
 
-    times = [(seconds(ours), seconds(theirs)) for _ in range(8)][1:]
-    ratio = np.divide(*np.median(times, axis=0))
+    times = np.array(
+        [
+            [[seconds(each, *chunk) for chunk in chunks] for each in (ours, theirs)]
+            for _ in range(21)
+        ]
+    )[1:]
+    # Other processes take the cache away and make single calls slower, never faster: so the least
+    # time of each call counts. (The least ratio would be that of a call of SGD that was disturbed.)
+    ratio = np.divide(*times.min(axis=0).sum(axis=1))
+    median = np.divide(*np.median(times.sum(axis=2), axis=0))
     with capsys.disabled():
-        print(f"\n{n_classes} classes, {n_columns} columns: {ratio:.2f} times SGD's CPU time")
-    assert ratio < 3.0
+        print(
+            f"\n{n_classes} classes ({multi_class}), {n_columns} columns: {ratio:.2f} times SGD's "
+            f"CPU time, {median:.2f} by medians"
+        )
+    assert ratio <= 2.0
 
 
 def test_a_chunk_changes_no_state_that_was_kept():

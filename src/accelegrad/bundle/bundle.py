@@ -24,6 +24,7 @@ from accelegrad.rules.base import (
     State,
     Step,
     StepRule,
+    inner,
 )
 from accelegrad.rules.distance import check_radius, distance, smallest_radius
 from accelegrad.rules.distance_free import DistanceFreeAcceleGrad
@@ -244,8 +245,10 @@ class Bundle(StepRule):
         else:
             following, evaluation = self._follow_model(state, recorder)
         counts = following.counts
-        counts = counts._replace(calls=counts.calls + recorder.calls)
-        radius = max(state.radius, float(distance(following.center, state.start)))
+        counts = Counts(counts.calls + recorder.calls, *counts[1:])
+        radius = state.radius
+        if following.center is not state.center:
+            radius = max(radius, float(distance(following.center, state.start)))
         if state.iteration == 1:  # the first step's length is all that is known of the scale
             radius = max(radius, float(distance(evaluation.point, state.start)))
         following = following._replace(iteration=state.iteration + 1, counts=counts, radius=radius)
@@ -269,7 +272,7 @@ class Bundle(StepRule):
         if paired:
             step, change = at.point - state.center, at.gradient - state.gradient
             state.pairs.add(step, change)
-            square, growth = float(change @ change), float(step @ change)
+            square, growth = inner(change, change), inner(step, change)
             if square > 0.0 and growth > 0.0:
                 curvature = [*curvature[1 - CURVATURE_STEPS :], growth / square]
                 if len(curvature) == CURVATURE_STEPS:
@@ -301,7 +304,7 @@ class Bundle(StepRule):
         at, trial = _finite_trial(oracle, lambda share: state.center + share * length * direction)
         if trial != 1.0:
             search = search._replace(trial=trial * search.trial)
-        end = End(search.trial, at.value, float(at.gradient @ direction))
+        end = End(search.trial, at.value, inner(at.gradient, direction))
         if search.is_over(end):
             counts = _noted(state.counts, misses=0)
             return self._centred(state, at, paired=True, search=NO_SEARCH, counts=counts), at
@@ -317,10 +320,10 @@ class Bundle(StepRule):
 
     def _new_search(self, state: BundleState) -> LineSearch:
         direction, trial = state.pairs.direction(state.gradient), 1.0
-        slope = float(state.gradient @ direction)
+        slope = inner(state.gradient, direction)
         if not slope < 0.0:
             direction = -state.gradient
-            slope = float(state.gradient @ direction)
+            slope = inner(state.gradient, direction)
         if state.pairs.count == 0:
             trial = state.step_size
         return LineSearch.along(direction, state.value, slope, trial)
@@ -376,21 +379,21 @@ class Bundle(StepRule):
             longer = min(LARGEST_GROWTH * t, max(longer, GROWN * t if all_fell else t))
             return moved._replace(step_size=longer), at
         moved = state._replace(step_size=t, counts=_noted(counts, misses=1))
-        square = float(state.gradient @ state.gradient)
+        square = inner(state.gradient, state.gradient)
         if state.cuts.added == added and promise < t * UNIT * square:
             # The model knew this cut, so that its lowest point was not found: for so long a step
             # what the cuts lie below the value is lost in the rounding of their slopes' products.
             return moved._replace(step_size=t / LARGEST_GROWTH), at
         error = state.value - state.term - (at.value - at.penalty)
-        error -= float(at.gradient @ (state.center - at.point))
+        error -= inner(at.gradient, state.center - at.point)
         if error > promise and moved.counts.misses >= PATIENCE:
             counts = moved.counts._replace(misses=0)
             shorter = max(LARGEST_CUT * t, min(lowest, t), min(t, state.flattest))
             moved = moved._replace(step_size=shorter, counts=counts)
         elif moved.counts.misses >= state.cuts.size:  # as many cuts as are kept have told nothing
             counts = moved.counts._replace(misses=0)
-            near = distance(at.point, state.center) < self._reach(state, 0.0)
-            moved = moved._replace(step_size=LARGEST_GROWTH * t if near else t, counts=counts)
+            far = self._is_far(state, at.point)
+            moved = moved._replace(step_size=t if far else LARGEST_GROWTH * t, counts=counts)
         return moved, at
 
     def _without_model(self, state: BundleState, oracle: Recorder) -> tuple[BundleState, Evaluated]:
@@ -419,12 +422,12 @@ class Bundle(StepRule):
 
         A short step promises little of what is left, and its cut tells little of what is far away.
         """
-        t, longest = state.step_size, self._reach(state, 0.0)
+        t = state.step_size
         for _ in range(MOST_LENGTHENED):
             trial = self._trial(state, t)
             if trial.is_rough:
                 t /= LARGEST_GROWTH
-            elif self._is_resolved(state, trial) or distance(trial.point, state.center) >= longest:
+            elif self._is_resolved(state, trial) or self._is_far(state, trial.point):
                 break
             elif trial.estimated_gap <= ROUNDING_SHARE * abs(state.value):
                 break  # nothing is left, and the products of slopes lack digits for longer steps
@@ -438,7 +441,7 @@ class Bundle(StepRule):
     def _trial(self, state: BundleState, t: float) -> Trial:
         center = Center(state.center, state.value, state.term)
         point, promise, combination, missed = self._model(state.cuts).lowest(center, t)
-        length = math.sqrt(float(combination.slope @ combination.slope))
+        length = math.sqrt(inner(combination.slope, combination.slope))
         left = combination.error + self._reach(state, t * length) * length
         return Trial(point, promise, left, missed > ROUGH * max(promise, 0.0))
 
@@ -449,6 +452,10 @@ class Bundle(StepRule):
         """Return roughly how far a minimiser is."""
         insured = float(state.insurance.radius) if state.counts.insured else 0.0
         return REACH * max(float(distance(state.center, state.start)), insured, length)
+
+    def _is_far(self, state: BundleState, point: Vector) -> bool:
+        """Return whether a point is as far from the centre as a minimiser may be."""
+        return bool(distance(point, state.center) >= self._reach(state, 0.0))
 
     # -- AcceleGrad's steps ------------------------------------------------------------------------
 
@@ -501,7 +508,7 @@ def _noted(counts: Counts, *, misses: int) -> Counts:
     recent = counts.recent << max(misses, 1) | ((1 << misses) - 1)
     recent &= (1 << RECENT) - 1
     in_a_row = counts.misses + misses if misses else 0
-    return counts._replace(recent=recent, misses=in_a_row)
+    return Counts(counts.calls, counts.insured, in_a_row, recent, counts.in_turn)
 
 
 def _finite_trial(oracle: Recorder, point_of: Callable[[float], Vector]) -> tuple[Evaluated, float]:

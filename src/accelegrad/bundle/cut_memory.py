@@ -166,7 +166,7 @@ class CutMemory:
         )
         first = self._center_values.size if same else 0
         if first < self.count:
-            new = self._slopes[first : self.count] @ (center - self.origin)
+            new = self._slopes[first : self.count].dot(center - self.origin)
             new += self._numbers[first : self.count, LEVEL]
             self._center_values = np.concatenate((self._center_values, new)) if first else new
         self._center = center
@@ -175,7 +175,7 @@ class CutMemory:
     def combined_slope(self, weights: Vector) -> Vector:
         """Return the weighted sum of the slopes."""
         (active,) = weights.nonzero()
-        slope: Vector = weights[active] @ self._slopes[active]
+        slope: Vector = weights[active].dot(self._slopes.take(active, axis=0))
         return slope
 
     def shortest_sum(self, linear: Vector, *, keep: bool) -> Vector:
@@ -217,7 +217,7 @@ class CutMemory:
         if not (SMALLEST_TOTAL < total < math.inf):
             return None
         shares = positive / total
-        numbers = (shares @ self._numbers[: self.count]).tolist()
+        numbers = shares.dot(self._numbers[: self.count]).tolist()
         level, _, _, size, length, lost, blurred = numbers
         slope = self.combined_slope(shares)
         count = np.count_nonzero(shares) + 1

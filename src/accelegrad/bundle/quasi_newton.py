@@ -80,7 +80,7 @@ class Pairs:
             self._products[-1] = 0.0
         self.count = n
         self._steps[row], self._changes[row] = step, change
-        self._products[:n, n - 1] = self._in_order(self._steps[:n] @ change)
+        self._products[:n, n - 1] = self._in_order(self._steps[:n].dot(change))
 
     def _take_memory(self, size: int) -> None:
         held = max(FEWEST_PAIRS, min(MOST_PAIRS, PAIRS_BYTES // (16 * size)))
@@ -104,14 +104,14 @@ class Pairs:
             return -gradient
         steps, changes, products = self._steps[:n], self._changes[:n], self._products[:n, :n]
         # The first loop: shares of the changes, from the newest pair to the oldest
-        shares, _ = dtrtrs(products, self._in_order(steps @ gradient))
+        shares, _ = dtrtrs(products, self._in_order(steps.dot(gradient)))
         last = changes[(self._oldest - 1) % n]
         scale = float(products[-1, -1]) / ddot(last, last)
-        left: Vector = scale * (self._in_rows(shares) @ changes - gradient)
+        left: Vector = scale * (self._in_rows(shares).dot(changes) - gradient)
         # The second: shares of the steps, from the oldest pair to the newest
-        right = products.diagonal() * shares + self._in_order(changes @ left)
+        right = products.diagonal() * shares + self._in_order(changes.dot(left))
         shares, _ = dtrtrs(products, right, trans=1)
-        left -= self._in_rows(shares) @ steps
+        left -= self._in_rows(shares).dot(steps)
         return left
 
     def state(self) -> dict[str, Any]:

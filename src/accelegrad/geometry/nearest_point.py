@@ -279,7 +279,7 @@ def lowest_of_cuts(
             break
         found = better
         weights = found.weights
-        promise = float(weights @ below) - float((weights @ slopes) @ found.offset)
+        promise = float(weights.dot(below)) - float(weights.dot(slopes).dot(found.offset))
         if not promise < CANCELLED * unit:
             break
         unit = ADDED * promise
@@ -297,12 +297,13 @@ def _lowest_in_unit(
     """Return the same with values divided by a unit; None: DAQP failed."""
     count, size = slopes.shape
     length, bend = math.sqrt(unit * step), math.sqrt(unit / step)  # units of offsets and slopes
-    matrix = np.empty((count, size + 1))
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+    matrix, low = np.empty((count, size + 1)), np.empty(count)
+    low.fill(-math.inf)
+    with np.errstate(over="ignore", invalid="ignore"):
         np.divide(slopes, bend, out=matrix[:, :size])
-        low, high = np.full(count, -math.inf), below / unit - ADDED
+        high = below / unit - ADDED
     matrix[:, size] = -math.sqrt(ADDED)
-    if not (np.isfinite(matrix).all() and np.isfinite(high).all()):
+    if not norm(matrix.ravel()) + norm(high) < math.inf:
         return None
     senses = np.zeros(count, dtype=np.intc)
     before = 0

@@ -113,7 +113,9 @@ class Room(NamedTuple):
     gradient: Vector  # g_s, for the columns of a batch
     listed: npt.NDArray[np.uint64]  # the columns of a batch
     place: npt.NDArray[np.uint32]  # where each column was when it was last in that list
-    total: Vector  # g_s of all columns, for one set of coefficients: faster there; else not used
+    # For one set of coefficients, where they are faster; else not used:
+    total: Vector  # g_s of all columns
+    sums: Vector  # two parts of `dots`
 
 
 def _room(n_columns: int, K: int, n_levels: int, entries: int) -> Room:
@@ -129,6 +131,7 @@ def _room(n_columns: int, K: int, n_levels: int, entries: int) -> Room:
         listed=np.empty(entries + 1, np.uint64),
         place=np.zeros(n_columns if K > 1 else 0, np.uint32),
         total=np.zeros(n_columns if K == 1 else 0),
+        sums=np.empty(2 * dots.size if K == 1 else 0),
     )
 
 
@@ -191,7 +194,7 @@ def _gradient_of_one(
     # No functions for parts of this: each call would count references to all arrays.
     _, level, _, flat, x0 = points
     data, indices, indptr, targets, weights = rows
-    at, dots, _, _, free, gradient, listed, _, total = room
+    at, dots, _, _, free, gradient, listed, _, total, sums = room
     one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
     last, last_level = np.uint64(4 * (level.size - 1)), np.uint64(at.size - 3)
     count, shifted, slopes, base = np.uint64(0), x0.size > 0, 0.0, 0.0
@@ -247,19 +250,25 @@ def _gradient_of_one(
         dots[0], dots[1], dots[2], dots[3] = vg, wg, sg, x0g
         dots[4] = _squares(gradient, count)
         return count
+    half = np.uint64(dots.size)
+    for k in range(two * half):
+        sums[k] = 0.0
     for where in range(count):
         j = listed[where]
         g = gradient[where] if alone else total[j]
-        n, c = np.uint64(5) * np.uint64(level[j]), four * j
+        # Sums in turn: one that has just been written would have to be waited for.
+        n, c = np.uint64(5) * np.uint64(level[j]) + half * (np.uint64(where) % two), four * j
         v, w, s = flat[c], flat[c + one], flat[c + three]
         if not alone:
             gradient[where], total[j] = g, 0.0
-        dots[n] += g * v
-        dots[n + one] += g * w
-        dots[n + two] += g * s
+        sums[n] += g * v
+        sums[n + one] += g * w
+        sums[n + two] += g * s
         if shifted:
-            dots[n + three] += g * x0[j, 0]
-        dots[n + four] += g * g
+            sums[n + three] += g * x0[j, 0]
+        sums[n + four] += g * g
+    for k in range(half):
+        dots[k] = sums[k] + sums[half + k]
     return count
 
 
@@ -270,7 +279,7 @@ def _gradient_of_several(
     """Do the same for K sets of coefficients."""
     _, level, _, flat, x0 = points
     data, indices, indptr, targets, weights = rows
-    at, dots, _, slopes, free, gradient, listed, place, _ = room
+    at, dots, _, slopes, free, gradient, listed, place, _, _ = room
     one, two, three, four = np.uint64(K), np.uint64(2 * K), np.uint64(3 * K), np.uint64(4 * K)
     last, last_level = np.uint64(4 * (level.size - 1) * K), np.uint64(at.size - 3 * K)
     count, shifted = np.uint64(0), x0.size > 0
@@ -355,9 +364,18 @@ def _add(K: int, f: Any, flat: Any, level: Any, room: Any, count: int) -> None:
     for where in range(count):
         j = listed[where]
         n, c = size * np.uint64(level[j]), size * j
-        for field in range(np.uint64(0), size, one):
-            for k in range(one):
-                flat[c + field + k] += factors[n + field + k] * gradient[one * where + k]
+        if K == 1:
+            # All are read before any is written, so that it is done in one go.
+            g, two, three = gradient[where], np.uint64(2), np.uint64(3)
+            v = flat[c] + factors[n] * g
+            w = flat[c + one] + factors[n + one] * g
+            q = flat[c + two] + factors[n + two] * g
+            s = flat[c + three] + factors[n + three] * g
+            flat[c], flat[c + one], flat[c + two], flat[c + three] = v, w, q, s
+        else:
+            for field in range(np.uint64(0), size, one):
+                for k in range(one):
+                    flat[c + field + k] += factors[n + field + k] * gradient[one * where + k]
     if f.intercept:
         for field in range(4):
             for k in range(K):
@@ -588,7 +606,15 @@ def combined(flat: Any, x0: Any, level: Any, factors: Any, weights: Any, free: A
     """Write down v f_0 + w f_1 + q f_2 + s f_3 + x0 f_4, with five factors for each level."""
     K, d = weights.shape
     one, four, five = np.uint64(K), np.uint64(4 * K), np.uint64(5 * K)
-    for j in range(np.uint64(level.size)):
+    for j in range(np.uint64(d) if K == 1 else np.uint64(0)):  # without a loop over sets: faster
+        n, c = np.uint64(5) * np.uint64(level[j]), np.uint64(4) * j
+        total = factors[n] * flat[c] + factors[n + np.uint64(1)] * flat[c + np.uint64(1)]
+        total += factors[n + np.uint64(2)] * flat[c + np.uint64(2)]
+        total += factors[n + np.uint64(3)] * flat[c + np.uint64(3)]
+        if x0.size:
+            total += factors[n + np.uint64(4)] * x0[j, 0]
+        weights[0, j] = total
+    for j in range(np.uint64(d if K == 1 else 0), np.uint64(level.size)):
         for k in range(one):
             n, c = five * np.uint64(level[j]) + k, four * j + k
             total = factors[n] * flat[c] + factors[n + one] * flat[c + one]
@@ -667,6 +693,11 @@ class SparseSteps:
         rows, K = start.shape
         self._columns = aligned(rows, 4 * K).reshape(rows, 4, K)
         self._states: list[Any] = []
+        self._room: Room | None = None  # which the next chunk uses again, if it is large enough
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what copies have in common: each makes room of its own."""
+        return self.__dict__ | {"_room": None}
 
     @classmethod
     def of_states(
@@ -746,10 +777,15 @@ class SparseSteps:
         points = (self._levels, self._level, self._columns, flat, self._start)
         targets = read_only(data.y.reshape(data.y.shape[0], -1))
         rows = (*data.matrix, targets, read_only(chunk.weights))
-        room = _room(self._level.size, K, self._levels.shape[1], most)
+        room = self._room
+        if room is None or room.listed.size <= most:
+            room = _room(self._level.size, K, self._levels.shape[1], most)
         run: Any = steps_of_one if K == 1 else steps_of_several
         batches = (read_only(order), read_only(ends))
-        return int(run(self._numbers, self._fixed, points, rows, room, *batches))
+        done = int(run(self._numbers, self._fixed, points, rows, room, *batches))
+        # A gradient that was not finite is left in the room.
+        self._room = room if done == ends.size else None
+        return done
 
     # -- points ----------------------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ def design_matrix(given: Any, *, checked: bool = False) -> Any:
     if _is_sparse(X):
         X = X.tocsr()
         if not checked:
-            _check_places(X)
+            check_places(X)
     if X.dtype not in (np.float32, np.float64):
         X = X.astype(np.float64)
     if not _is_sparse(X) and not _fit_for_blas(X):
@@ -59,7 +59,7 @@ def design_matrix(given: Any, *, checked: bool = False) -> Any:
     return X
 
 
-def _check_places(X: Any) -> None:
+def check_places(X: Any) -> None:
     """Refuse a CSR matrix with entries outside of it: kernels would read or write there.
 
     SciPy checks all else when a matrix is made.
@@ -67,7 +67,8 @@ def _check_places(X: Any) -> None:
     if (np.diff(X.indptr) < 0).any():
         raise ValueError("X must have an indptr that does not fall, but it does.")
     columns = X.indices[: X.indptr[-1]]
-    if columns.size and not 0 <= columns.min() <= columns.max() < X.shape[1]:
+    # As unsigned numbers those below 0 are the largest.
+    if columns.size and columns.view(f"u{columns.itemsize}").max() >= X.shape[1]:
         raise ValueError(
             f"X must have column numbers from 0 to {X.shape[1] - 1}, but it has numbers from "
             f"{columns.min()} to {columns.max()}."

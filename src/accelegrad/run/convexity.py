@@ -63,7 +63,6 @@ class Convexity(Saved):
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
-        self._offsets = np.empty_like(progress.recent.points)  # of one comparison
         self._largest = 0.0
         self._rounding = 0.0  # what was found to be rounding, at most
         self._fits_float32 = True  # whether float32 holds every value of the run
@@ -79,12 +78,10 @@ class Convexity(Saved):
             self._fits_float32 = fits
         recent = self.progress.recent
         points, gradients, values = recent.points, recent.gradients, recent.values
-        if self._offsets.shape != points.shape:
-            self._offsets = np.empty_like(points)
-        offsets = np.subtract(point, points, out=self._offsets)
+        offsets = np.subtract(point, points, out=recent.offsets)
         # the rise of the earlier tangents to this point, and of this one's to the earlier points
         rises = np.einsum("ij,ij->i", gradients, offsets)
-        returns = offsets @ gradient
+        returns = offsets.dot(gradient)
         if not self._is_below(values - value, rises, returns):
             unit, sizes = self.progress.oracle.unit, recent.sizes + size
             inexact = 2.0 * self.progress.oracle.accuracy  # of the tangent, and of the value

@@ -100,6 +100,8 @@ class Recent(Saved):
     points, gradients, values, sizes
         One row per evaluation, in any order: where, what was found there, and the size of the
         terms of the value.
+    offsets
+        Room for as many rows, to compute with.
     """
 
     saved = ("_rows", "_numbers", "_seen")
@@ -107,23 +109,26 @@ class Recent(Saved):
     def __init__(self, dimension: int) -> None:
         kept = max(FEWEST_KEPT, min(KEPT, KEPT_BYTES // (16 * dimension)))
         self._rows, self._numbers = np.zeros((2, kept, dimension)), np.zeros((2, kept))
+        self._work = np.empty((kept, dimension))
         self._seen = 0
         self._show()
 
     def _show(self) -> None:
-        count = min(self._seen, len(self._numbers[0]))
-        self.points, self.gradients = self._rows[:, :count]
-        self.values, self.sizes = self._numbers[:, :count]
+        rows, numbers = self._rows, self._numbers
+        count = min(self._seen, len(self._work))
+        self.points, self.gradients = rows[0, :count], rows[1, :count]
+        self.values, self.sizes = numbers[0, :count], numbers[1, :count]
+        self.offsets = self._work[:count]
 
     def add(self, at: Evaluated) -> None:
         """Keep an evaluation in place of the oldest."""
-        kept, term = len(self._numbers[0]), at.penalty
+        kept, term = len(self._work), at.penalty
         row = self._seen % kept
         self._seen += 1
-        self._rows[0, row], self._rows[1, row] = at.point, at.gradient
-        self._numbers[0, row], self._numbers[1, row] = at.value - term, abs(at.value) + abs(term)
         if self._seen <= kept:
             self._show()
+        self.points[row], self.gradients[row] = at.point, at.gradient
+        self.values[row], self.sizes[row] = at.value - term, abs(at.value) + abs(term)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from there."""

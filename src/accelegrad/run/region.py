@@ -305,10 +305,11 @@ def _extrapolated(offsets: np.ndarray, changes: np.ndarray, step: Vector) -> tup
     From the nearest points, as many as there are coordinates; changes that are rounding say
     nothing.
     """
-    nearest = np.argsort(np.einsum("ij,ij->i", offsets, offsets), kind="stable")
+    nearest = np.einsum("ij,ij->i", offsets, offsets).argsort(kind="stable")
     telling = np.sqrt(np.einsum("ij,ij->i", changes, changes)) > ROUNDING_SHARE * norm(step)
-    chosen = [i for i in nearest if telling[i]][: step.size]
-    if not chosen:
+    chosen = nearest[telling[nearest]][: step.size]
+    if not chosen.size:
         return np.zeros_like(step), step
-    shares: Vector = np.linalg.lstsq(changes[chosen].T, -step)[0].astype(np.float64)
-    return shares @ offsets[chosen], step + shares @ changes[chosen]
+    offsets, changes = offsets.take(chosen, axis=0), changes.take(chosen, axis=0)
+    shares: Vector = np.linalg.lstsq(changes.T, -step)[0]
+    return shares.dot(offsets), step + shares.dot(changes)

@@ -73,6 +73,10 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         """Return what is minimised: a problem, or one for each class."""
         raise NotImplementedError
 
+    def _targets(self, data: Data) -> list[Any]:
+        """Return the targets of these problems."""
+        raise NotImplementedError
+
     def _judges(self, held: Data) -> list[Callable[[Any], float]]:
         """Return minus the mean loss of prepared rows, for each problem a function of scores."""
         raise NotImplementedError
@@ -387,10 +391,15 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             known = getattr(self, "target_scale_", None)
             stream = online.StreamState(meaning, tuple(starts), *seen, target_scale=known)
         fixed = stream.target_scale is not None
+
+        def in_units(rows: Data) -> Objective:
+            return self._in_units(objective, None if fixed else rows)
+
         learnt = online.learn(
             stream,
             data,
-            lambda rows: self._problems(self._in_units(objective, None if fixed else rows), rows),
+            lambda rows: self._problems(in_units(rows), rows),
+            lambda rows: (self._targets(rows), in_units(rows).pointwise.shape),
             diameter=settings.diameter,
             batch_size=settings.batch_size or online.BATCH,
             seed=self._seed(),

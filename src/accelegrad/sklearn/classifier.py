@@ -243,9 +243,14 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         """Return the multinomial problem, or one for each class against the rest."""
         if self._is_joint():
             return [objective.on_classes(data.X, data.y, self.classes_.size, data.weights)]
-        labels = [targets_by(partial(_against_rest, k), data.y) for k in self._positives()]
+        labels = self._targets(data)
         first = objective.on(data.X, labels[0], data.weights)
         return [first, *(first.with_targets(others) for others in labels[1:])]
+
+    def _targets(self, data: Data) -> list[Any]:
+        if self._is_joint():
+            return [data.y]
+        return [targets_by(partial(_against_rest, k), data.y) for k in self._positives()]
 
     def _positives(self) -> range:
         """Return the classes that are set against the rest."""

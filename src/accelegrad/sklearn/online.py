@@ -12,9 +12,9 @@ other parameters, gives them the weight of n rows: see `with_past_rows`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +22,9 @@ import scipy.sparse as sp
 
 from accelegrad import kernels
 from accelegrad.errors import Vector
+from accelegrad.kernels.loss_shape import Shape
 from accelegrad.models.matrix import RowNumbers
+from accelegrad.models.model_input import check_places, row_shares
 from accelegrad.models.multinomial import MultinomialModel
 from accelegrad.models.scaling import ColumnScaling, column_scaling
 from accelegrad.rules import DistanceFreeAcceleGrad, Rescaled, Rule
@@ -66,7 +68,7 @@ class Learnt(NamedTuple):
     stream: StreamState
     rows: float
     weight: float
-    problems: list[Problem]
+    problems: Callable[[], list[Problem]]
     rules: Callable[[], list[Rule]]
     states: Any
 
@@ -80,7 +82,7 @@ class Learnt(NamedTuple):
         """Return the points to predict with: averages, or the last iterates."""
         return [
             problem.nearest(rule.last(state) if last else rule.output(state))
-            for rule, state, problem in zip(self.rules(), self.states, self.problems, strict=True)
+            for rule, state, problem in zip(self.rules(), self.states, self.problems(), strict=True)
         ]
 
     def coefficients(self, *, last: bool) -> tuple[Vector, Vector] | None:
@@ -95,6 +97,7 @@ def learn(
     stream: StreamState,
     data: Data,
     problems_of: Callable[[Data], list[Problem]],
+    targets_of: Callable[[Data], tuple[Sequence[Vector], Shape]],
     *,
     diameter: float | str,
     batch_size: int,
@@ -110,6 +113,8 @@ def learn(
         The rows, all of which have weight.
     problems_of : callable
         The problems of some rows.
+    targets_of : callable
+        The targets of these problems, and their loss.
     diameter : float or "auto"
         The rule's `diameter`.
     batch_size : int
@@ -119,30 +124,37 @@ def learn(
     """
     before = stream.waiting
     data = data if before is None else joined(before, data)
-    problems = problems_of(data)
+    # A `SparseSteps` that goes on needs neither problems nor rules, which take time to make.
+    problems = cache(lambda: problems_of(data))
     rows, weight = stream.rows + data.y.size, stream.weight + data.weight
     rng = np.random.default_rng([seed, int(stream.rows)])
     share = data.weight / data.y.size / (weight / rows)
-    order = rng.permutation(data.y.size)
-    oracles = [ChunkOracle(problem, batch_size, order, share, rows) for problem in problems]
-    starts = stream.starts or tuple(problem.start() for problem in problems)
-    change = stream.change if stream.states else first_change(problems[0], diameter)
-    # A `SparseSteps` that goes on needs no rule: the starts in its coordinates take time.
+    batches = Batches.of(rng.permutation(data.y.size), batch_size)
+    oracles = cache(lambda: [ChunkOracle(problem, batches, share) for problem in problems()])
+    starts = stream.starts or tuple(problem.start() for problem in problems())
+    change = stream.change if stream.states else first_change(problems()[0], diameter)
     rules = cache(
         lambda: [
             rule_for(problem, diameter, start, change)
-            for problem, start in zip(problems, starts, strict=True)
+            for problem, start in zip(problems(), starts, strict=True)
         ]
     )
     states = stream.states or tuple(
         with_past_rows(rule.init(start), start, oracle, change, stream.rows)
-        for rule, start, oracle in zip(rules(), starts, oracles, strict=True)
+        for rule, start, oracle in zip(rules(), starts, oracles(), strict=True)
     )
     first = not stream.states and isinstance(diameter, str)
     waits = data.y.size < (max(FIRST_CHUNK, batch_size) if first else batch_size)
     if waits and not isinstance(states, tuple):  # it is changed, and the rows are used again
         states = deepcopy(states)
-    moved = after_chunk(rules, states, oracles)
+    matrix = kernels.readable(data.X) if sp.issparse(data.X) else None
+    compiled = kernels.wanted(
+        # whether the stream has had so many entries that compiling pays, by its chunk
+        matrix,
+        lambda known: known.entries * rows >= kernels.FEW_ENTRIES * data.y.size,
+    )
+    chunk = partial(_chunk, data, targets_of, share) if compiled else None
+    moved = after_chunk(rules, states, oracles, batches, chunk)
     if waits:
         # Copied: a caller may use these arrays again.
         after = stream._replace(waiting=joined(data) if before is None else data)
@@ -164,7 +176,7 @@ def with_past_rows(
     if not rows:
         return state
     squares = oracle.mean_square(start, change)
-    steps = min(int(np.ceil(rows * oracle.ends.size / oracle.n_rows)), MOST_STEPS)
+    steps = min(int(np.ceil(rows * oracle.batches.number / oracle.n_rows)), MOST_STEPS)
     weights = importance_weight(np.arange(steps))
     total = float(weights.sum())
     x0 = state.query_point
@@ -180,6 +192,33 @@ def with_past_rows(
     )
 
 
+class Batches(NamedTuple):
+    """All rows of a chunk, in random order, and where each batch of them ends."""
+
+    order: RowNumbers
+    ends: RowNumbers
+
+    @classmethod
+    def of(cls, order: RowNumbers, batch_size: int) -> Batches:
+        """Return batches of at most so many rows, of nearly the same size."""
+        count = -(-order.size // batch_size)
+        return cls(order, order.size * np.arange(1, count + 1) // count)
+
+    @property
+    def number(self) -> int:
+        """How many there are."""
+        return int(self.ends.size)
+
+    def rows(self, batch: int) -> RowNumbers:
+        """Return the rows of a batch."""
+        return self.order[self.ends[batch - 1] if batch else 0 : self.ends[batch]]
+
+    def rest(self, first: int) -> tuple[RowNumbers, RowNumbers]:
+        """Return the rows from a batch on, in their order, and where each batch ends."""
+        begin = self.ends[first - 1] if first else 0
+        return self.order[begin:], self.ends[first:] - begin
+
+
 class ChunkOracle:
     """The gradients of a chunk's batches, each row used once, in random order.
 
@@ -187,55 +226,25 @@ class ChunkOracle:
     ----------
     problem : Problem
         The chunk's rows, whose loss is averaged with weights that sum to 1.
-    batch_size : int
-        Rows per step.
-    order : array of int
-        All rows of the chunk, in random order.
+    batches : Batches
+        The rows of each step.
     share : float
         The mean weight of this chunk's rows relative to that of all rows so far.
-    rows_so_far : float
-        How many rows there were, with those of the chunk.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        batch_size: int,
-        order: RowNumbers,
-        share: float,
-        rows_so_far: float,
-    ) -> None:
-        self.problem, self.share = problem, share
+    def __init__(self, problem: Problem, batches: Batches, share: float) -> None:
+        self.problem, self.batches, self.share = problem, batches, share
         self.n_rows = problem.model.n_samples
-        count = -(-order.size // batch_size)
-        self.ends = order.size * np.arange(1, count + 1) // count
-        self._order = order
         self._next = 0
-        self._rows_so_far = rows_so_far
         self._halves: tuple[tuple[Any, float], tuple[Any, float]] | None = None
-
-    @cached_property
-    def batches(self) -> list[RowNumbers]:
-        """The rows of each step."""
-        starts = np.append(0, self.ends[:-1])
-        return [self._order[a:b] for a, b in zip(starts, self.ends, strict=True)]
-
-    def rest(self, first: int) -> tuple[RowNumbers, RowNumbers]:
-        """Return the rows from a batch on, in their order, and where each batch ends."""
-        begin = self.ends[first - 1] if first else 0
-        return self._order[begin:], self.ends[first:] - begin
 
     def skip_to(self, batch: int) -> None:
         """Go on with this batch."""
         self._next = batch
 
-    def pays(self, matrix: kernels.Readable) -> bool:
-        """Tell whether the stream has had so many entries that compiling pays, by its chunk."""
-        return matrix.entries * self._rows_so_far >= kernels.FEW_ENTRIES * self.n_rows
-
     def __call__(self, point: Vector) -> KnownEvaluation:
         """Estimate value and gradient from the next batch."""
-        rows = self.batches[self._next]
+        rows = self.batches.rows(self._next)
         self._next += 1
         return self._at(point, rows)
 
@@ -255,7 +264,10 @@ class ChunkOracle:
 
     def mean_square(self, point: Vector, change: ColumnScaling | None) -> float:
         """Return the mean squared norm of the batches' gradients, in changed coordinates."""
-        gradients = (self._at(point, rows).gradient for rows in self.batches)
+        gradients = (
+            self._at(point, self.batches.rows(batch)).gradient
+            for batch in range(self.batches.number)
+        )
         changed = (g if change is None else change.adjoint(g) for g in gradients)
         return float(np.mean([g @ g for g in changed]))
 
@@ -265,8 +277,9 @@ class ChunkOracle:
         Their rows are copied once: it asks about many points.
         """
         if self._halves is None:
-            middle = (self._order.size + 1) // 2
-            self._halves = self._part(self._order[:middle]), self._part(self._order[-middle:])
+            order = self.batches.order
+            middle = (order.size + 1) // 2
+            self._halves = self._part(order[:middle]), self._part(order[-middle:])
         first, second = self._halves
         return partial(self._at_part, *first), partial(self._at_part, *second)
 
@@ -321,26 +334,31 @@ def rule_for(
     return stream_rule(start, diameter, problem.feasible_set, problem.penalty(), change)
 
 
-def after_chunk(rules: Callable[[], list[Rule]], states: Any, oracles: list[ChunkOracle]) -> Any:
+def after_chunk(
+    rules: Callable[[], list[Rule]],
+    states: Any,
+    oracles: Callable[[], list[ChunkOracle]],
+    batches: Batches,
+    chunk: Callable[[], Any] | None,
+) -> Any:
     """Return the states after all batches of a chunk, with one step for each.
 
-    A `SparseSteps`, which stands for the states of all problems, is changed; a rule's own state is
+    `chunk` makes the rows that compiled steps take; it is None where those are not wanted. A
+    `SparseSteps`, which stands for the states of all problems, is changed; a rule's own state is
     not.
     """
-    done, batches = 0, oracles[0].ends.size
+    done = 0
     if isinstance(states, tuple) and states[0].iteration == 0:  # the first looks for a radius
-        states, done = _after_steps(rules(), states, oracles, 0, 1), 1
-    X = oracles[0].problem.rows.X
-    wanted = sp.issparse(X) and kernels.wanted(kernels.readable(X), oracles[0].pays)
-    if wanted and isinstance(states, tuple) and done < batches:
-        states = _sparse_stream(rules()[0], states, oracles[0].problem)
-    if wanted and not isinstance(states, tuple):
-        done += states.advance(_chunk(oracles), *oracles[0].rest(done))
-    if done == batches:
+        states, done = _after_steps(rules(), states, oracles(), 0, 1), 1
+    if chunk is not None and isinstance(states, tuple) and done < batches.number:
+        states = _sparse_stream(rules()[0], states, oracles()[0].problem)
+    if chunk is not None and not isinstance(states, tuple):
+        done += states.advance(chunk(), *batches.rest(done))
+    if done == batches.number:
         return states
     if not isinstance(states, tuple):
         states = tuple(states.states())
-    return _after_steps(rules(), states, oracles, done, batches)
+    return _after_steps(rules(), states, oracles(), done, batches.number)
 
 
 def _after_steps(
@@ -378,14 +396,15 @@ def _sparse_stream(rule: Rule, states: Any, problem: Problem) -> Any:
     return SparseSteps.of_states(states, scale, model.l2, n_classes)
 
 
-def _chunk(oracles: list[ChunkOracle]) -> Any:
+def _chunk(
+    data: Data, targets_of: Callable[[Data], tuple[Sequence[Vector], Shape]], share: float
+) -> Any:
     """Return the rows of a chunk as compiled steps take them."""
-    from accelegrad.kernels.gradient import data
+    from accelegrad.kernels import gradient
     from accelegrad.kernels.steps import Chunk
 
-    models: list[Any] = [oracle.problem.model for oracle in oracles]
-    rows = oracles[0].problem.rows
-    columns = [m.classes if isinstance(m, MultinomialModel) else m.y for m in models]
+    check_places(data.X)  # kernels would read and write beyond the columns
+    columns, loss = targets_of(data)
     targets = np.column_stack(columns).astype(np.float64, copy=False)
-    weights = oracles[0].share * rows.n_samples * rows.shares
-    return Chunk(data(rows.X, targets, None, rows.loss.shape), weights)
+    weights = share * data.y.size * row_shares(data.weights, data.y.size)
+    return Chunk(gradient.data(data.X, targets, None, loss), weights)

@@ -123,6 +123,9 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
     def _problems(self, objective: Objective, data: Data) -> list[Problem]:
         return [objective.on(data.X, data.y, data.weights)]
 
+    def _targets(self, data: Data) -> list[Any]:
+        return [data.y]
+
     def _judges(self, held: Data) -> list[Callable[[Any], float]]:
         loss = self._in_units(self._objective()).pointwise
         return [partial(score_of_targets, loss, held.y, held.weights)]
