@@ -1,12 +1,10 @@
 """Compiled steps of `partial_fit` on sparse rows against the rule's own, state by state."""
 
-import time
 from copy import copy
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.linear_model import SGDClassifier
 
 from accelegrad import kernels
 from accelegrad.kernels.sparse_steps import SparseSteps
@@ -128,45 +126,6 @@ def test_dense_and_huge_rows_amid_sparse_ones():
             np.testing.assert_equal(np.isfinite(estimator.coef_).all(), True)
             estimator.partial_fit(huge, y[:32])
     np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-7, atol=1e-9)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("n_columns", [5_000, 50_000])
-@pytest.mark.parametrize(
-    ("n_classes", "multi_class"), [(2, "auto"), (20, "ovr"), (20, "multinomial")]
-)
-def test_time_relative_to_sgd(n_columns, n_classes, multi_class, capsys):
-    """CPU time of both on the same chunks, in turn; run with -s to see the ratios."""
-    rng, n = np.random.default_rng(0), 20_000
-    columns = (n_columns * rng.random((n, 60)) ** 3).astype(np.int32)
-    ends = np.arange(0, columns.size + 1, 60, dtype=np.int32)
-    X = sp.csr_array((rng.random(columns.size), columns.ravel(), ends), shape=(n, n_columns))
-    X.sum_duplicates()
-    y = (X @ rng.standard_normal((n_columns, n_classes))).argmax(axis=1)
-    chunks = [(X[first : first + 2000], y[first : first + 2000]) for first in range(0, n, 2000)]
-    ours, theirs = AcceleGradClassifier(multi_class=multi_class), SGDClassifier(loss="log_loss")
-
-    def seconds(estimator, rows, targets):
-        begun = time.process_time()
-        estimator.partial_fit(rows, targets, classes=np.arange(n_classes))
-        return time.process_time() - begun
-
-    times = np.array(
-        [
-            [[seconds(each, *chunk) for chunk in chunks] for each in (ours, theirs)]
-            for _ in range(21)
-        ]
-    )[1:]
-    # Other processes take the cache away and make single calls slower, never faster: so the least
-    # time of each call counts. (The least ratio would be that of a call of SGD that was disturbed.)
-    ratio = np.divide(*times.min(axis=0).sum(axis=1))
-    median = np.divide(*np.median(times.sum(axis=2), axis=0))
-    with capsys.disabled():
-        print(
-            f"\n{n_classes} classes ({multi_class}), {n_columns} columns: {ratio:.2f} times SGD's "
-            f"CPU time, {median:.2f} by medians"
-        )
-    assert ratio <= 2.0
 
 
 def test_a_chunk_changes_no_state_that_was_kept():
