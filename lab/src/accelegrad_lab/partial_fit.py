@@ -29,7 +29,8 @@ def chunks(n_columns: int, n_classes: int) -> list[tuple[Any, Any]]:
     ends = np.arange(0, columns.size + 1, ENTRIES, dtype=np.int32)
     X = sp.csr_array((rng.random(columns.size), columns.ravel(), ends), shape=(ROWS, n_columns))
     X.sum_duplicates()
-    y = np.argmax(X @ rng.standard_normal((n_columns, n_classes)), axis=1)
+    scores: Any = X @ rng.standard_normal((n_columns, n_classes))
+    y = scores.argmax(axis=1)
     return [(X[k : k + CHUNK], y[k : k + CHUNK]) for k in range(0, ROWS, CHUNK)]
 
 
