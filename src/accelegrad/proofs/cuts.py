@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from accelegrad.bundle.cut_memory import CutMemory
-from accelegrad.bundle.cut_model import MOST_AT_ONCE, Center, CutModel, Lowest
+from accelegrad.bundle.cut_model import Center, CutModel, Lowest
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.geometry.penalties import Penalty
 from accelegrad.models.linear_model import LinearModel
@@ -260,9 +260,7 @@ class CutCertificate:
             if not self._closed_more(best, gap) and (wanted <= 2.0 * step or not region.is_ball):
                 break
             step = min(max(wanted, 0.1 * step), 100.0 * step, LONGEST_STEP)
-        # DAQP's weights of few cuts have all digits already (500 functions: as many proofs).
-        many = kept.count > MOST_AT_ONCE
-        if many and region.is_ball and region.penalty is None and region.change is None:
+        if region.is_ball and region.penalty is None and region.change is None:
             self._sharpen(kept, best, weights)
 
     def _closed_more(self, best: Evaluated, gap: float) -> bool:
