@@ -240,3 +240,11 @@ def test_ends_of_a_box_beyond_all_floats_are_none_in_scaled_columns():
     limited = ag.minimize(model, feasible_set=huge, scale="columns", method="accelegrad", tol=1e-3)
     assert limited.success
     assert limited.fun <= ag.minimize(model).fun + 1e-3
+
+
+def test_a_point_that_misses_a_polyhedron_by_a_subnormal_number():
+    """Limits, in units of the offset, overflowed with a warning."""
+    wedge = ag.Polyhedron([[1.0, 1.0], [1.0, -1.0]], [-1e10, -1e10], [0.0, 0.0])
+    point = wedge.project(np.array([1e-310, 0.0]))
+    assert wedge.contains(point)
+    assert np.abs(point).max() <= 1e-310

@@ -192,8 +192,9 @@ def _offset(rows: Rows, x: Vector) -> Offset | None:
     scale = max(float(low.max()), -float(high.min()))
     if not 0.0 < scale < math.inf:
         return None
-    low /= scale
-    high /= scale
+    with np.errstate(over="ignore"):  # beside an offset that nearly vanishes, far limits are none
+        low /= scale
+        high /= scale
     return Offset(low, high, scale, float(rows.rounding(x).max(initial=0.0)) / scale)
 
 
