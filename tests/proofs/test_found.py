@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 
 import accelegrad as ag
 from accelegrad import kernels
@@ -248,3 +249,23 @@ def test_a_point_that_misses_a_polyhedron_by_a_subnormal_number():
     point = wedge.project(np.array([1e-310, 0.0]))
     assert wedge.contains(point)
     assert np.abs(point).max() <= 1e-310
+
+
+def test_the_bound_of_a_product_allows_for_a_polyhedron_whose_projection_loses_digits():
+    """A block's projection from far away was trusted to 1e-24: the bound was 0.035 too high."""
+    A = np.array([[-1.0, -1, 1, -1], [0, -1, -1, 1], [1, 1, -1, -1]])
+    lower, upper = [-np.inf, -0.00990075, 0.05080226], [0.01593321, np.inf, np.inf]
+    low = np.array([0.0202747, -0.05592964, -0.04646208, -0.04252466])
+    high = np.array([0.02944833, 0.03203824, -0.0127546, -0.02748772])
+    block = ag.Polyhedron(A, lower, upper, bounds=ag.Box(low, high))
+    g = np.array([0.0, -6.97e-05, -6.52e-05, 1.30665949, 1.18965209, -1.4236669, -0.57436203])
+    center = np.array([-0.1062, 0.04717, -0.03582, 0.03352, -0.00724, -0.03743, -0.10634])
+    both = ag.Product([(ag.Simplex(0.0050863204424119), 3), (block, 4)])
+    rows = np.vstack([A[:1], -A[1:]])
+    best = linprog(
+        g[3:], rows, [upper[0], -lower[1], -lower[2]], bounds=list(zip(low, high, strict=True))
+    )
+    point = np.concatenate([[0.0, 0.0050863204424119, 0.0], best.x])
+    assert both.contains(point, 1e-9)
+    assert np.linalg.norm(point - center) < 0.85
+    assert both.linear_minimum_in_ball(g, center, 0.85) <= g @ point + 1e-9

@@ -149,7 +149,7 @@ class Polyhedron(FeasibleSet):
         """
         return -math.inf
 
-    def _lagrangian(
+    def _proximal_minimum(
         self, g: Vector, center: Vector, radius: float, theta: float
     ) -> tuple[float, float]:
         """Return the distance of u_theta from the centre, and a bound from its multipliers.
@@ -165,12 +165,10 @@ class Polyhedron(FeasibleSet):
         u = rows.clip(center - rest / theta)
         distance = norm(u - center)
         fixed, size = _limit_sum(rows, m)
-        ball = 0.5 * theta * (distance - radius) * (distance + radius)
         reach = norm(center) + radius
-        terms = size + norm(rest) * (norm(u) + reach) + abs(ball)
+        terms = size + norm(rest) * (norm(u) + reach)
         lost = norm(off) * reach + growth(g.size + m.size) * terms
-        bound = float(rest @ u) + fixed + ball - lost
-        return distance, bound if math.isfinite(bound) else -math.inf
+        return distance, float(rest @ u) + fixed - lost
 
     def _projection_error(self, size: int) -> float:  # noqa: ARG002
         # The bound from multipliers allows for their errors itself. With steps longer than 1e12

@@ -37,6 +37,7 @@ from accelegrad.geometry.vectors import (
     users_dimension,
 )
 from accelegrad.norms import norm
+from accelegrad.rounding import growth
 
 __all__ = [
     "Affine",
@@ -62,6 +63,8 @@ MOST_BOUNDS = 50
 #: Steps of the search for the best bound in a ball; how far its point may be from the boundary, as
 #: a share of the radius; by what factor steps grow where the point hardly moves. Chosen.
 MOST_STEPS, ON_BOUNDARY, MOST_GROWTH = 30, 1e-6, 1e3
+#: Of longer steps, and of the inverse of shorter ones, floats lose digits.
+LONGEST_STEP = 1e304
 # Larger sets count as unbounded: squares of such numbers overflow.
 LARGEST = 1e150
 _EPSILON = float(np.finfo(np.float64).eps)
@@ -184,7 +187,8 @@ class FeasibleSet(OnVectors):
         # To stop at t costs at most r^2 / (2 t). Where that meets the allowance for errors there is
         # nothing to gain from longer steps.
         share = max(math.sqrt(2.0 * self._projection_error(g.size)), 1e-30)
-        step, longest = room / size, radius / size / share
+        longest = min(radius / size / share, LONGEST_STEP)
+        step = min(max(room / size, 1.0 / LONGEST_STEP), longest)
         for _ in range(MOST_STEPS):
             distance, bound = self._lagrangian(g, center, radius, 1.0 / step)
             if distance <= 2.0 * radius:
@@ -209,11 +213,26 @@ class FeasibleSet(OnVectors):
         self, g: Vector, center: Vector, radius: float, theta: float
     ) -> tuple[float, float]:
         """Return the distance of u_theta from the centre, and q(theta), lowered by errors."""
-        u = self.project(center - g / theta)
-        distance, size = norm(u - center), norm(g)
+        distance, lowest = self._proximal_minimum(g, center, radius, theta)
         ball = 0.5 * theta * (distance - radius) * (distance + radius)
+        bound = lowest + ball - growth(g.size) * abs(ball)
+        return distance, bound if math.isfinite(bound) else -math.inf
+
+    def _proximal_minimum(
+        self,
+        g: Vector,
+        center: Vector,
+        radius: float,  # noqa: ARG002
+        theta: float,
+    ) -> tuple[float, float]:
+        """Return ||u_theta - c||, and a lower bound on the rest of the Lagrangian's minimum.
+
+        With the distance d the bound l is such that l + theta d^2 / 2 is at most the minimum of
+        <g, u> + theta ||u - c||^2 / 2 over the points of the set in the ball.
+        """
+        u, size = self.project(center - g / theta), norm(g)
         error = self._projection_error(g.size)
-        return distance, float(g.dot(u)) + ball - error * size * (size / theta)
+        return norm(u - center), float(g.dot(u)) - error * size * (size / theta)
 
     def _is_near(self, x: Vector, tolerance: float) -> bool:
         """Say whether the distance of `x` from the set is at most `tolerance * scale`."""
@@ -755,6 +774,17 @@ class Product(FeasibleSet):
     def _is_near(self, x: Vector, tolerance: float) -> bool:
         # Each block relative to its size: errors of a large one must not hide those of a small one.
         return all(member._is_near(x[block], tolerance) for member, block in self._members)
+
+    def _proximal_minimum(
+        self, g: Vector, center: Vector, radius: float, theta: float
+    ) -> tuple[float, float]:
+        """Return that of all blocks: the Lagrangian is a sum over them."""
+        parts = [
+            member._proximal_minimum(g[block], center[block], radius, theta)
+            for member, block in self._members
+        ]
+        distances, lowest = zip(*parts, strict=True)
+        return norm(np.array(distances)), math.fsum(lowest)
 
     def _projection_error(self, size: int) -> float:  # noqa: ARG002
         return max(
