@@ -108,7 +108,7 @@ class Limits:
         if steepest == 0.0:
             return np.zeros(x.size), np.zeros(rows.low.size)
         step = reach / steepest
-        found = lowest_of_cuts(rows, x, slopes, below, step, most_units=1)
+        found = lowest_of_cuts(rows, x, slopes, below, step)
         if found is not None:
             return found.on_box, found.multipliers
         # from the gradient alone

@@ -10,6 +10,7 @@ from scipy.optimize import linprog
 
 import accelegrad as ag
 from accelegrad import kernels
+from proofs.battery import drawn
 from proofs.cases import OwnRidge
 from proofs.checks import REFUSED
 
@@ -269,3 +270,16 @@ def test_the_bound_of_a_product_allows_for_a_polyhedron_whose_projection_loses_d
     assert both.contains(point, 1e-9)
     assert np.linalg.norm(point - center) < 0.85
     assert both.linear_minimum_in_ball(g, center, 0.85) <= g @ point + 1e-9
+
+
+@pytest.mark.parametrize("rows", [False, True], ids=["bounds", "polyhedron"])
+@pytest.mark.parametrize("seed", [5007, 29303756])
+def test_a_start_at_the_minimiser_of_a_dual_with_bounds(seed, rows):
+    """The cuts' programme followed rounding where bounds hold the point back: 1000 iterations."""
+    entry = drawn("knapsack", seed, "minimiser", 3)
+    positive = ag.Polyhedron(np.vstack([np.eye(3), np.ones(3)]), 0.0, np.inf)
+    where = {"feasible_set": positive} if rows else {"bounds": [(0.0, None)] * 3}
+    start = positive.project(np.asarray(entry.x0, dtype=float))
+    result = ag.minimize(entry.fun, start, tol=1e-6, **where)
+    assert result.success
+    assert result.nit <= 20
