@@ -12,7 +12,7 @@ import accelegrad as ag
 from accelegrad import kernels
 from proofs.battery import drawn
 from proofs.cases import OwnRidge
-from proofs.checks import REFUSED
+from proofs.checks import REFUSED, check
 
 
 def half_square(x):
@@ -283,3 +283,8 @@ def test_a_start_at_the_minimiser_of_a_dual_with_bounds(seed, rows):
     result = ag.minimize(entry.fun, start, tol=1e-6, **where)
     assert result.success
     assert result.nit <= 20
+
+
+def test_the_dual_over_a_polyhedron_without_a_box_trusts_no_projection():
+    """With a tiny l2 term a point was projected from far away, and the bound 1e-5 too high."""
+    check(580735703)

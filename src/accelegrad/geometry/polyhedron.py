@@ -149,7 +149,7 @@ class Polyhedron(FeasibleSet):
         """
         return -math.inf
 
-    def _proximal_minimum(
+    def proximal_minimum(
         self, g: Vector, center: Vector, radius: float, theta: float
     ) -> tuple[float, float]:
         """Return the distance of u_theta from the centre, and a bound from its multipliers.

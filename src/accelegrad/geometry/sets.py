@@ -209,12 +209,12 @@ class FeasibleSet(OnVectors):
         self, g: Vector, center: Vector, radius: float, theta: float
     ) -> tuple[float, float]:
         """Return the distance of u_theta from the centre, and q(theta), lowered by errors."""
-        distance, lowest = self._proximal_minimum(g, center, radius, theta)
+        distance, lowest = self.proximal_minimum(g, center, radius, theta)
         ball = 0.5 * theta * (distance - radius) * (distance + radius)
         bound = lowest + ball - growth(g.size) * abs(ball)
         return distance, bound if math.isfinite(bound) else -math.inf
 
-    def _proximal_minimum(
+    def proximal_minimum(
         self,
         g: Vector,
         center: Vector,
@@ -750,12 +750,12 @@ class Product(FeasibleSet):
         # Each block relative to its size: errors of a large one must not hide those of a small one.
         return all(member._is_near(x[block], tolerance) for member, block in self._members)
 
-    def _proximal_minimum(
+    def proximal_minimum(
         self, g: Vector, center: Vector, radius: float, theta: float
     ) -> tuple[float, float]:
         """Return that of all blocks: the Lagrangian is a sum over them."""
         parts = [
-            member._proximal_minimum(g[block], center[block], radius, theta)
+            member.proximal_minimum(g[block], center[block], radius, theta)
             for member, block in self._members
         ]
         distances, lowest = zip(*parts, strict=True)

@@ -475,11 +475,13 @@ class Terms:
         if l2 == 0.0:
             least = chosen.linear_minimum(np.append(v, rest))
             return least - growth(d) * norm(v) * largest - unknown
-        w = chosen.project(np.append(-v / l2, rest))[:d]
-        value = float(v @ w) + 0.5 * l2 * float(w @ w)
         size = (norm(v) + l2 * largest) * largest
         if not self.is_bounded:
-            return value - growth(d) * size - unknown
+            g = np.append(v, rest)  # the set leaves an intercept free, so that it is 0 here
+            distance, least = chosen.proximal_minimum(g, np.zeros_like(g), largest, l2)
+            return least + 0.5 * l2 * distance**2 - growth(d) * size - unknown
+        w = chosen.project(np.append(-v / l2, rest))[:d]
+        value = float(v @ w) + 0.5 * l2 * float(w @ w)
         # However accurate the projection is: the tangent at w is below the function.
         slope = v + l2 * w
         tangent = chosen.linear_minimum(np.append(slope, rest)) - float(slope @ w)
