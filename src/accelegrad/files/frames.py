@@ -536,11 +536,30 @@ class ParquetFile(FrameFile):
             if rows is None or not total:
                 yield self._frame(self._file.read(columns=self.header), 0)
                 return
-            for batch in self._file.iter_batches(min(rows, total), columns=self.header):
-                yield self._frame(batch, done)
-                done += len(batch)
+            for groups in self._row_groups(rows):
+                batches = self._file.iter_batches(
+                    min(rows, total), columns=self.header, row_groups=groups
+                )
+                for batch in batches:
+                    yield self._frame(batch, done)
+                    done += len(batch)
         except Exception as error:
             raise self.damaged("parquet", error) from None
+
+    def _row_groups(self, rows: int) -> Iterator[list[int]]:
+        """Yield consecutive row groups of at least so many rows in all.
+
+        pyarrow keeps the pages of all groups that one iterator reads until it has read the last.
+        """
+        groups, count, metadata = list[int](), 0, self._file.metadata
+        for group in range(metadata.num_row_groups):
+            groups.append(group)
+            count += metadata.row_group(group).num_rows
+            if count >= rows:
+                yield groups
+                groups, count = [], 0
+        if groups:
+            yield groups
 
     def _frame(self, batch: Any, first_row: int) -> Any:
         """Return rows as a data frame of numbers and text, numbered on."""
