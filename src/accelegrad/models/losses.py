@@ -385,7 +385,8 @@ class Loss:
             slope = np.sign(s)
             slope *= self.lipschitz
         np.maximum(slope, low, out=slope)
-        return np.minimum(slope, high, out=slope)
+        np.minimum(slope, high, out=slope)
+        return slope
 
 
 def _operands(m: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Array, Array, bool]:
