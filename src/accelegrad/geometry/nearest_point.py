@@ -476,9 +476,7 @@ def _polished(rows: Rows, x: Vector, u: Vector, on_box: Vector, m: Vector) -> Ve
         missed = equations @ point - target
         point[free] -= np.linalg.lstsq(part, missed, rcond=None)[0]
     point = rows.clip(point)
-    worse = np.abs(rows.excess(point)) > np.maximum(
-        np.abs(rows.excess(u)), rows.rounding(point, x)
-    )
+    worse = np.abs(rows.excess(point)) > np.maximum(np.abs(rows.excess(u)), rows.rounding(point, x))
     return u if worse.any() or not np.isfinite(point).all() else point
 
 
