@@ -56,8 +56,6 @@ if TYPE_CHECKING:
 class ModelPoint:
     """What a linear model knows at one point; each part is computed when first asked for, once.
 
-    It is the `RowPoint` of the contract: see `accelegrad.models.row_sum`.
-
     The margins cost one product with X and are computed at once, the value then costs no other;
     the gradient costs one product with the transpose. Of large data one pass over X gives all of
     them at once. Arrays are shared: do not change them.
@@ -418,7 +416,7 @@ class LinearModel:
         return ModelPoint.of_margins(self, p.w + t * (q.w - p.w), margins)
 
     def sampled(self, count: int, seed: Any, by: Any = None, *, caution: float = 0.0) -> ModelRows:
-        """Return rows that stand for all: see `accelegrad.models.row_sum.RowSum.sampled`."""
+        """Return rows that stand for all: see `accelegrad.models.row_sum`."""
         if by is None:
             return ModelRows(self, np.random.default_rng(seed).integers(self.n_samples, size=count))
         curvatures = by.curvatures(caution)
@@ -426,7 +424,7 @@ class LinearModel:
         return ModelRows(self, rows, weights, int(np.count_nonzero(curvatures)))
 
     def gram(self, point: Any, rows: ModelRows) -> Matrix:
-        """Return the second derivatives of the mean loss: see `RowSum.gram`."""
+        """Return the second derivatives of the mean loss: see `accelegrad.models.row_sum`."""
         weights = rows.weights
         if weights is None:
             weights = point.curvatures()[rows.numbers] * (self.n_samples / rows.count)
@@ -469,7 +467,7 @@ class LinearModel:
         return column_squares(self.X, self.shares)
 
     def batch_gradient(self, w: npt.ArrayLike, seed: Any, size: int) -> Vector:
-        """Return the gradient estimated from uniform rows: see `RowSum.batch_gradient`."""
+        """Return the gradient estimated from `size` uniform rows, with replacement."""
         rows = np.random.default_rng(seed).integers(self.n_samples, size=size)
         return self.batch_value_and_gradient(w, rows)[1]
 

@@ -148,7 +148,7 @@ class PartedSlopes(NamedTuple):
 
 
 class PartedRows(ModelRows):
-    """Rows drawn by their curvature, wherever they are: the `SampledRows` of the contract."""
+    """Rows drawn by their curvature, wherever they are."""
 
     def __init__(
         self,
