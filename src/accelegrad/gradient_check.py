@@ -29,9 +29,9 @@ from accelegrad.run.oracle import checked_gradient, checked_value, split_pair
 
 #: Distances at which differences are taken, in radii
 DISTANCES = tuple(10.0**-power for power in range(8))
-#: Random directions at each point, single coordinates at most besides the gradient itself, times
-#: that a point is evaluated again, and times that its last digits are changed. Chosen.
-DIRECTIONS, COORDINATES, REPEATS, SHAKES = 3, 6, 2, 4
+#: Random directions at each point, single coordinates at most besides the gradient itself, and
+#: times that a point is evaluated again, as it is and with other last digits. Chosen.
+DIRECTIONS, COORDINATES, REPEATS = 3, 6, 3
 #: The last digits in units of rounding (sums of many terms lose that much too), and how many times
 #: as much as was measured is allowed for, since it is a sample. Chosen.
 SHAKEN, ALLOWED = 8.0, 32.0
@@ -236,7 +236,9 @@ class _Check:
             change = norm(other - gradient) * self.radius
             self.noise = max(self.noise, abs(again - value), change)
         digits = SHAKEN * UNIT * (np.abs(x) + self.radius / math.sqrt(x.size))
-        shaken = [self.function(x + s * digits) for s in self.rng.choice([-1, 1], (SHAKES, x.size))]
+        shaken = [
+            self.function(x + s * digits) for s in self.rng.choice([-1, 1], (REPEATS, x.size))
+        ]
         values = [abs(other - value) for other, _ in shaken if math.isfinite(other)]
         moved = min((norm(g - gradient) for _, g in shaken if np.isfinite(g).all()), default=0.0)
         length = norm(gradient)
