@@ -93,6 +93,7 @@ class RowModel(PartedModel):
     True
     """
 
+    has_columns = True  # the workers copy them
     X: ClusterMatrix
 
     def __init__(
@@ -165,11 +166,6 @@ class RowModel(PartedModel):
         return uuid4().hex
 
     # -- the contract of a sum over rows ---------------------------------------------------------
-
-    @property
-    def has_columns(self) -> bool:
-        """Whether `of_columns` can be asked: the workers copy them."""
-        return True
 
     def of_columns(self, columns: Any, l2: float) -> RowModel:
         """Return a model that knows the curvature of some columns; None: of all."""

@@ -24,7 +24,7 @@ from scipy.optimize import OptimizeResult
 from sklearn.utils.parallel import Parallel, delayed
 
 from accelegrad.catalogue import INTERIOR
-from accelegrad.choose import Facts, choose
+from accelegrad.choose import Request, Space, choose
 from accelegrad.errors import Vector
 from accelegrad.front_door import minimize
 from accelegrad.geometry.penalties import L1
@@ -229,20 +229,17 @@ def _directly(problem: Problem, settings: Settings, start: Vector) -> Fit | None
     return fit if fit is not None and fit.converged else None
 
 
-def _facts(problem: Problem) -> Facts:
-    """Return what decides on the method where all is left open, and there is no feasible set."""
+def _request(problem: Problem) -> Request:
+    """Return what decides on the method where all is left open."""
     model = problem.model
     assert isinstance(model, LinearModel)
-    terms = {"constrained": problem.l1 > 0.0, "separate_terms": problem.has_separate_terms}
-    return Facts(model, **terms, no_limits=True, may_scale=True)
+    start = np.zeros(model.n_parameters)
+    return Request(model, Space(start, problem.feasible_set, problem.penalty()))
 
 
 def _is_for_interior_points(problem: Problem) -> bool:
     """Return whether the interior-point method is the one that `minimize` would choose."""
-    if problem.is_smooth or problem.feasible_set is not None:
-        return False
-    facts = _facts(problem)
-    return facts.few_rows_with_one_kink and choose(facts).name == INTERIOR
+    return not problem.is_smooth and choose(_request(problem)).name == INTERIOR
 
 
 def _by_interior_points(
@@ -350,7 +347,7 @@ def _solved_model(
     tolerance = Tolerance.of(problem, settings)
     options = _options(settings, tolerance)
     if tried:
-        options["method"] = choose(_facts(problem), tried=tried).name
+        options["method"] = choose(_request(problem), tried=tried).name
     if settings.batch_size is not None:
         # At most all rows: folds and held-out parts leave fewer of them.
         options["batch_size"] = min(settings.batch_size, model.n_samples)
