@@ -245,6 +245,18 @@ def test_points_whose_squares_overflow_are_projected():
     assert np.isfinite(free.project(np.array([1e200, -1e200]))).all()
 
 
+@pytest.mark.parametrize("size", [1e-18, 1e-100, 1e-290])
+def test_large_limits_do_not_hide_what_a_tiny_point_misses(size):
+    """The rounding of the row's other limit was allowed for, and points stayed outside."""
+    rng = np.random.default_rng(7)
+    A, x = rng.standard_normal((4, 6)), rng.standard_normal(6)
+    low, high = np.array([0.0, 0.0, -1e6, -INF]), np.array([1e6, 0.0, 0.0, 1e6])
+    chosen = Polyhedron(A, low, high)
+    expected = chosen.project(x)
+    assert np.linalg.norm(expected - x) > 0.1
+    np.testing.assert_allclose(chosen.project(size * x) / size, expected, atol=1e-13)
+
+
 @pytest.mark.parametrize("kind", ["columns", "twins"])
 @pytest.mark.parametrize("seed", range(6))
 def test_hard_rows_are_projected_on_as_far_as_a_generic_solver_does(kind, seed):

@@ -1,7 +1,6 @@
 """Feasible sets against independent solvers, the variational inequality and sampled members.
 
-The references share no code with the sets: bisections in exact sums, the KKT equations, HiGHS and
-SLSQP on a description of each set by linear constraints.
+The references share no code with the sets: bisections in exact sums and the KKT equations.
 """
 
 from __future__ import annotations
@@ -9,14 +8,13 @@ from __future__ import annotations
 import itertools
 import math
 import pickle
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy.linalg import block_diag
-from scipy.optimize import linprog, minimize, nnls
+from scipy.optimize import nnls
 
 from accelegrad.geometry.polyhedron import Polyhedron
 from accelegrad.geometry.sets import (
@@ -38,108 +36,6 @@ SCALES = [1e-8, 1e8]
 
 
 # --------------------------------------------------------------------------- references
-
-
-@dataclass
-class Linear:
-    """{T w + shift: low <= w <= high, ub w <= ub_right, eq w = eq_right}."""
-
-    T: np.ndarray
-    shift: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    ub: np.ndarray
-    ub_right: np.ndarray
-    eq: np.ndarray
-    eq_right: np.ndarray
-
-    @classmethod
-    def plain(cls, d, low=-INF, high=INF, ub=None, ub_right=(), eq=None, eq_right=(), T=None):
-        none = np.zeros((0, d))
-        return cls(
-            np.eye(d) if T is None else T,
-            np.zeros(d if T is None else T.shape[0]),
-            np.full(d, low) if np.ndim(low) == 0 else np.asarray(low, float),
-            np.full(d, high) if np.ndim(high) == 0 else np.asarray(high, float),
-            none if ub is None else ub,
-            np.asarray(ub_right, float),
-            none if eq is None else eq,
-            np.asarray(eq_right, float),
-        )
-
-    def linear_minimum(self, g):
-        answer = linprog(
-            g @ self.T,
-            A_ub=self.ub,
-            b_ub=self.ub_right,
-            A_eq=self.eq,
-            b_eq=self.eq_right,
-            bounds=np.column_stack([self.low, self.high]),
-            method="highs",
-            options={"presolve": False},
-        )
-        if answer.status in (3, 4):
-            return -INF
-        assert answer.status == 0, answer.message
-        return answer.fun + g @ self.shift
-
-    def nearly_minimise(self, objective, gradient, start, ball=None):
-        """Run SLSQP on objective(u), over the set and (optionally) the ball (center, radius)."""
-        constraints = []
-        if len(self.ub):
-            constraints.append(
-                {
-                    "type": "ineq",
-                    "fun": lambda w: self.ub_right - self.ub @ w,
-                    "jac": lambda _: -self.ub,
-                }
-            )
-        if len(self.eq):
-            constraints.append(
-                {
-                    "type": "eq",
-                    "fun": lambda w: self.eq @ w - self.eq_right,
-                    "jac": lambda _: self.eq,
-                }
-            )
-        if ball is not None:
-            center, radius = ball
-            constraints.append(
-                {
-                    "type": "ineq",
-                    "fun": lambda w: radius**2 - np.sum((self.point(w) - center) ** 2),
-                    "jac": lambda w: -2.0 * (self.point(w) - center) @ self.T,
-                }
-            )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # SLSQP clips its own steps and says so
-            answer = minimize(
-                lambda w: objective(self.point(w)),
-                start,
-                jac=lambda w: gradient(self.point(w)) @ self.T,
-                bounds=np.column_stack([self.low, self.high]),
-                constraints=constraints,
-                method="SLSQP",
-                options={"maxiter": 500, "ftol": 1e-15},
-            )
-        return self.point(answer.x)
-
-    def point(self, w):
-        return self.T @ w + self.shift
-
-
-def stack(parts: list[Linear]) -> Linear:
-    def diagonal(blocks):
-        return block_diag(*blocks) if blocks else None
-
-    return Linear(
-        diagonal([p.T for p in parts]),
-        *(np.concatenate([getattr(p, f) for p in parts]) for f in ("shift", "low", "high")),
-        diagonal([p.ub for p in parts]),
-        np.concatenate([p.ub_right for p in parts]),
-        diagonal([p.eq for p in parts]),
-        np.concatenate([p.eq_right for p in parts]),
-    )
 
 
 def falling_root(function: Callable[[float], float], low: float, high: float) -> float:
@@ -220,32 +116,20 @@ class Case:
     d: int
     sample: Callable[[np.random.Generator], np.ndarray]
     project: Callable[[np.ndarray], np.ndarray]
-    linear: Linear | None
     size: float  # of the numbers that describe it
 
 
 def ball_case(rng, scale, d):
-    center, radius = scale * rng.standard_normal(d), scale * rng.uniform(0.5, 2.0)
+    radius = scale * rng.uniform(0.5, 2.0)
+    given = rng.choice([0.0, 1.0]) * scale * rng.standard_normal(d)
+    center = given if given.any() else 0.0
 
     def sample(r):
         direction = r.standard_normal(d)
         share = r.choice([0.999999999999, r.uniform()])
         return center + radius * share * direction / np.linalg.norm(direction)
 
-    return Case(
-        Ball(center, radius), d, sample, lambda x: naive_ball(x, center, radius), None, 3 * scale
-    )
-
-
-def central_ball_case(rng, scale, d):
-    radius = scale * rng.uniform(0.5, 2.0)
-
-    def sample(r):
-        direction = r.standard_normal(d)
-        return radius * 0.999999999999 * direction / np.linalg.norm(direction)
-
-    center = np.zeros(d)
-    return Case(Ball(0, radius), d, sample, lambda x: naive_ball(x, center, radius), None, scale)
+    return Case(Ball(center, radius), d, sample, lambda x: naive_ball(x, center, radius), 3 * scale)
 
 
 def box_case(rng, scale, d):
@@ -257,7 +141,6 @@ def box_case(rng, scale, d):
         d,
         lambda r: np.clip(r.choice([lower, upper, r.uniform(lower, upper)]), lower, upper),
         lambda x: naive_box(x, lower, upper),
-        Linear.plain(d, lower, upper),
         3 * scale,
     )
 
@@ -271,14 +154,7 @@ def open_box_case(rng, scale, d):
         u = scale * 10.0 ** r.uniform(-1, 3) * r.standard_normal(d)
         return np.minimum(np.maximum(u, lower), upper)
 
-    return Case(
-        Box(lower, upper),
-        d,
-        sample,
-        lambda x: naive_box(x, lower, upper),
-        Linear.plain(d, lower, upper),
-        3 * scale,
-    )
+    return Case(Box(lower, upper), d, sample, lambda x: naive_box(x, lower, upper), 3 * scale)
 
 
 def nonnegative_case(rng, scale, d):
@@ -287,7 +163,6 @@ def nonnegative_case(rng, scale, d):
         d,
         lambda r: scale * 10.0 ** r.uniform(-1, 3) * np.maximum(r.standard_normal(d), 0.0),
         lambda x: naive_box(x, [0.0] * d, [INF] * d),
-        Linear.plain(d, 0.0),
         0.0,
     )
 
@@ -304,29 +179,19 @@ def simplex_case(rng, scale, d):
         d,
         lambda r: simplex_members(r, d, total),
         lambda x: naive_simplex(x, total),
-        Linear.plain(d, 0.0, eq=np.ones((1, d)), eq_right=[total]),
         2 * scale,
     )
 
 
-def l1_case(rng, scale, d, center=None):
+def l1_case(rng, scale, d):
     radius = scale * rng.uniform(0.5, 2.0)
+    center = None if rng.uniform() < 0.5 else scale * rng.standard_normal(d)
     at = np.zeros(d) if center is None else center
 
     def sample(r):
         return at + simplex_members(r, d, radius) * r.choice([-1.0, 1.0], d) * r.choice([0.3, 1])
 
-    linear = Linear.plain(
-        2 * d, 0.0, ub=np.ones((1, 2 * d)), ub_right=[radius], T=np.hstack([np.eye(d), -np.eye(d)])
-    )
-    linear.shift = at
-    return Case(
-        L1Ball(radius, center), d, sample, lambda x: naive_l1(x, at, radius), linear, 4 * scale
-    )
-
-
-def centred_l1_case(rng, scale, d):
-    return l1_case(rng, scale, d, scale * rng.standard_normal(d))
+    return Case(L1Ball(radius, center), d, sample, lambda x: naive_l1(x, at, radius), 4 * scale)
 
 
 def halfspace_case(rng, scale, d):
@@ -344,16 +209,15 @@ def halfspace_case(rng, scale, d):
         d,
         sample,
         lambda x: naive_halfspace(x, normal, offset),
-        Linear.plain(d, ub=normal[None, :], ub_right=[offset]),
         abs(level),
     )
 
 
-def affine_case(rng, scale, d, rows=None, copies=0):
-    rows = max(1, d // 2) if rows is None else rows
+def affine_case(rng, scale, d):
+    rows = max(1, d // 2)
     A = rng.standard_normal((rows, d))
-    if copies:  # equations that say nothing new
-        A = np.vstack([A, rng.standard_normal((copies, rows)) @ A])
+    if rng.uniform() < 0.5:  # equations that say nothing new
+        A = np.vstack([A, rng.standard_normal((3, rows)) @ A])
     solution = scale * rng.standard_normal(d)
     b = A @ solution
     null = np.linalg.svd(A)[2][min(rows, d) :]
@@ -366,16 +230,11 @@ def affine_case(rng, scale, d, rows=None, copies=0):
         d,
         sample,
         lambda x: naive_affine(x, A, b),
-        Linear.plain(d, eq=A[:rows], eq_right=b[:rows]),
         float(np.linalg.norm(solution)),
     )
 
 
-def deficient_affine_case(rng, scale, d):
-    return affine_case(rng, scale, d, copies=3)
-
-
-def polyhedron_case(rng, scale, d, bounded=False):
+def polyhedron_case(rng, scale, d):
     """Rows with one limit or two, an equation among them, and bounds, around an inner point."""
     rows = max(1, d // 2)
     A, inner = rng.standard_normal((rows, d)), scale * rng.standard_normal(d)
@@ -388,7 +247,7 @@ def polyhedron_case(rng, scale, d, bounded=False):
         inner - scale * rng.uniform(0.1, 1.0, d),
         inner + scale * rng.uniform(0.1, 1.0, d),
     )
-    if not bounded:
+    if rng.uniform() < 0.5:
         lower[rng.uniform(size=d) < 0.5] = -INF
         upper[rng.uniform(size=d) < 0.5] = INF
     null = np.linalg.svd(A[low == high])[2][np.count_nonzero(low == high) :]
@@ -403,35 +262,19 @@ def polyhedron_case(rng, scale, d, bounded=False):
         longest = min((left / speed)[speed > 0.0], default=100.0 * scale)
         return inner + r.choice([r.uniform(), 1.0]) * longest * way
 
-    linear = Linear.plain(d, lower, upper, G[: len(h)], h)
     return Case(
         Polyhedron(A, low, high, bounds=(lower, upper)),
         d,
         sample,
         lambda x: naive_polyhedron(x, G, h),
-        linear,
         float(np.abs(inner).max() + 3 * scale * math.sqrt(d)),
     )
 
 
-def polytope_case(rng, scale, d):
-    return polyhedron_case(rng, scale, d, bounded=True)
-
-
-def whole_case(rng, scale, d):
-    return Case(
-        WholeSpace(),
-        d,
-        lambda r: scale * r.standard_normal(d),
-        lambda x: np.array(x),
-        Linear.plain(d),
-        0.0,
-    )
-
-
 def product_case(rng, scale, d):
-    makers = [simplex_case, affine_case, open_box_case, nonnegative_case, halfspace_case]
-    makers = makers if d > 1 else [simplex_case, nonnegative_case]
+    makers = [ball_case, l1_case, box_case]
+    if rng.uniform() < 0.5 and d > 1:
+        makers = [simplex_case, affine_case, open_box_case, nonnegative_case, halfspace_case]
     parts = [maker(rng, scale, d) for maker in makers]
     blocks = [p.feasible_set if p.feasible_set.dimension else (p.feasible_set, p.d) for p in parts]
     ends = np.cumsum([p.d for p in parts])[:-1]
@@ -445,24 +288,6 @@ def product_case(rng, scale, d):
         sum(p.d for p in parts),
         lambda r: np.concatenate([p.sample(r) for p in parts]),
         project,
-        stack([p.linear for p in parts]),
-        max(p.size for p in parts),
-    )
-
-
-def bounded_product_case(rng, scale, d):
-    parts = [ball_case(rng, scale, d), centred_l1_case(rng, scale, d), box_case(rng, scale, d)]
-
-    def project(x):
-        pieces = np.split(x, len(parts))
-        return np.concatenate([p.project(v) for p, v in zip(parts, pieces, strict=True)])
-
-    return Case(
-        Product([p.feasible_set for p in parts]),
-        3 * d,
-        lambda r: np.concatenate([p.sample(r) for p in parts]),
-        project,
-        None,
         max(p.size for p in parts),
     )
 
@@ -493,22 +318,14 @@ CASES = {
     for name, maker in list(globals().items())
     if name.endswith("_case")
 }
-BOUNDED = [
-    "ball",
-    "bounded_product",
-    "box",
-    "central_ball",
-    "centred_l1",
-    "l1",
-    "polytope",
-    "simplex",
-]
-POLYHEDRAL = sorted(set(CASES) - {"ball", "central_ball", "bounded_product", "foreign"})
-every_case = pytest.mark.parametrize("name", sorted(CASES))
+KINDS = sorted(CASES)
+every_case = pytest.mark.parametrize("name", KINDS)
+# Makers draw one of several forms, by the seed.
+every_form = pytest.mark.parametrize(("seed", "scale"), [(0, 1e-8), (1, 1e8), (2, 1.0)])
 
 
 def make(name, seed, scale=1.0, d=5):
-    return CASES[name](np.random.default_rng(seed), scale, d)
+    return CASES[name](np.random.default_rng(100 * KINDS.index(name) + seed), scale, d)
 
 
 def interesting_points(case, rng, scale):
@@ -531,36 +348,29 @@ def norm(v):
 
 
 @every_case
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("d", [1, 5])
-def test_projection_agrees_with_a_naive_one(name, scale, d):
+@every_form
+@pytest.mark.parametrize("d", [1, 5, 100])
+def test_projection_agrees_with_a_naive_one(name, seed, scale, d):
     rng = np.random.default_rng(10 + d)
-    case = make(name, d, scale, d)
-    for x in interesting_points(case, rng, scale):
-        expected = case.project(x)
-        found = case.feasible_set.project(x)
-        assert norm(found - expected) <= 1e-12 * max(norm(x), case.size)
-
-
-@every_case
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("d", [3, 200])
-def test_projection_is_a_member_and_idempotent_and_leaves_its_input(name, scale, d):
-    rng = np.random.default_rng(30 + d)
-    case = make(name, 200 + d, scale, d)
+    case = make(name, seed, scale, d)
+    chosen = pickle.loads(pickle.dumps(case.feasible_set))
     for x in interesting_points(case, rng, scale):
         before = x.copy()
-        p = case.feasible_set.project(x)
-        again = case.feasible_set.project(p.copy())
-        size = max(norm(x), case.size)
+        p = chosen.project(x)
+        size = 1e-12 * max(norm(x), case.size)
         np.testing.assert_array_equal(x, before)
-        assert p.dtype == np.float64
-        assert p.shape == x.shape
-        assert norm(again - p) <= 1e-12 * size
-        assert norm(case.project(p) - p) <= 1e-12 * size
+        assert (p.dtype, p.shape) == (np.float64, x.shape)
+        assert norm(chosen.project(p.copy()) - p) <= size
+        assert norm(case.project(p) - p) <= size
+        assert norm(p - case.project(x)) <= size
         # `contains` knows the scale of p only, and the foreign set is no careful one.
         if norm(x) <= 1e3 * norm(p) and name != "foreign":
-            assert case.feasible_set.contains(p)
+            assert chosen.contains(p)
+        distance = norm(p - x)
+        if distance > size and name != "product":  # which measures block by block
+            sizes = max(norm(x), norm(p)), max(norm(x), norm(p), 10.0 * case.size)
+            assert chosen.contains(x, tolerance=distance / sizes[0] * (1.0 + 1e-9))
+            assert not chosen.contains(x, tolerance=distance / sizes[1] * (1.0 - 1e-9))
 
 
 def test_constraints_hold_to_the_last_digits():
@@ -616,32 +426,25 @@ def test_nan_stays_nan_and_does_not_hang():
 # --------------------------------------------------------------------------- linear minimum
 
 
-@pytest.mark.parametrize("name", POLYHEDRAL)
-@pytest.mark.parametrize("d", [5])
-def test_linear_minimum_agrees_with_highs(name, d):
-    rng = np.random.default_rng(70 + d)
-    case = make(name, 300 + d, d=d)
-    for g in (rng.standard_normal(case.d), rng.integers(-1, 2, case.d) * 1.0, np.ones(case.d)):
-        expected = case.linear.linear_minimum(g)
-        found = case.feasible_set.linear_minimum(g)
-        if math.isinf(expected) or (name == "polyhedron" and math.isinf(found)):
-            assert found == -INF  # a polyhedron that is not known to be bounded has none
-            assert case.feasible_set.diameter == INF
-        else:
-            assert abs(found - expected) <= 1e-11 * norm(g) * max(case.size, 1.0) * math.sqrt(d)
-
-
 @every_case
-@pytest.mark.parametrize("scale", SCALES)
-def test_linear_minimum_is_never_above_a_member(name, scale):
+@every_form
+def test_linear_minimum_and_diameter(name, seed, scale):
+    """No member is lower, and a bounded set has one as low: where a very long step leads."""
     rng = np.random.default_rng(90)
-    case = make(name, 7, scale, 6)
-    for _ in range(10):
-        g = rng.standard_normal(case.d)
-        bound = case.feasible_set.linear_minimum(g)
-        for _ in range(40):
-            u = case.sample(rng)
+    case = make(name, seed, scale, 6)
+    chosen, diameter = case.feasible_set, case.feasible_set.diameter_for(case.d)
+    points = np.array([case.sample(rng) for _ in range(60)])
+    assert np.linalg.norm(points[:, None] - points[None], axis=2).max() <= diameter * (1 + 1e-12)
+    assert chosen.diameter >= diameter
+    for g in (rng.standard_normal((4, case.d)) * 10.0 ** rng.uniform(-3, 3, (4, 1))).tolist():
+        g = np.array(g)
+        bound = chosen.linear_minimum(g)
+        for u in points:
             assert bound <= g @ u + 1e-12 * norm(g) * max(norm(u), case.size)
+        if diameter < INF:
+            lowest = case.project(points[0] - 1e6 * diameter * g / norm(g))
+            assert bound >= g @ lowest - 1e-6 * norm(g) * diameter
+        assert chosen.linear_minimum_in_ball(g, points[0], INF) == bound
 
 
 def test_unbounded_linear_minima():
@@ -693,17 +496,6 @@ def test_affine_has_a_linear_minimum_on_its_row_space_only(scale, copies):
 # --------------------------------------------------------------------------- in a ball
 
 
-def members_in_ball(case, rng, center, radius, count):
-    """Draw members and pull them towards P(center), which is in both, until they are in the ball.
-
-    By convexity they stay in the set; the distance from the centre is convex along the way.
-    """
-    inside = case.project(center)
-    assert norm(inside - center) < radius
-    for _ in range(count):
-        yield pulled_inside(case.sample(rng), inside, center, radius)
-
-
 def pulled_inside(u, inside, center, radius):
     share = falling_root(lambda t: norm(inside - t * (u - inside) - center) - radius, -1.0, 0.0)
     return u if norm(u - center) <= radius else inside - share * (u - inside)
@@ -717,82 +509,69 @@ def balls(case, rng, scale=1.0):
         yield center, 1.2 * norm(case.project(center) - center) + scale * radius
 
 
+def members_in_ball(case, rng, center, radius):
+    """Yield members, pulled towards P(center) until they are in the ball, and so in both."""
+    inside = case.project(center)
+    assert norm(inside - center) < radius
+    for _ in range(15):
+        yield pulled_inside(case.sample(rng), inside, center, radius)
+
+
 @every_case
-@pytest.mark.parametrize("scale", SCALES)
+@every_form
 @pytest.mark.parametrize("d", [1, 6])
-def test_bound_in_a_ball_is_never_above_a_member(name, scale, d):
+def test_bound_in_a_ball_is_the_minimum(name, seed, scale, d):
+    """No member is lower, and the dual function, by naive projections, is nowhere higher."""
     rng = np.random.default_rng(110 + d)
-    case = make(name, 11, scale, d)
+    case = make(name, seed, scale, d)
+    chosen = case.feasible_set
     for center, radius in balls(case, rng, scale):
         for g in (rng.standard_normal(case.d), rng.integers(-1, 2, case.d) * 1e5):
-            bound = case.feasible_set.linear_minimum_in_ball(g, center, radius)
+            bound = chosen.linear_minimum_in_ball(g, center, radius)
             size = norm(g) * (norm(center) + radius)
-            assert bound >= g @ center - radius * norm(g) - 1e-14 * size
             # Searched for with few projections: off by the square of ON_BOUNDARY.
-            missed = 1e-7 if case.feasible_set.costly_minimum else 1e-14
-            assert bound >= case.feasible_set.linear_minimum(g) - missed * size
-            for u in members_in_ball(case, rng, center, radius, 15):
-                assert bound <= g @ u + 1e-13 * size
-
-
-@pytest.mark.parametrize("name", [*POLYHEDRAL, "foreign"])
-@pytest.mark.parametrize("seed", range(1))
-def test_bound_in_a_ball_is_the_minimum(name, seed):
-    rng = np.random.default_rng(120 + seed)
-    case = make(name, 20 + seed, d=3)
-    for center, radius in balls(case, rng):
-        g = rng.standard_normal(case.d)
-        bound = case.feasible_set.linear_minimum_in_ball(g, center, radius)
-        inside = case.project(center)
-        values = []
-        for start in (np.zeros(case.linear.T.shape[1]), np.ones(case.linear.T.shape[1])):
-            rough = case.linear.nearly_minimise(
-                lambda u, g=g: g @ u, lambda _, g=g: g, start, (center, radius)
+            missed = 1e-7 if chosen.costly_minimum else 1e-14
+            assert bound >= max(chosen.linear_minimum(g), g @ center - radius * norm(g)) - (
+                missed * size
             )
-            # Made feasible without a doubt, so that its value is an upper bound on the minimum.
-            u = pulled_inside(case.project(rough), inside, center, radius)
-            values.append(g @ u)
-        size = norm(g) * radius
-        assert bound <= min(values) + 1e-13 * norm(g) * (norm(center) + radius)
-        assert bound >= min(values) - 1e-6 * size
+            for u in members_in_ball(case, rng, center, radius):
+                assert bound <= g @ u + 1e-13 * size
+            for theta in norm(g) / radius * np.logspace(-2, 2, 9) if g.any() else ():
+                u = case.project(center - g / theta)
+                dual = g @ u + 0.5 * theta * (norm(u - center) ** 2 - radius**2)
+                assert bound >= dual - 1e-6 * norm(g) * radius - 1e-13 * size
+            if seed == 0 and not chosen.costly_minimum:  # sets that have their own formula
+                generic = FeasibleSet.linear_minimum_in_ball(chosen, g, center, radius)
+                assert abs(bound - generic) <= 3e-7 * size
+    g = rng.standard_normal(case.d)
+    far = case.sample(rng) - 1e3 * scale  # a ball that may not meet the set has any bound
+    assert not math.isnan(chosen.linear_minimum_in_ball(g, far, scale))
 
 
-def lowest_of_two_balls(g, first, first_radius, second, second_radius):
-    """Minimise over the cut of two balls: the lowest point of either, or of the lens's edge."""
-    values = []
-    for c, r, other, s in (
-        (first, first_radius, second, second_radius),
-        (second, second_radius, first, first_radius),
-    ):
-        lowest = c - r * g / norm(g)
-        if norm(lowest - other) <= s:
-            values.append(g @ lowest)
-    axis = second - first
-    distance = norm(axis)
-    axis = axis / distance
-    along = (distance**2 + first_radius**2 - second_radius**2) / (2.0 * distance)
-    aside = g - (g @ axis) * axis
-    if not values:
-        middle = first + along * axis
-        values.append(g @ middle - math.sqrt(first_radius**2 - along**2) * norm(aside))
-    return min(values)
-
-
-@pytest.mark.parametrize("scale", SCALES)
-def test_bound_in_a_ball_for_a_ball_is_the_lens_minimum(scale):
-    rng = np.random.default_rng(130)
-    for _ in range(60):
-        first, second = scale * rng.standard_normal((2, 4))
-        radii = norm(first - second) * rng.uniform(0.55, 1.5, 2)
-        g = rng.standard_normal(4)
-        expected = lowest_of_two_balls(g, first, radii[0], second, radii[1])
-        found = Ball(first, radii[0]).linear_minimum_in_ball(g, second, radii[1])
-        assert abs(found - expected) <= 1e-11 * norm(g) * scale
-
-
-def nonnegative_in_central_ball(g, radius):
-    """With the centre 0, the lowest point is along the negative part of g."""
-    return -radius * norm(np.minimum(g, 0.0))
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        Box([1.0, -INF], INF),
+        Halfspace([-1.0, 0.0], -1.0),
+        Affine([[1.0, 0.0]], [1.0]),
+        Polyhedron([[1.0, 0.0]], 1.0, INF),
+        Product([(Box(1.0, INF), 1), (NonNegative(), 1)]),
+    ],
+    ids=repr,
+)
+def test_bound_in_a_ball_that_seems_to_touch_the_set(chosen):
+    """Where rounding hid that they overlap, the bound was too high by 1.5e-8 of the radius."""
+    rng = np.random.default_rng(170)
+    for _ in range(200):
+        center = np.array([-(10.0 ** rng.uniform(-3, 8)), 0.0])
+        distance = 1.0 - center[0]
+        radius = distance * (1.0 + rng.choice([1e-16, 2.3e-16, 1e-15, 1e-9]))
+        exact = Fraction(radius) ** 2 - (1 - Fraction(center[0])) ** 2
+        if exact >= 0:  # the half-space u_1 >= 1 cuts [-e, e] out of the ball at u_1 = 1
+            least = -math.sqrt(exact) if chosen.project(np.array([1.0, -1.0]))[1] else 0.0
+            for g in (np.array([0.0, 1.0]), np.array([1e-3, 1.0])):
+                bound = chosen.linear_minimum_in_ball(g, center, radius)
+                assert bound <= least + g[0] + 1e-15 * norm(g) * distance
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -801,7 +580,7 @@ def test_bound_for_the_orthant_keeps_badly_scaled_gradients(scale, slope):
     # A large part of g that pushes against the set must not drown a small one along it.
     rng = np.random.default_rng(140)
     g = np.concatenate([rng.uniform(1.0, 2.0, 5), -slope * rng.uniform(1.0, 2.0, 5)])
-    expected = nonnegative_in_central_ball(g, scale)
+    expected = -scale * norm(np.minimum(g, 0.0))  # along the negative part of g
     for feasible_set in (NonNegative(), Box(0.0, INF), Product([(NonNegative(), 10)])):
         found = feasible_set.linear_minimum_in_ball(g, np.zeros(10), scale)
         assert found == pytest.approx(expected, rel=1e-9)
@@ -823,26 +602,6 @@ def test_bound_for_a_product_allows_for_the_digits_lost_far_away(scale, slope):
         assert exact - 2e-7 * norm(g) * scale <= found <= exact + 1e-15 * size
 
 
-@pytest.mark.parametrize("d", [2])
-def test_bound_for_affine_and_halfspace_is_exact(d):
-    """Against the dual function on a fine grid of multipliers, with the naive projections."""
-    rng = np.random.default_rng(150 + d)
-    for name in ("affine", "deficient_affine", "halfspace"):
-        case = make(name, 31, d=d)
-        for center, radius in balls(case, rng):
-            g = rng.standard_normal(d)
-            best = max(
-                g @ u + 0.5 * theta * (norm(u - center) ** 2 - radius**2)
-                for theta in norm(g) / radius * np.logspace(-4, 4, 801)
-                for u in [case.project(center - g / theta)]
-            )
-            found = case.feasible_set.linear_minimum_in_ball(g, center, radius)
-            generic = FeasibleSet.linear_minimum_in_ball(case.feasible_set, g, center, radius)
-            assert found >= best - 1e-11 * norm(g) * (radius + norm(center))
-            assert found <= best + 1e-3 * norm(g) * radius
-            assert abs(found - generic) <= 1e-8 * norm(g) * (radius + norm(center))
-
-
 def test_single_point_of_affine():
     feasible_set = Affine([[1.0, 1.0], [1.0, -1.0], [2.0, 0.0]], [3.0, 1.0, 4.0])
     assert feasible_set.rank == 2
@@ -855,25 +614,6 @@ def test_single_point_of_affine():
     np.testing.assert_allclose(feasible_set.project(np.zeros(2)), [2.0, 1.0], rtol=1e-14)
 
 
-@every_case
-def test_balls_that_do_not_meet_the_set_or_are_the_whole_space(name):
-    case = make(name, 33, d=4)
-    rng = np.random.default_rng(170)
-    g = rng.standard_normal(case.d)
-    center = case.sample(rng)
-    assert case.feasible_set.linear_minimum_in_ball(g, center, INF) == pytest.approx(
-        case.feasible_set.linear_minimum(g), rel=1e-13
-    )
-    if name == "whole":
-        return
-    center = case.sample(rng) - 1e3 * np.ones(case.d)
-    if norm(case.project(center) - center) < 1.0:
-        center = case.sample(rng) + 1e3 * np.ones(case.d)
-    nearest = case.project(center)
-    found = case.feasible_set.linear_minimum_in_ball(g, center, 0.5 * norm(nearest - center))
-    assert found == pytest.approx(g @ nearest, abs=1e-10 * norm(g) * norm(center))
-
-
 def test_bound_with_a_broken_gradient_is_no_bound():
     g = np.array([1.0, math.nan])
     assert NonNegative().linear_minimum_in_ball(g, np.zeros(2), 1.0) == -INF
@@ -881,18 +621,6 @@ def test_bound_with_a_broken_gradient_is_no_bound():
 
 
 # --------------------------------------------------------------------------- diameter
-
-
-@pytest.mark.parametrize("name", BOUNDED)
-@pytest.mark.parametrize("scale", SCALES)
-def test_diameter_is_never_below_a_sampled_distance(name, scale):
-    rng = np.random.default_rng(190)
-    case = make(name, 40, scale, 4)
-    diameter = case.feasible_set.diameter_for(case.d)
-    points = np.array([case.sample(rng) for _ in range(150)])
-    distances = np.linalg.norm(points[:, None] - points[None], axis=2)
-    assert distances.max() <= diameter * (1.0 + 1e-12)
-    assert case.feasible_set.diameter >= diameter
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -938,23 +666,6 @@ def test_diameters_of_special_cases():
 
 
 # --------------------------------------------------------------------------- membership
-
-
-@every_case
-@pytest.mark.parametrize("scale", SCALES)
-def test_contains_tells_members_from_others(name, scale):
-    rng = np.random.default_rng(200)
-    case = make(name, 41, scale, 5)
-    for _ in range(20):
-        u = case.sample(rng)
-        assert case.feasible_set.contains(u)
-        x = u + scale * rng.standard_normal(case.d)
-        distance = norm(case.project(x) - x)
-        if distance > 0.0:
-            size = max(norm(x), case.size) * 10.0
-            if not isinstance(case.feasible_set, Product):  # which measures block by block
-                assert case.feasible_set.contains(x, tolerance=distance / norm(x) * (1.0 + 1e-9))
-            assert not case.feasible_set.contains(x, tolerance=distance / size * (1.0 - 1e-9))
 
 
 def test_contains_at_the_edge():
@@ -1035,14 +746,6 @@ def test_equations_that_only_look_contradictory():
     mixed = Affine([[1e9, 1e9], [1e-9, -1e-9]], [2e9, 4e-9])
     assert mixed.rank == 2
     np.testing.assert_allclose(mixed.project(np.zeros(2)), [3.0, -1.0], rtol=1e-14)
-
-
-@every_case
-def test_sets_can_be_pickled(name):
-    case = make(name, 42, d=3)
-    again = pickle.loads(pickle.dumps(case.feasible_set))
-    x = np.random.default_rng(210).standard_normal(case.d)
-    np.testing.assert_array_equal(again.project(x), case.feasible_set.project(x))
 
 
 def test_representations():

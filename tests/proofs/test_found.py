@@ -288,3 +288,19 @@ def test_a_start_at_the_minimiser_of_a_dual_with_bounds(seed, rows):
 def test_the_dual_over_a_polyhedron_without_a_box_trusts_no_projection():
     """With a tiny l2 term a point was projected from far away, and the bound 1e-5 too high."""
     check(580735703)
+
+
+def test_tiny_slopes_and_a_penalty_end_with_a_result():
+    """A step in the model of the cuts overflowed, and the prox refused it."""
+    signs = np.array([[1.0, 0.5], [-1.0, -0.5], [0.3, -1.0], [-0.3, 1.0]])
+
+    def tiny(x):
+        z = signs @ (x - 1e6)
+        weights = np.exp(z - z.max())
+        value = z.max() + np.log(weights.sum())
+        return 1e-290 * float(value), 1e-290 * (weights / weights.sum()) @ signs
+
+    penalty = ag.GroupL2(5e-152, [0, 0])
+    result = ag.minimize(tiny, np.full(2, 1e6), penalty=penalty, restart="auto", tol=0.01)
+    assert result.success
+    assert result.gap <= 0.01

@@ -83,7 +83,6 @@ class Rows:
         self.equations = low == high
         self._senses = np.where(self.all_low == self.all_high, EQUATION, np.intc(0))
         self._sizes = EXPLAINED * growth(A.shape[1]) * np.abs(A)
-        self._limits = EXPLAINED * UNIT * np.maximum(finite_size(low), finite_size(high))
 
     @property
     def senses(self) -> npt.NDArray[np.intc]:
@@ -101,9 +100,19 @@ class Rows:
         product = self.A @ u
         return np.maximum(product - self.high, 0.0) + np.minimum(product - self.low, 0.0)
 
-    def rounding(self, u: Vector) -> Vector:
-        """Return what rounding can amount to in each row of A u, its limits included."""
-        rounding: Vector = self._sizes @ np.abs(u) + self._limits
+    def nearer_limit(self, u: Vector) -> Vector:
+        """Return for each row the limit that A u exceeds, or else is nearer to."""
+        product = self.A @ u
+        return np.where(product - self.high > self.low - product, self.high, self.low)
+
+    def rounding(self, u: Vector, x: Vector | float = 0.0) -> Vector:
+        """Return what rounding can amount to in each row of A u, and in A x, which led to u.
+
+        Of the two limits only the nearer one counts: a large one on the other side of a cone's
+        row must not hide that a tiny point lies outside.
+        """
+        rounding: Vector = self._sizes @ (np.abs(u) + np.abs(x))
+        rounding += EXPLAINED * UNIT * np.abs(self.nearer_limit(u))
         return rounding
 
     def meets(self, u: Vector) -> bool:
@@ -195,7 +204,10 @@ def _offset(rows: Rows, x: Vector) -> Offset | None:
     with np.errstate(over="ignore"):  # beside an offset that nearly vanishes, far limits are none
         low /= scale
         high /= scale
-    return Offset(low, high, scale, float(rows.rounding(x).max(initial=0.0)) / scale)
+    # Only rows that x misses, or may miss by rounding, have a rounding that matters.
+    rounding, room = rows.rounding(x), np.minimum(-low, high)[x.size :] * scale
+    explained = rounding.max(initial=0.0, where=room <= rounding)
+    return Offset(low, high, scale, float(explained) / scale)
 
 
 def _is_nearest(rows: Rows, x: Vector, found: Nearest) -> bool:
@@ -464,9 +476,7 @@ def _polished(rows: Rows, x: Vector, u: Vector, on_box: Vector, m: Vector) -> Ve
         missed = equations @ point - target
         point[free] -= np.linalg.lstsq(part, missed, rcond=None)[0]
     point = rows.clip(point)
-    worse = np.abs(rows.excess(point)) > np.maximum(
-        np.abs(rows.excess(u)), rows.rounding(np.abs(x) + np.abs(point))
-    )
+    worse = np.abs(rows.excess(point)) > np.maximum(np.abs(rows.excess(u)), rows.rounding(point, x))
     return u if worse.any() or not np.isfinite(point).all() else point
 
 

@@ -333,7 +333,8 @@ def _missed(rows: Rows, x: Vector, point: Vector) -> float:
     if not np.isfinite(point).all():
         return math.inf
     missed = np.abs(rows.excess(point))
-    terms = np.abs(rows.A) @ (np.abs(point) + UNIT * np.abs(x)) + _levels(rows)
+    terms = np.abs(rows.A) @ (np.abs(point) + UNIT * np.abs(x))
+    terms += np.abs(rows.nearer_limit(point))
     wrong = missed > INCONSISTENT * np.maximum(terms, SMALLEST)
     return float(missed[wrong].max(initial=0.0))
 

@@ -138,7 +138,7 @@ class FeasibleSet(OnVectors):
         ball meets the set. The largest value found is returned. It is correct to rounding; for sets
         whose projection may lose digits far away it is lowered by what they can amount to, which
         costs no more than :math:`\sqrt{2 d \epsilon} \, r \|g\|` (about 1e-7, relative).
-        Where set and ball do not meet every number is a bound; the one returned is <g, P(c)>.
+        Where set and ball do not meet every number is a bound.
         """
         size = norm(g)
         if size == 0.0:
@@ -147,16 +147,11 @@ class FeasibleSet(OnVectors):
             return -math.inf
         if math.isinf(radius):
             return self.linear_minimum(g)
-        nearest = self.project(center)
-        room = radius - norm(nearest - center)
-        if room <= 0.0:
-            return float(g.dot(nearest))
         without_set = float(g.dot(center)) - radius * size
-        return max(
-            self._linear_bound(g, center, radius),
-            without_set,
-            self._dual_bound(g, center, radius, size, room),
-        )
+        best = max(self._linear_bound(g, center, radius), without_set)
+        room = radius - norm(self.project(center) - center)
+        # Set and ball that seem to touch may have points in common up to sqrt(2 eps) r apart.
+        return max(best, self._dual_bound(g, center, radius, size, room)) if room > 0.0 else best
 
     def _linear_bound(self, g: Vector, center: Vector, radius: float) -> float:
         """Return the linear minimum, less what it neglects of g for the points of a ball."""
@@ -180,16 +175,19 @@ class FeasibleSet(OnVectors):
         projections are non-expansive, so up to t = room / ||g|| the distance is at most the radius.
         """
         best, inside, outside = -math.inf, (0.0, radius - room), (math.inf, math.inf)
+        reach = radius + norm(center)
         # To stop at t costs at most r^2 / (2 t). Where that meets the allowance for errors there is
         # nothing to gain from longer steps.
         share = max(math.sqrt(2.0 * self._projection_error(g.size)), 1e-30)
         longest = min(radius / size / share, LONGEST_STEP)
         step = min(max(room / size, 1.0 / LONGEST_STEP), longest)
         for _ in range(MOST_STEPS):
-            distance, bound = self._lagrangian(g, center, radius, 1.0 / step)
+            distance, lowest = self.proximal_minimum(g, center, radius, 1.0 / step)
             if distance <= 2.0 * radius:
                 # Farther out the terms of q are large and cancel, and the bound is a poor one.
-                best = max(best, bound)
+                ball = 0.5 * (distance - radius) * (distance + radius)
+                error = growth(g.size) * (distance + radius) * (distance + reach)
+                best = np.fmax(best, lowest + (ball - error) / step)
             if abs(distance - radius) <= ON_BOUNDARY * radius or step == longest:
                 break
             rise = distance - inside[1]
@@ -203,16 +201,7 @@ class FeasibleSet(OnVectors):
             if not inside[0] < following < outside[0]:
                 following = math.sqrt(inside[0]) * math.sqrt(outside[0])
             step = following
-        return best
-
-    def _lagrangian(
-        self, g: Vector, center: Vector, radius: float, theta: float
-    ) -> tuple[float, float]:
-        """Return the distance of u_theta from the centre, and q(theta), lowered by errors."""
-        distance, lowest = self.proximal_minimum(g, center, radius, theta)
-        ball = 0.5 * theta * (distance - radius) * (distance + radius)
-        bound = lowest + ball - growth(g.size) * abs(ball)
-        return distance, bound if math.isfinite(bound) else -math.inf
+        return float(best)
 
     def proximal_minimum(
         self,
@@ -590,8 +579,9 @@ class Halfspace(FeasibleSet):
         height = float(self._unit.dot(center)) - self._level
         if height <= radius * (along / size):
             return float(g.dot(center)) - radius * size
-        aside = norm(g - along * self._unit)
-        return float(g.dot(center)) - height * along - _half_chord(radius, height) * aside
+        error = growth(g.size) * (norm(center) + abs(self._level))
+        chord = _half_chord(radius, height, error)
+        return float(g.dot(center)) - height * along - chord * norm(g - along * self._unit)
 
     def _scale(self) -> float:
         return abs(self._level)
@@ -672,7 +662,8 @@ class Affine(FeasibleSet):
         if math.isinf(radius):
             return self.linear_minimum(g)
         nearest = self.project(center)
-        chord = _half_chord(radius, norm(center - nearest))
+        error = growth(g.size + self.rank) * (norm(center) + norm(nearest))
+        chord = _half_chord(radius, norm(center - nearest), error)
         return float(g.dot(nearest)) - chord * norm(self._aside(g))
 
     def _aside(self, g: Vector) -> Vector:
@@ -893,8 +884,12 @@ def _project_onto_simplex(x: Vector, total: float) -> Vector:
     return projected
 
 
-def _half_chord(radius: float, distance: float) -> float:
-    """Return the radius of the cut of a ball at `distance` from its centre, 0 outside of it."""
+def _half_chord(radius: float, distance: float, error: float) -> float:
+    """Return the radius of the cut of a ball at `distance` from its centre, 0 outside of it.
+
+    `error` is how far the distance may be off: near the radius that makes a large difference.
+    """
+    distance = max(0.0, abs(distance) - error)
     return math.sqrt(max(0.0, (radius - distance) * (radius + distance)))
 
 

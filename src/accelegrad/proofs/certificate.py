@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad.models.linear_model import ModelPoint
-from accelegrad.models.row_sum import RowPoint, RowSum
+from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.proofs.cuts import PROVABLE
 from accelegrad.proofs.model_dual import ModelDual
 
@@ -36,7 +35,7 @@ class LateBound:
 
     Parameters
     ----------
-    model : RowSum
+    model : LinearModel
         The sum.
     point : Vector, optional
         The point whose slopes give it, or
@@ -44,17 +43,17 @@ class LateBound:
         the slopes themselves, of rows in memory.
     smoothing : float
         The parameter mu of the smoothed loss whose slopes are meant; 0: no smoothing.
-    known : RowPoint, optional
+    known : ModelPoint, optional
         What the sum whose slopes are meant knows at the point already.
     """
 
     def __init__(
         self,
-        model: RowSum,
+        model: LinearModel,
         point: Vector | None = None,
         slopes: Vector | None = None,
         smoothing: float = 0.0,
-        known: RowPoint | None = None,
+        known: ModelPoint | None = None,
     ) -> None:
         self._model, self._known = model, known
         self._point, self._slopes, self._smoothing = point, slopes, smoothing

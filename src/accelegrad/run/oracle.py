@@ -18,9 +18,8 @@ from scipy.linalg.blas import ddot
 
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.geometry.penalties import Penalty
-from accelegrad.models.linear_model import LinearModel
+from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.models.rounding import PointRounding, few_bits_rounding
-from accelegrad.models.row_sum import RowPoint, RowSum
 from accelegrad.models.sampling import BatchSampler
 from accelegrad.norms import norm
 from accelegrad.proofs.model_dual import ModelDual
@@ -63,7 +62,7 @@ class Evaluation:
         value: float,
         gradient: Vector | None = None,
         late_gradient: Callable[[Evaluation], Vector] | None = None,  # a method of the oracle
-        model: RowPoint | None = None,
+        model: ModelPoint | None = None,
         penalty: float = 0.0,
         unit: float = UNIT,
         accuracy: float = 0.0,
@@ -313,7 +312,7 @@ class FunctionOracle(Oracle):
 class ModelOracle(Oracle):
     """A linear model's full objective: the value is one product with X, the gradient another."""
 
-    def __init__(self, model: RowSum, penalty: Penalty | None = None) -> None:
+    def __init__(self, model: LinearModel, penalty: Penalty | None = None) -> None:
         super().__init__(penalty)
         self.model = model
 
@@ -340,7 +339,7 @@ class ModelOracle(Oracle):
         with np.errstate(**QUIET):
             return self._known(evaluation).gradient
 
-    def _known(self, evaluation: Evaluation) -> RowPoint:
+    def _known(self, evaluation: Evaluation) -> ModelPoint:
         """Return what the model knows where it was evaluated, which a checkpoint does not hold."""
         if evaluation.model is None:
             evaluation.model = self.model.at(evaluation.point)

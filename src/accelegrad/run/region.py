@@ -277,7 +277,8 @@ class GuessedRegion(AssumedRegion):
         if cuts is None or cuts.kept is None or slope == 0.0:
             return True
         far = FARTHER * region.radius
-        lowest = cuts.lowest(Center(final.point, final.value, final.penalty), far / slope)
+        step = min(far / max(slope, SMALLEST), LONGEST)
+        lowest = cuts.lowest(Center(final.point, final.value, final.penalty), step)
         if lowest is None or lowest.promise <= margin:
             return True
         offset = lowest.point - final.point

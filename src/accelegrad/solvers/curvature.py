@@ -12,8 +12,9 @@ from scipy.linalg.lapack import dpotrs
 
 from accelegrad.errors import Vector
 from accelegrad.linalg import cholesky_factor, with_unit_diagonal
+from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.models.matrix import Matrix
-from accelegrad.models.row_sum import MOST_SAMPLED, RowPoint, RowSum, SampledRows
+from accelegrad.models.row_sum import MOST_SAMPLED, ModelRows
 
 # Seconds on the machine where they were measured, of which only the ratios matter; those of Gram
 # matrices are in `accelegrad.models.gram`. An evaluation takes these per entry of X and per row,
@@ -83,7 +84,7 @@ class Costs(NamedTuple):
     constant: bool  # whether the curvature is the same everywhere
 
     @classmethod
-    def of(cls, model: RowSum) -> Costs:
+    def of(cls, model: LinearModel) -> Costs:
         """Estimate them from the shape of the data."""
         storage = model.storage
         entry = DENSE_ENTRY if storage.dense else SPARSE_ENTRY
@@ -147,7 +148,7 @@ class Costs(NamedTuple):
         return cost, 0.0 if cost <= MOST_COSTLY else cost
 
 
-def second_derivative_matrix(model: RowSum, point: RowPoint, rows: SampledRows) -> Matrix:
+def second_derivative_matrix(model: LinearModel, point: ModelPoint, rows: ModelRows) -> Matrix:
     """Return the objective's second derivatives, from rows drawn by their curvature at a point.
 
     A column that the sample misses, or that only rows beyond a corner have, still gets curvature.
@@ -167,7 +168,7 @@ def second_derivative_matrix(model: RowSum, point: RowPoint, rows: SampledRows) 
     return matrix
 
 
-def coordinate_curvatures(model: RowSum) -> Vector:
+def coordinate_curvatures(model: LinearModel) -> Vector:
     """Return one number per coordinate that evens out its scale by half.
 
     Between the mean squares of columns, which suit badly scaled data, and no scaling at all, which

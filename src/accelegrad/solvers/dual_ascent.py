@@ -13,7 +13,6 @@ from accelegrad import kernels
 from accelegrad.errors import Vector
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import Loss
-from accelegrad.models.row_sum import RowSum
 from accelegrad.models.scaling import near_start
 from accelegrad.proofs.certificate import LateBound
 from accelegrad.proofs.fenchel import level
@@ -173,7 +172,9 @@ class DualOracle(RowOracle):
 
     model: LinearModel
 
-    def __init__(self, model: RowSum, rng: np.random.Generator, goal: Goal | None = None) -> None:
+    def __init__(
+        self, model: LinearModel, rng: np.random.Generator, goal: Goal | None = None
+    ) -> None:
         super().__init__(model, rng, goal)
         self.model = rows_in_memory(model)
         if model.l2 == 0.0:

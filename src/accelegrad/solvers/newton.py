@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from accelegrad.errors import LineSearchError, Vector, whole_number
-from accelegrad.models.row_sum import RowPoint, RowSum
+from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.rules.base import Array, Step, StepRule, inner
 from accelegrad.run.oracle import QUIET, Evaluation
 from accelegrad.solvers.curvature import (
@@ -298,7 +298,9 @@ class CurvedOracle(RowOracle):
     #: it is always the same sum
     changed = False
 
-    def __init__(self, model: RowSum, rng: np.random.Generator, goal: Goal | None = None) -> None:
+    def __init__(
+        self, model: LinearModel, rng: np.random.Generator, goal: Goal | None = None
+    ) -> None:
         super().__init__(model, rng, goal)
         if not math.isfinite(model.loss.curvature):
             raise ValueError(
@@ -328,7 +330,7 @@ class CurvedOracle(RowOracle):
         """What is known at the lowest point evaluated so far."""
         return self.best
 
-    def seen(self, point: Vector, other: RowPoint) -> Evaluation:
+    def seen(self, point: Vector, other: ModelPoint) -> Evaluation:
         """Evaluate where a sum over the same rows was: no pass over them before the gradient."""
         with np.errstate(**QUIET):
             at = other.beside(self.model)
@@ -440,7 +442,7 @@ class CurvedOracle(RowOracle):
             matrix = second_derivative_matrix(model, at, rows)
         return Factored(matrix, *self._costs.price(number + 1, rows.n_curved))
 
-    def _evaluated(self, point: Vector) -> RowPoint:
+    def _evaluated(self, point: Vector) -> ModelPoint:
         """Return what is known at a point; mostly it was one of the last two evaluated."""
         for known in (*self._latest, self.best):
             if known is not None and known.model is not None and known.point is point:
@@ -472,7 +474,9 @@ class SmoothedCurvedOracle(SmoothedOracle[CurvedOracle]):
     # The sum is made by setting mu, so it comes after it.
     saved = (*RowOracle.saved, "mu", "_next_mu", "smooth")
 
-    def __init__(self, model: RowSum, rng: np.random.Generator, goal: Goal | None = None) -> None:
+    def __init__(
+        self, model: LinearModel, rng: np.random.Generator, goal: Goal | None = None
+    ) -> None:
         super().__init__(model, rng, goal)
         if not model.has_dual_bound:
             raise ValueError(
@@ -515,7 +519,7 @@ class SmoothedCurvedOracle(SmoothedOracle[CurvedOracle]):
         self._shrink(part, gap, goal, at.value)
         return evaluation
 
-    def _remaining(self, smooth: RowPoint) -> float:
+    def _remaining(self, smooth: ModelPoint) -> float:
         """Return an estimate of the smooth sum's gap: half of Newton's squared decrement.
 
         The second derivatives are taken to be those of all rows times the share that is curved.

@@ -16,7 +16,6 @@ from accelegrad.geometry.penalties import Penalty
 from accelegrad.models.gram import ColumnProducts
 from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.models.matrix import Matrix
-from accelegrad.models.row_sum import RowPoint, RowSum
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.rules.base import Array, Step, StepRule
@@ -173,7 +172,7 @@ class TermsOracle(RowOracle):
 
     def __init__(
         self,
-        model: RowSum,
+        model: LinearModel,
         rng: np.random.Generator,
         goal: Goal | None,
         terms: Terms,
@@ -237,7 +236,7 @@ class PenalisedOracle(TermsOracle):
             return None
         return aimed.slopes(at)
 
-    def _bound_without_terms(self, at: RowPoint) -> float:
+    def _bound_without_terms(self, at: ModelPoint) -> float:
         """Return a bound that may be proved where rounding is larger than the terms.
 
         Without them the minimum is no larger, and where they are weak it is near.
@@ -277,7 +276,7 @@ class PenalisedOracle(TermsOracle):
         with np.errstate(**QUIET):
             return shorter_share(value_at, aim.value, aim.fall)
 
-    def _evaluated(self, point: Vector) -> RowPoint:
+    def _evaluated(self, point: Vector) -> ModelPoint:
         return self._known(self._evaluation(point))
 
     def _evaluation(self, point: Vector) -> Evaluation:
@@ -523,7 +522,7 @@ def limits_of(terms: Terms) -> Limits:
     return Limits(np.full(terms.n_features, terms.l1), terms.lower, terms.upper)
 
 
-def soon_ready(model: RowSum) -> LinearModel:
+def soon_ready(model: LinearModel) -> LinearModel:
     """Return the model, without kernels where its few passes would not make up for compiling."""
     if isinstance(model, LinearModel) and model.has_columns and model.in_memory is None:
         return model  # whose rows are elsewhere, where they have kernels or not

@@ -7,8 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from accelegrad.models.linear_model import LinearModel
-from accelegrad.models.row_sum import RowPoint, RowSum
+from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.proofs.certificate import LateBound
 from accelegrad.run.oracle import ModelOracle
 
@@ -26,7 +25,7 @@ class RowOracle(ModelOracle):
 
     Parameters
     ----------
-    model : RowSum
+    model : LinearModel
         The sum.
     rng : numpy.random.Generator
         Where samples, or the order of the rows, come from.
@@ -36,16 +35,18 @@ class RowOracle(ModelOracle):
 
     saved = (*ModelOracle.saved, "rng")
 
-    def __init__(self, model: RowSum, rng: np.random.Generator, goal: Goal | None = None) -> None:
+    def __init__(
+        self, model: LinearModel, rng: np.random.Generator, goal: Goal | None = None
+    ) -> None:
         super().__init__(model)
         self.rng, self.goal = rng, no_goal if goal is None else goal
 
-    def _late_bound(self, at: RowPoint, smoothing: float = 0.0) -> LateBound:
+    def _late_bound(self, at: ModelPoint, smoothing: float = 0.0) -> LateBound:
         """Return the bound that the slopes at a point give, for later; `smoothing` is their mu."""
         return LateBound(self.model, at.w, smoothing=smoothing, known=at)
 
 
-def rows_in_memory(model: RowSum) -> LinearModel:
+def rows_in_memory(model: LinearModel) -> LinearModel:
     """Return the model with its rows in memory, or say that they are not."""
     rows = model.in_memory
     if rows is None:

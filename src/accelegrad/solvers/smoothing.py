@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any, Generic, TypeVar
 
-from accelegrad.models.row_sum import RowPoint
+from accelegrad.models.linear_model import ModelPoint
 from accelegrad.run.oracle import Evaluation
 from accelegrad.solvers.row_oracle import RowOracle
 
@@ -96,7 +96,7 @@ class SmoothedOracle(RowOracle, Generic[Smooth]):
             self._next_mu = max(mu / LARGEST_SHRINK, aimed)
 
 
-def smoothing_gap(at: RowPoint, smooth: RowPoint, mu: float) -> float:
+def smoothing_gap(at: ModelPoint, smooth: ModelPoint, mu: float) -> float:
     """Return an estimate of the part of a gap that is due to the smoothing alone.
 
     With the envelope e of the loss l and theta = e'(m), l(m) + l*(theta) - theta m is
