@@ -14,7 +14,6 @@ from accelegrad.bundle.cut_model import Center, CutModel
 from accelegrad.bundle.quasi_newton import MOST_TRIALS, End, LineSearch, Pairs
 from accelegrad.bundle.spectral import Spectral
 from accelegrad.errors import NonFiniteError, Vector, whole_number
-from accelegrad.rounding import UNIT
 from accelegrad.rules.base import (
     Array,
     Evaluated,
