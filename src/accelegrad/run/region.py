@@ -304,7 +304,7 @@ def _extrapolated(offsets: np.ndarray, changes: np.ndarray, step: Vector) -> tup
     From the nearest points with other steps, as many as there are coordinates.
     """
     nearest = np.einsum("ij,ij->i", offsets, offsets).argsort(kind="stable")
-    telling = changes.any(axis=1)
+    telling = np.abs(changes).max(axis=1, initial=0.0) > 0.0
     chosen = nearest[telling[nearest]][: step.size]
     if not chosen.size:
         return np.zeros_like(step), step
