@@ -15,17 +15,16 @@ import scipy.sparse as sp
 from accelegrad import kernels
 from accelegrad.errors import Vector
 from accelegrad.kernels import blocks
-from accelegrad.models.matrix import Matrix, RowNumbers, runs, stored_entries
+from accelegrad.models.matrix import BLOCK_ENTRIES, Matrix, RowNumbers, runs, stored_entries
 
 # Seconds on the machine where they were measured, of which only the ratios matter. By BLAS: to copy
 # and scale an entry of a row in dense and in sparse storage, and a product. By the kernel: a pair.
 DENSE_COPY, SPARSE_COPY, BLAS_PRODUCT, PAIR = 3e-9, 1e-8, 3e-11, 1.1e-9
 # By SciPy: a pair, which it takes twice.
 SCIPY_PAIR = 1e-8
-# Entries of a block of rows that is copied for BLAS, which the processor's cache holds; and the
-# fewest rows of it: with fewer, adding its Gram matrix to the others takes longer than computing it
-# (4000 x 1500, a Gram matrix of half the rows: 500 ms with 21 rows, 140 with 256, 130 with 384).
-_BLOCK_ENTRIES, _BLOCK_ROWS = 1 << 15, 384
+# The fewest rows of a block that is copied for BLAS: with fewer, adding up Gram matrices takes longer
+# than computing them (4000 x 1500, half the rows: 500 ms with 21 rows, 130 with 384).
+_BLOCK_ROWS = 384
 
 
 class Storage(NamedTuple):
@@ -137,7 +136,7 @@ def _combination(X: Any, rows: RowNumbers | None, weights: Vector) -> Vector:
     """Return the sum of some rows by their weights, without copying many of them at a time."""
     total = np.zeros(X.shape[1])
     entries_per_row = max(stored_entries(X) // X.shape[0], 1)
-    for part in runs(weights.size, 8 * _BLOCK_ENTRIES // entries_per_row):
+    for part in runs(weights.size, BLOCK_ENTRIES // entries_per_row):
         total += weights[part] @ X[part if rows is None else rows[part]]
     return total
 
@@ -165,7 +164,7 @@ def _by_blocks(X: Any, rows: RowNumbers | None, weights: Vector) -> Matrix:
         if least == weights.max():  # as those of least squares are
             return least * _summed(lambda part: X[part].T @ X[part], n, d)
     roots = np.sqrt(weights)
-    most = min(max(_BLOCK_ROWS, _BLOCK_ENTRIES // d), n)
+    most = min(max(_BLOCK_ROWS, BLOCK_ENTRIES // d), n)
 
     def added_up(whole: slice) -> Matrix:
         total, room = np.zeros((d, d)), np.empty((most, d))

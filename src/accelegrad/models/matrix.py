@@ -23,7 +23,7 @@ RowNumbers = npt.NDArray[np.integer[Any]]  # indices of rows, from 0
 
 #: float32 data with at most this many entries are kept as a float64 copy too (8 MB). Chosen.
 SMALL_DATA = 1 << 20
-#: Entries that are copied at a time where X is not: the copy fits into the cache. Chosen.
+#: Entries that are copied or read at a time where all are not: 1 MB, which a cache holds. Chosen.
 BLOCK_ENTRIES = 1 << 17
 #: A product with fewer columns takes about as long as one with this many: reading X takes longest.
 NARROW = 8

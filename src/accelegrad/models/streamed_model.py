@@ -24,6 +24,7 @@ from accelegrad.errors import Vector, finite_vector
 from accelegrad.models.gram import Storage, pairs_per_row
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import Loss, make_loss
+from accelegrad.models.matrix import BLOCK_ENTRIES
 from accelegrad.models.model_input import (
     check_labels,
     checked_intercept,
@@ -36,10 +37,10 @@ from accelegrad.models.parted_model import PartedModel
 from accelegrad.models.row_file import RowFile, mapped, of_blocks
 from accelegrad.models.row_parts import Where, add, model_by
 
-#: Small chunks are looked at together, up to this many numbers (4 MB), so that what a task costs
-#: besides its rows does not matter (three streams with limits of 0 to 2^20: 2^19 and 2^20 were the
-#: fastest). A row counts as its entries and the vectors that a task has besides X.
-PART_ENTRIES, VECTORS = 1 << 17, 12
+#: Small chunks are looked at together, up to BLOCK_ENTRIES numbers, so that what a task costs
+#: besides its rows does not matter. A row counts as its entries and the vectors that a task has
+#: besides X: about this many.
+VECTORS = 12
 
 
 class StreamedMatrix:
@@ -441,7 +442,7 @@ class _FirstPass:
         size = entries + VECTORS * X.shape[0]
         if size > self._room:
             self._ends.append(0)
-            self._room = PART_ENTRIES
+            self._room = BLOCK_ENTRIES
         self._ends[-1], self._room = self.targets.size, self._room - size
         self._entries += entries
         self._dense &= dense
