@@ -22,7 +22,7 @@ from accelegrad.models.matrix import BLOCK_ENTRIES, Matrix, RowNumbers, runs, st
 DENSE_COPY, SPARSE_COPY, BLAS_PRODUCT, PAIR = 3e-9, 1e-8, 3e-11, 1.1e-9
 # By SciPy: a pair, which it takes twice.
 SCIPY_PAIR = 1e-8
-# The fewest rows of a block that is copied for BLAS: with fewer, adding up Gram matrices takes longer
+# The fewest rows of a block copied for BLAS: with fewer, adding up Gram matrices takes longer
 # than computing them (4000 x 1500, half the rows: 500 ms with 21 rows, 130 with 384).
 _BLOCK_ROWS = 384
 
