@@ -72,13 +72,6 @@ class RowModel(PartedModel):
     timeout : float, optional
         After how many seconds without an answer a round trip fails, with an error that names the
         workers it waits for; by default never.
-    most_blocks : int, optional
-        Up to how many blocks those given are put together, in order; by default 64, or 4 for each
-        thread of the cluster if these are more.
-    keep : bool
-        Whether the workers keep the blocks, in memory or spilled to disk. With False they are read
-        again in each pass, from what X and y were made of: for data that not even the cluster's
-        disks hold.
 
     Examples
     --------
@@ -110,13 +103,10 @@ class RowModel(PartedModel):
         delta: float = 1.35,
         client: Client | None = None,
         timeout: float | None = None,
-        most_blocks: int | None = None,
-        keep: bool = True,
     ) -> None:
         chosen = make_loss(loss, quantile=quantile, epsilon=epsilon, delta=delta)
         l2, fit_intercept = checked_l2(l2), checked_intercept(fit_intercept)
-        pieces = pieces_of(X, y, sample_weight)
-        data = ClusterData(connected(client), pieces, most_blocks, timeout, keep=keep)
+        data = ClusterData(connected(client), pieces_of(X, y, sample_weight), timeout)
         self._take_data(data, RowSettings(chosen, fit_intercept), l2)
 
     @classmethod
