@@ -2,14 +2,14 @@
 
 `TABLE` says which method a problem gets: its rows are read from top to bottom, and the first one
 whose condition holds decides. A condition is a tuple of facts that all have to hold, by their names
-in `Facts`. docs/methods.md shows the table. What the methods are is in `accelegrad.catalogue`.
+in `Request`. docs/methods.md shows the table. What the methods are is in `accelegrad.catalogue`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -17,120 +17,107 @@ import numpy as np
 
 from accelegrad import kernels
 from accelegrad.catalogue import AUTO, BUNDLE, DUAL, INTERIOR, METHODS, NEWTON, PROXIMAL
-from accelegrad.errors import nearest
+from accelegrad.errors import Vector, nearest
+from accelegrad.geometry.penalties import Penalty
+from accelegrad.geometry.sets import FeasibleSet, WholeSpace
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.scaling import unevenness
+from accelegrad.proofs.fenchel import Terms
 from accelegrad.rules import Rule
 from accelegrad.solvers.curvature import FACTOR_PRODUCT, Costs
 from accelegrad.solvers.interior_point import has_one_kink
 from accelegrad.solvers.oracles import SUM_RULES
 
-#: Methods and solvers of other libraries, in lower case: "auto" is what to give in their place.
-ELSEWHERE = frozenset(
-    {
-        *("bfgs", "cg", "cobyla", "cobyqa", "dogleg", "l-bfgs-b"),
-        *("nelder-mead", "newton-cg", "powell", "slsqp", "tnc"),
-        *("trust-constr", "trust-exact", "trust-krylov", "trust-ncg"),
-        *("adam", "sgd", "clarabel", "ecos"),
-        *("highs", "mosek", "osqp", "scs"),
-    }
-)
 #: Up to this ratio of the sizes of columns, methods that do not scale them do well.
 LARGEST_RATIO = 300.0
 #: Up to this many rows per column, ascent on the dual beats learning the curvature from gradients:
 #: for smooth losses of labels; for the logistic one, whose steps take logarithms and so cost more,
 #: and for losses of numbers (with as many rows as columns they took thousands of epochs); and for
-#: losses with kinks, which have no curvature (hinge, 23 entries a row, certified 1e-3, of the time
-#: of Newton's steps: a tenth with as many rows as columns, half with five times as many).
+#: losses with kinks, which have no curvature (hinge, 23 entries per row, certified 1e-3: a tenth of
+#: the time of Newton's steps with as many rows as columns, half with five times as many).
 MOST_ROWS, MOST_ROWS_SLOW, MOST_ROWS_KINKS = 1.5, 0.75, 5.0
 #: With any number of rows it does so up to this ratio of the largest curvature of a row's loss to n
-#: times the l2 term, since a few epochs do: 0.35 to 0.8 of the time of Newton's steps for ratios of
-#: 0.25 to 2 and 5 to 15 rows a column (about the same below; at 8 up to 1.6 times as long). For
-#: the hinge loss the ratio is that of a row's squared norm: 0.3 to 1 of the time on four sets with
-#: ratios of 0.3 to 1.8, and up to 1.6 times as long with ratios of 3 and more.
+#: times the l2 term, since a few epochs suffice: 0.35 to 0.8 of the time of Newton's steps for
+#: ratios of 0.25 to 2 and 5 to 15 rows per column (at 8 up to 1.6 times as long). For the hinge
+#: loss the ratio is that of a row's squared norm: 0.3 to 1 of the time on four sets with ratios of
+#: 0.3 to 1.8, and up to 1.6 times as long with ratios of 3 and more.
 MOST_UNEVEN_DUAL = 2.0
-#: A step of the interior-point method may take so many seconds by the estimates of `Costs`, and so
-#: many rows there may be, of which it keeps a dozen numbers: the smoothed loss of more rows, or
-#: longer ones, is minimised faster (measured on eight data sets).
+#: A step of the interior-point method may take this many seconds by the estimates of `Costs`, and
+#: there may be this many rows, of each of which it keeps a dozen numbers: the smoothed loss of more
+#: rows, or longer ones, is minimised faster (measured on eight data sets).
 MOST_STEP_SECONDS, MOST_SHORT_ROWS = 3e-3, 1 << 18
-#: The same for dense rows that are few for their columns, up to so many per column: samples of so
-#: few rows say little, and ascent on the dual takes thousands of epochs and often misses `tol`. But
-#: labels of at most twice as many rows as columns can mostly be told apart without an error, which
+#: A step may take a second for dense rows that are few for their columns: at most the last number
+#: of rows per column, and more than the first for numbers, the second for labels. Samples of so few
+#: rows say little, and ascent on the dual takes thousands of epochs and often misses `tol`. But
+#: labels of at most twice as many rows as columns can mostly be separated without an error, which
 #: it finds in some hundreds of epochs (measured on dense random rows).
-MOST_SECONDS_OF_NUMBERS = ((0.75, MOST_STEP_SECONDS), (10.0, 1.0))
-MOST_SECONDS_OF_LABELS = ((1.5, MOST_STEP_SECONDS), (2.0, 1e-2), (10.0, 1.0))
+MORE_NUMBERS, MORE_LABELS, FEW_DENSE_ROWS = 0.75, 2.0, 10.0
 
 
-# -- what is known --------------------------------------------------------------------------------
+# -- what is asked for and known ------------------------------------------------------------------
 
 
-class Request(NamedTuple):
-    """What the user said about the method and the space, unchecked."""
+class Space(NamedTuple):
+    """Start, set and penalty, in the user's coordinates or in those that a rule runs in."""
 
-    method: Any
-    parameters: Mapping[str, Any]  # diameter and those of single methods; None: not given
-    feasible_set: Any = None
-    project_y: bool | None = None
-    penalty: Any = None
-    scale: Any = None
-    stochastic: bool = False  # gradients of a few rows at a time
-    restart: Any = None
+    start: Vector
+    feasible_set: FeasibleSet | None = None
+    penalty: Penalty | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is a set other than the whole space."""
+        return self.feasible_set is not None and not isinstance(self.feasible_set, WholeSpace)
+
+    def scaled(self, change: Any) -> Space:
+        """Return them in the coordinates v of x = T v."""
+        return Space(
+            change.invert(self.start),
+            change.scaled_set(self.feasible_set, self.start.size),
+            change.scaled_penalty(self.penalty),
+        )
+
+
+ANYWHERE = Space(np.zeros(0))
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What is known of a problem and of the user's request, for the conditions of `TABLE`.
+class Request:
+    """What a call of `minimize` asks for, and what follows from it, for the conditions of `TABLE`.
 
     What requires a look at the data is computed only when a condition asks for it.
     """
 
     model: LinearModel | None = None
-    rule_given: bool = False  # `method` is a rule object
-    name_given: bool = False  # `method` is a name other than "auto"
-    streamed: bool = False  # rows come in chunks, each used once
-    constrained: bool = False  # by a feasible set other than the whole space, or by a penalty
-    separate_terms: bool = False  # each weight has its own l1 or l2 term or limits
-    no_limits: bool = False  # there is no feasible set other than the whole space
-    exact_values: bool = False
-    diameter_given: bool = False  # as a number
+    space: Space = ANYWHERE
+    method: Any = AUTO
+    parameters: Mapping[str, Any] = field(default_factory=dict)  # diameter, those of single methods
+    project_y: bool | None = None
+    scale: Any = AUTO
+    restart: Any = None
     minibatches: bool = False  # `batch_size` is given
-    options_given: bool = False  # `restart` or a parameter of single methods
-    scale_given: bool = False  # "columns" or an array
-    may_scale: bool = False  # `scale` is not None
+    exact_values: bool = True  # or values of the same rows, which can be compared
 
-    @classmethod
-    def of(
-        cls,
-        request: Request,
-        model: LinearModel | None,
-        *,
-        constrained: bool,
-        separate_terms: bool = False,
-        no_limits: bool = False,
-        exact_values: bool = False,
-    ) -> Facts:
-        """Return the facts of a call of `minimize`."""
-        given = not request.parameters.keys() <= {"diameter", "bundle_size"}
-        given = given or request.restart is not None or request.project_y is not None
-        return cls(
-            model,
-            rule_given=isinstance(request.method, Rule),
-            name_given=isinstance(request.method, str) and request.method != AUTO,
-            constrained=constrained,
-            separate_terms=separate_terms,
-            no_limits=no_limits,
-            exact_values=exact_values,
-            diameter_given=is_given(request.parameters.get("diameter")),
-            minibatches=request.stochastic,
-            options_given=given,
-            scale_given=is_given(request.scale),
-            may_scale=request.scale is not None,
-        )
+    @property
+    def asked_for(self) -> bool:
+        """Whether a method was given, as a rule object or by its name."""
+        return not (isinstance(self.method, str) and self.method == AUTO)
 
     @property
     def exact_function(self) -> bool:
         """Whether it is a function with exact values that is minimised, not a `LinearModel`."""
-        return self.function and self.exact_values
+        return self.model is None and self.exact_values
+
+    @property
+    def diameter_given(self) -> bool:
+        """Whether the diameter is a number."""
+        return is_given(self.parameters.get("diameter"))
+
+    @property
+    def options_given(self) -> bool:
+        """Whether `restart` or a parameter of single methods is given."""
+        given = not self.parameters.keys() <= {"diameter", "bundle_size"}
+        return given or self.restart is not None or self.project_y is not None
 
     @property
     def nothing_given(self) -> bool:
@@ -138,20 +125,34 @@ class Facts:
         return not (self.diameter_given or self.options_given)
 
     @property
-    def asked_for(self) -> bool:
-        """Whether a method was given, as a rule object or by its name."""
-        return self.rule_given or self.name_given
+    def scale_given(self) -> bool:
+        """Whether `scale` is "columns" or an array."""
+        return is_given(self.scale)
+
+    @property
+    def constrained(self) -> bool:
+        """Whether there is a penalty, or a feasible set other than the whole space."""
+        return self.space.penalty is not None or self.space.is_limited
 
     @property
     def rows_alone(self) -> bool:
         """Whether it is a `LinearModel`, and nothing was given that is meant for other methods."""
-        plain = self.nothing_given and not (self.minibatches or self.scale_given)
-        return plain and not self.function
+        if self.model is None or self.minibatches or self.scale_given:
+            return False
+        return self.nothing_given
 
-    @property
-    def columns_at_hand(self) -> bool:
-        """Whether some columns of a `LinearModel` can be asked for."""
-        return self._model.has_columns
+    @cached_property
+    def terms(self) -> Terms | None:
+        """What is added to a `LinearModel`, with its limits; None for other penalties."""
+        return Terms.of(self._model, self.space.penalty, self.space.feasible_set)
+
+    @cached_property
+    def separate_terms(self) -> bool:
+        """Whether each weight of a `LinearModel` has a term or limits of its own, that bound it."""
+        model, terms = self._model, self.terms
+        if terms is None or not (terms.hold_each_weight(model.loss) and model.has_columns):
+            return False
+        return not terms.has_only_signs or bool(model.dual_with(terms).is_there)
 
     @property
     def something_given(self) -> bool:
@@ -163,18 +164,13 @@ class Facts:
         """What was given that methods for sums over rows do not take, for the reason; or ""."""
         reasons = {
             "there is a constraint or a penalty": self.constrained,
-            "it is accelerated where the function is smooth, and safe": self.function,
+            "it is accelerated where the function is smooth, and safe": self.model is None,
             "a diameter is given": self.diameter_given,
             "batch_size asks for plain stochastic steps": self.minibatches,
             "it is what the other options are meant for": self.options_given,
             "scaled coordinates are asked for": self.scale_given,
         }
         return next((reason for reason, holds in reasons.items() if holds), "")
-
-    @property
-    def function(self) -> bool:
-        """Whether it is a function that is minimised, not a `LinearModel`."""
-        return self.model is None
 
     @property
     def no_dual_bound(self) -> bool:
@@ -186,31 +182,29 @@ class Facts:
         """Whether second derivatives are cheap enough, compared with gradients, to be of use."""
         return Costs.of(self._model).least > 0
 
-    @cached_property
+    @property
     def few_rows_with_one_kink(self) -> bool:
         """Whether losses have one kink, and steps with the curvature of all rows cost little."""
         model = self._model
-        if not has_one_kink(model.loss) or model.in_memory is None:
+        if not has_one_kink(model.loss) or model.in_memory is None or self.space.is_limited:
             return False
-        if model.l2 == 0.0 and not self.separate_terms:
-            return False  # nothing holds the weights
-        if self.constrained and not (self.no_limits and self.separate_terms):
-            return False
+        if not (self.separate_terms if self.constrained else model.l2 > 0.0):
+            return False  # nothing bounds the weights
         n, d = model.n_samples, model.n_parameters
-        if n > MOST_SHORT_ROWS:
+        # Fewer rows than columns: rounding mattered too soon in 9 of 60 fits with an l1 term
+        # (columns of 1e-4 to 1e4).
+        if n > MOST_SHORT_ROWS or (self.constrained and n < d):
             return False
-        if self.constrained and n < d:
-            return False  # rounding mattered too soon in 9 of 60 fits (columns of 1e-4 to 1e4)
         storage = model.storage._replace(pairs_per_row=math.inf)
         seconds = n * storage.gram_seconds_per_row(d) + FACTOR_PRODUCT * d**3 / 3
-        few = MOST_SECONDS_OF_LABELS if model.loss.classification else MOST_SECONDS_OF_NUMBERS
-        limits = (limit for most, limit in few if storage.dense and n <= most * d)
-        return seconds <= next(limits, MOST_STEP_SECONDS)
+        more = MORE_LABELS if model.loss.classification else MORE_NUMBERS
+        few = storage.dense and more * d < n <= FEW_DENSE_ROWS * d
+        return seconds <= (1.0 if few else MOST_STEP_SECONDS)
 
     @property
     def uneven_columns(self) -> bool:
         """Whether columns' sizes differ by more than `LARGEST_RATIO`, and may be scaled."""
-        needed = self.may_scale and not self.cheap_curvature
+        needed = self.scale is not None and not self.cheap_curvature
         return needed and self.unevenness > LARGEST_RATIO
 
     @property
@@ -249,7 +243,7 @@ class Facts:
     def _is_climbable(self) -> bool:
         """Whether the dual can be climbed row by row, and Newton's steps are not cheaper.
 
-        Those of smooth losses are where there are so few entries that plain code goes through them.
+        For smooth losses they are cheaper where plain code goes through the few entries.
         """
         model = self._model
         if not self._has_dual_of_rows or self.cheap_curvature:
@@ -292,22 +286,17 @@ def is_given(wish: Any) -> bool:
 
 
 class Row(NamedTuple):
-    """A line of a table: where all facts of the condition hold, this method, for this reason."""
+    """A line of the table: where all facts of the condition hold, this method, for this reason."""
 
     condition: tuple[str, ...]
     method: str
     reason: str  # with what is known of the problem in braces
-
-    def holds(self, facts: Any) -> bool:
-        """Return whether all facts of the condition hold; they are computed one after the other."""
-        return all(getattr(facts, fact) for fact in self.condition)
 
 
 #: In the place of a method's name: the one that was given.
 GIVEN = "given"
 TABLE = [
     Row(("asked_for",), GIVEN, "it was asked for"),
-    Row(("streamed",), "accelegrad", "its steps take noise, and a stream has no end to plan for"),
     Row(
         ("exact_function", "nothing_given"),
         BUNDLE,
@@ -325,7 +314,7 @@ TABLE = [
         "few",
     ),
     Row(
-        ("rows_alone", "constrained", "separate_terms", "columns_at_hand"),
+        ("rows_alone", "constrained", "separate_terms"),
         PROXIMAL,
         "the {facts.model.loss.name} loss {facts.smoothness}, and each weight has its own term or "
         "limits",
@@ -363,34 +352,33 @@ class Choice(NamedTuple):
 def first(table: Sequence[Row], facts: Any, *, tried: str = "") -> Row:
     """Return the first row of a table whose condition holds, without the method `tried`."""
     for row in table:
-        if row.method != tried and row.holds(facts):
+        if row.method != tried and all(getattr(facts, fact) for fact in row.condition):
             return row
     raise LookupError("no row of the table holds")
 
 
-def choose(facts: Facts, method: Any = AUTO, *, tried: str = "") -> Choice:
+def choose(request: Request, *, tried: str = "") -> Choice:
     """Return the method that is asked for, or the one that serves best, with the reason.
 
-    `tried` names one that was tried in vain, and is out of the question.
+    `tried` names one that was tried without success, and is left out.
     """
-    if not isinstance(method, (str, Rule)):
+    row = first(TABLE, request, tried=tried)
+    if row.method != GIVEN:
+        of_rows = METHODS[row.method].rule in SUM_RULES
+        return Choice(row.method, row.reason.format(facts=request), of_rows)
+    name, rule = _given_name(request.method)
+    return Choice(name, row.reason, issubclass(rule, SUM_RULES))
+
+
+def _given_name(method: Any) -> tuple[str, type[Rule]]:
+    """Return the name of what was given, and its rule; or say what is wrong with it."""
+    if isinstance(method, Rule):
+        rule = type(method)
+        known = [name for name, entry in METHODS.items() if entry.rule is rule]
+        return known[0] if known and issubclass(rule, SUM_RULES) else rule.__name__, rule
+    if not isinstance(method, str):
         raise TypeError(f"method must be a name or a rule object, not {method!r}.")
-    if isinstance(method, str) and method not in (AUTO, *METHODS):
-        if method.lower() in ELSEWHERE:
-            raise ValueError(
-                f"method is {method!r}, which is another library's: leave it out, and one that "
-                f"fits is chosen. Allowed: {', '.join(repr(name) for name in [AUTO, *METHODS])}."
-            )
-        raise ValueError(f"method is {method!r}: {nearest(method, [AUTO, *METHODS])}")
-    row = first(TABLE, facts, tried=tried)
-    name = _given_name(method) if row.method == GIVEN else row.method
-    of_rows = isinstance(method, SUM_RULES) or (name in METHODS and METHODS[name].rule in SUM_RULES)
-    return Choice(name, row.reason.format(facts=facts), of_rows)
-
-
-def _given_name(method: str | Rule) -> str:
-    """Return the name of what was given; of a rule for sums over rows that of its method."""
-    if isinstance(method, str):
-        return method
-    known = [name for name, entry in METHODS.items() if entry.rule is type(method)]
-    return known[0] if known and isinstance(method, SUM_RULES) else type(method).__name__
+    if method in METHODS:
+        return method, METHODS[method].rule
+    allowed = nearest(method, [AUTO, *METHODS])
+    raise ValueError(f"method is {method!r}: {allowed} Without it, one that fits is chosen.")

@@ -31,7 +31,6 @@ from accelegrad.norms import norm
 from accelegrad.proofs.bracket import Bracket
 from accelegrad.proofs.certificate import DualCertificate
 from accelegrad.proofs.cuts import CutCertificate
-from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.rules import Rule
 from accelegrad.run.compiled import CompiledRule, compiled_twin
@@ -42,7 +41,7 @@ from accelegrad.run.progress import OUTPUTS, Options, Progress
 from accelegrad.run.restarts import Restarts
 from accelegrad.run.result import Status
 from accelegrad.scipy_words import Limits, constraint_set, hint
-from accelegrad.setting import Setting, constrains, resolve
+from accelegrad.setting import Setting, checked_space, resolve
 from accelegrad.solvers.oracles import sum_oracle
 from accelegrad.solvers.row_oracle import Goal
 
@@ -57,7 +56,7 @@ class Problem(NamedTuple):
 
     fun: Any
     model: LinearModel | None  # `fun`, where it is one
-    start: Vector
+    size: int  # of x0
     shape: tuple[int, ...] | None  # that of x0, () for a number; None where it is flat
     args: tuple[Any, ...]
     jac: Any
@@ -70,7 +69,7 @@ class Problem(NamedTuple):
     @property
     def largest_product(self) -> int:
         """How many entries the largest matrix has that a run multiplies with vectors."""
-        model, d = self.model, self.start.size
+        model, d = self.model, self.size
         return d * default_size(d) if model is None else model.n_samples * model.n_parameters
 
 
@@ -278,7 +277,6 @@ def minimize(
     parameters = {"diameter": diameter, **_method_options(options, more)}
     project_y = parameters.pop("project_y", None)
     noisy = batch_size is not None
-    accuracy = real_number("accuracy", accuracy, least=0.0)
     model = fun if isinstance(fun, LinearModel) else None
     start = _start(x0, model)
     shape = None if model is not None or np.ndim(x0) == 1 else np.shape(x0)
@@ -289,9 +287,9 @@ def minimize(
         if limits.given and feasible_set is not None:
             start = feasible_set.project(start)  # as SciPy clips it
     problem = Problem(
-        *(fun, model, start, shape, args, jac, exact, batch_size, replacement, rng, accuracy)
+        *(fun, model, start.size, shape, args, jac, exact, batch_size, replacement, rng),
+        accuracy=real_number("accuracy", accuracy, least=0.0),
     )
-    request = Request(method, parameters, feasible_set, project_y, penalty, scale, noisy, restart)
     run_options = Options(
         max_iter=whole_number("max_iter", max_iter, least=1),
         tol=None if tol is None else real_number("tol", tol, above=0),
@@ -307,56 +305,63 @@ def minimize(
         checkpoint=None if checkpoint is None else _checkpoint_path(checkpoint),
         checkpoint_every=whole_number("checkpoint_every", checkpoint_every, least=1),
     )
-    resumed = None if resume is None else Path(resume)
     with threads.single_for(problem.largest_product):
-        result = _solve(problem, request, run_options, resumed, limits)
+        oracle = _oracle(problem)
+        with np.errstate(**QUIET):  # the oracle has taken note of the user's settings
+            space = checked_space(start, feasible_set, penalty, model)
+            comparable = oracle.exact_values or noisy
+            wishes = (method, parameters, project_y, scale, restart, noisy, comparable)
+            request = Request(model, space, *wishes)
+            setting = resolve(request)
+            run = _run(problem, request, run_options, oracle, setting, resume)
+        if resume is not None:
+            run.resume(Path(resume))
+        result = run()
+        result.update(method=setting.choice.name, reason=setting.choice.reason)
+        if limits is not None and limits.given:
+            result["multipliers"] = _multipliers(limits, result, setting.start, run.progress)
     return result if shape is None else _shaped(result, shape)
 
 
-def _solve(
+def _run(
     problem: Problem,
     request: Request,
     options: Options,
-    resume: Path | None,
-    limits: Limits | None,
-) -> OptimizeResult:
-    """Choose the method, put rule, oracle and bracket together, and run."""
-    model, oracle = problem.model, _oracle(problem)
-    comparable = oracle.exact_values or request.stochastic
-    with np.errstate(**QUIET):  # the oracle has taken note of the user's settings
-        setting = resolve(problem.start, request, model, values=comparable)
-        if setting.choice.of_rows:
-            oracle = _oracle_of_rows(setting, problem, options.goal)
-        oracle.penalty = setting.penalty
-        judge = None
-        if model is not None and request.stochastic:
-            judge = ModelOracle(model, setting.penalty)
-        if oracle.exact_values or judge is not None:
-            bracket = _bracket(problem, request, options, setting, oracle)
-        else:
-            bracket = Bracket(None, None)
-        _check_needs(setting.rule, oracle, options, bracket)
-        restarts = None
-        if request.restart is not None:
-            restarts = _restarts(request.restart, setting, oracle)
-        rule = setting.rule
-        if isinstance(oracle, MinibatchOracle):
-            rule = compiled_twin(rule, oracle.model, setting.start, values=options.trace)
-        # If y is not projected, points may leave the set, as in the paper's unconstrained setting.
-        returned_in = None if request.project_y is False else setting.feasible_set
-        run = Run(
-            Progress(rule, oracle, setting.start, options, bracket, judge, returned_in),
-            kind=_kind(problem, setting, rule) if resume or options.checkpoint else None,
-            checked=model is None and oracle.exact_values,
-            restarts=restarts,
-        )
-    if resume is not None:
-        run.resume(resume)
-    result = run()
-    result.update(method=setting.choice.name, reason=setting.choice.reason)
-    if limits is not None and limits.given:
-        result["multipliers"] = _multipliers(limits, result, setting.start, run.progress)
-    return result
+    oracle: Oracle,
+    setting: Setting,
+    resume: Any,
+) -> Run:
+    """Put rule, oracle and bracket together."""
+    model, rule, penalty = problem.model, setting.rule, request.space.penalty
+    if setting.choice.of_rows:
+        oracle = _oracle_of_rows(setting, problem, request, options.goal)
+    oracle.penalty = penalty
+    judge = ModelOracle(model, penalty) if model is not None and request.minibatches else None
+    bracket = Bracket(None, None)
+    if oracle.exact_values or judge is not None:
+        bracket = _bracket(request, options, setting, oracle)
+    _check_needs(rule, oracle, options, bracket)
+    restarts = None if request.restart is None else _restarts(request.restart, setting, oracle)
+    if isinstance(oracle, MinibatchOracle):
+        rule = compiled_twin(rule, oracle.model, setting.start, values=options.trace)
+    kind = None
+    if resume or options.checkpoint:
+        how = {
+            "exact": bool(problem.exact),
+            "batch_size": problem.batch_size,
+            "replacement": bool(problem.replacement),
+            "compiled": isinstance(rule, CompiledRule),
+        }
+        chosen = request.space.feasible_set
+        kind = run_kind(setting.rule, setting.start, chosen, penalty, model, how)
+    # If y is not projected, points may leave the set, as in the paper's unconstrained setting.
+    returned_in = None if request.project_y is False else request.space.feasible_set
+    return Run(
+        Progress(rule, oracle, setting.start, options, bracket, judge, returned_in),
+        kind=kind,
+        checked=model is None and oracle.exact_values,
+        restarts=restarts,
+    )
 
 
 def _multipliers(
@@ -386,18 +391,6 @@ def _shaped(result: OptimizeResult, shape: tuple[int, ...]) -> OptimizeResult:
         if result.get(name) is not None:
             result[name] = result[name].reshape(shape)[()]
     return result
-
-
-def _kind(problem: Problem, setting: Setting, rule: Rule) -> dict[str, Any]:
-    """Say what the run is, so that a checkpoint of another one is refused."""
-    how = {
-        "exact": bool(problem.exact),
-        "batch_size": problem.batch_size,
-        "replacement": bool(problem.replacement),
-        "compiled": isinstance(rule, CompiledRule),
-    }
-    inner, start, chosen, penalty = setting[:4]
-    return run_kind(inner, start, chosen, penalty, problem.model, how)
 
 
 def _method_options(
@@ -476,7 +469,10 @@ def _oracle(problem: Problem) -> Oracle:
             )
         if problem.batch_size is None:
             return ModelOracle(model)
-        return MinibatchOracle(model, _sampler(model, problem))
+        rows, generator = (model.n_samples, problem.batch_size), _generator(problem.rng)
+        return MinibatchOracle(
+            model, BatchSampler(*rows, generator, replacement=problem.replacement)
+        )
     if problem.batch_size is not None:
         raise ValueError("batch_size needs a LinearModel; for noisy gradients give exact=False.")
     if fun is not None and not callable(fun):
@@ -502,22 +498,18 @@ def _oracle(problem: Problem) -> Oracle:
     )
 
 
-def _oracle_of_rows(setting: Setting, problem: Problem, goal: Goal) -> ModelOracle:
+def _oracle_of_rows(
+    setting: Setting, problem: Problem, request: Request, goal: Goal
+) -> ModelOracle:
     """Return what a method for sums over rows works on, or say why it cannot."""
     method = setting.choice.name
     if problem.model is None:
         raise ValueError(f"method {method!r} needs a LinearModel: a sum over rows.")
     if problem.batch_size is not None:
         raise ValueError(f"batch_size cannot be used with method {method!r}.")
-    rule, generator = setting.rule, _generator(problem.rng)
-    return sum_oracle(rule, problem.model, generator, goal, setting.penalty, setting.feasible_set)
-
-
-def _sampler(model: LinearModel, problem: Problem) -> BatchSampler:
-    batch_size, replacement = problem.batch_size, problem.replacement
+    _, chosen, penalty = request.space
     generator = _generator(problem.rng)
-    assert batch_size is not None
-    return BatchSampler(model.n_samples, batch_size, generator, replacement=replacement)
+    return sum_oracle(setting.rule, problem.model, generator, goal, penalty, chosen)
 
 
 def _generator(rng: Any) -> np.random.Generator:
@@ -527,11 +519,9 @@ def _generator(rng: Any) -> np.random.Generator:
         raise TypeError(f"rng must be a Generator, a whole number or None, not {rng!r}.") from None
 
 
-def _bracket(
-    problem: Problem, request: Request, options: Options, setting: Setting, oracle: Oracle
-) -> Bracket:
+def _bracket(request: Request, options: Options, setting: Setting, oracle: Oracle) -> Bracket:
     """Return what collects the proof of a function with exact values."""
-    model, region, penalty = problem.model, setting.region, setting.penalty
+    model, region, penalty = request.model, setting.region, request.space.penalty
     goal = options.goal if options.has_goal else None
     often = options.has_end or request.restart is not None  # a bound may end the run
     floor, dual = -math.inf, None
@@ -539,8 +529,8 @@ def _bracket(
         if penalty is None or penalty.nonnegative:
             floor = 0.0  # losses are nonnegative
         feasible = request.project_y is not False  # all points are in the set
-        if feasible or not constrains(setting.feasible_set):
-            bounds = _model_dual(setting, model) if oracle.dual is None else oracle.dual
+        if feasible or not request.space.is_limited:
+            bounds = _model_dual(request, model) if oracle.dual is None else oracle.dual
             dual = None if bounds is None else DualCertificate(bounds, often=often)
     # A guessed region has nothing to add to a bound that holds everywhere and gets tight.
     guessed = region is not None and region.growing
@@ -554,14 +544,13 @@ def _bracket(
     return Bracket(cuts, dual, goal=goal, model=model, everywhere=floor)
 
 
-def _model_dual(setting: Setting, model: LinearModel) -> ModelDual | None:
+def _model_dual(request: Request, model: LinearModel) -> ModelDual | None:
     """Return what gives lower bounds that hold everywhere; None if there are none."""
     dual = model.dual
-    if constrains(setting.feasible_set) or setting.penalty is not None:
-        terms = Terms.of(model, setting.penalty, setting.feasible_set)
-        if terms is None:
+    if request.constrained:
+        if request.terms is None:
             return None
-        dual = model.dual_with(terms)
+        dual = model.dual_with(request.terms)
     return dual if dual.is_there else None
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from accelegrad.catalogue import AUTO, METHODS, RADIUS, Method
-from accelegrad.choose import Choice, Facts, Request, choose, is_given
+from accelegrad.choose import Choice, Request, Space, choose, is_given
 from accelegrad.errors import NonFiniteError, Vector, nearest
 from accelegrad.geometry.penalties import OnLeading, Penalty, as_penalty
 from accelegrad.geometry.sets import (
@@ -29,7 +29,6 @@ from accelegrad.models.scaling import (
     limits_intercept,
     near_start,
 )
-from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.region import Region
 from accelegrad.rounding import ROUNDED_UP
 from accelegrad.rules import (
@@ -60,114 +59,60 @@ class Setting(NamedTuple):
 
     rule: Rule
     start: Vector
-    feasible_set: FeasibleSet | None
-    penalty: Penalty | None
     region: Region | None
     choice: Choice
 
 
-class Space(NamedTuple):
-    """Start, set and penalty, in the user's coordinates or in those that a rule runs in."""
-
-    start: Vector
-    feasible_set: FeasibleSet | None
-    penalty: Penalty | None
-
-    def scaled(self, change: Any) -> Space:
-        """Return them in the coordinates v of x = T v."""
-        return Space(
-            change.invert(self.start),
-            change.scaled_set(self.feasible_set, self.start.size),
-            change.scaled_penalty(self.penalty),
-        )
-
-
-def resolve(start: Vector, request: Request, model: LinearModel | None, *, values: bool) -> Setting:
-    """Resolve diameter, set, penalty and scaling, build the rule and bind all of it together.
-
-    `values` says whether values can be compared, for the probe of rules without a diameter.
-    """
-    chosen = penalty = change = None
-    if request.feasible_set is not None:
-        chosen = as_feasible_set(request.feasible_set)
-        chosen.check_dimension(start.size)
-        start = _inside(start, chosen)
-    if request.penalty is not None:
-        penalty = _penalty(request.penalty, start.size, model, chosen)
-    limited = constrains(chosen)
-    constrained = penalty is not None or limited
-    facts = Facts.of(
-        request,
-        model,
-        constrained=constrained,
-        separate_terms=constrained and _has_separate_terms(model, penalty, chosen),
-        no_limits=not limited,
-        exact_values=values,
-    )
-    choice = choose(facts, request.method)
-    proven = math.inf
-    if model is not None or facts.scale_given:
-        change = _change(request, facts, choice, penalty, chosen)
+def resolve(request: Request) -> Setting:
+    """Resolve diameter and scaling, build the rule and bind it to set, penalty and probe."""
+    model, space, choice = request.model, request.space, choose(request)
+    change, proven = None, math.inf
+    if model is not None or request.scale_given:
+        change = _change(request, choice)
     if model is not None:
-        if _may_move(facts, choice):
-            start = near_start(model, start)
+        if _may_move(request, choice):
+            space = space._replace(start=near_start(model, space.start))
         if not choice.of_rows:  # else the dual gap suffices, and this bound would cost two passes
-            proven = _proven_radius(start, chosen, penalty, model)
-    space = Space(start, chosen, penalty)
+            proven = _proven_radius(space, model)
     inner = space if change is None else space.scaled(change)
     known = proven if change is None else math.inf
     rule, diameter = _rule_and_diameter(request, choice.name, inner, known)
-    rule = _bind(rule, inner, diameter, request.project_y, values)
+    rule = _bind(rule, inner, diameter, request.project_y, request.exact_values)
     if change is not None:
         rule = Rescaled(rule, change)
     region = _region(space, diameter, proven, rule, change, model)
-    return Setting(rule, start, chosen, penalty, region, choice)
+    return Setting(rule, space.start, region, choice)
 
 
-def stream_rule(
-    start: Vector,
-    diameter: float | str,
-    feasible_set: FeasibleSet | None,
-    penalty: Penalty | None,
-    change: Any,
-) -> Rule:
-    """Return the rule for rows that come in chunks."""
-    request = Request(AUTO, {"diameter": diameter})
-    choice = choose(Facts(streamed=True))
-    space = Space(start, feasible_set, penalty)
+def stream_rule(space: Space, diameter: float | str, change: Any) -> Rule:
+    """Return the rule for rows that come in chunks: AcceleGrad, whose steps take noise."""
+    request = Request(parameters={"diameter": diameter})
     space = space if change is None else space.scaled(change)
-    rule, number = _rule_and_diameter(request, choice.name, space, math.inf, capped=False)
+    rule, number = _rule_and_diameter(request, "accelegrad", space, math.inf, capped=False)
     rule = _bind(rule, space, number, None, values=True)
     return rule if change is None else Rescaled(rule, change)
 
 
-def _has_separate_terms(
-    model: LinearModel | None, penalty: Penalty | None, chosen: FeasibleSet | None
-) -> bool:
-    """Return whether each weight of a model has its own term or limits, which bound it."""
-    if model is None:
-        return False
-    terms = Terms.of(model, penalty, chosen)
-    if terms is None or not terms.hold_each_weight(model.loss):
-        return False
-    return not terms.has_only_signs or model.dual_with(terms).is_there
-
-
-def _may_move(facts: Facts, choice: Choice) -> bool:
+def _may_move(request: Request, choice: Choice) -> bool:
     """Return whether the start may be moved: under noise a distant start costs much.
 
     A diameter that is given is that of a ball around the given start.
     """
-    settled = choice.of_rows or facts.diameter_given
-    return facts.minibatches and not settled and not facts.constrained
+    settled = choice.of_rows or request.diameter_given
+    return request.minibatches and not settled and not request.constrained
 
 
 # -- the space -----------------------------------------------------------------------------------
 
 
-def constrains(chosen: FeasibleSet | None) -> bool:
-    """Return whether a set is a constraint, and not the absence of one."""
-    return chosen is not None and not isinstance(chosen, WholeSpace)
+def checked_space(start: Vector, given: Any, penalty: Any, model: LinearModel | None) -> Space:
+    """Return start, set and penalty as objects, or say why they do not go together."""
+    chosen = None if given is None else as_feasible_set(given)
+    if chosen is not None:
+        chosen.check_dimension(start.size)
+        start = _inside(start, chosen)
+    space = Space(start, chosen)
+    return space if penalty is None else space._replace(penalty=_penalty(penalty, space, model))
 
 
 def _inside(start: Vector, feasible_set: FeasibleSet) -> Vector:
@@ -181,17 +126,13 @@ def _inside(start: Vector, feasible_set: FeasibleSet) -> Vector:
     return nearest_point
 
 
-def _penalty(
-    given: Any, size: int, model: LinearModel | None, chosen: FeasibleSet | None
-) -> Penalty | None:
-    if given is None:
-        return None
-    penalty = as_penalty(given)
+def _penalty(given: Any, space: Space, model: LinearModel | None) -> Penalty:
+    chosen, penalty = space.feasible_set, as_penalty(given)
     if model is not None and model.fit_intercept:
         penalty = OnLeading(penalty, model.n_features, model.n_parameters)
-    penalty.check_dimension(size)
+    penalty.check_dimension(space.start.size)
     common = penalty.separable and isinstance(chosen, Box)
-    if constrains(chosen) and not common:
+    if space.is_limited and not common:
         raise ValueError(
             f"penalty {penalty!r} and feasible_set {chosen!r} cannot be used together: only a "
             "separable penalty (l1, elastic net) and a box have a common proximal map."
@@ -199,17 +140,13 @@ def _penalty(
     return penalty
 
 
-def _change(
-    request: Request,
-    facts: Facts,
-    choice: Choice,
-    penalty: Penalty | None,
-    chosen: FeasibleSet | None,
-) -> ColumnScaling | None:
+def _change(request: Request, choice: Choice) -> ColumnScaling | None:
     """Return the change of coordinates that `scale` asks for."""
-    scale, model = request.scale, facts.model
-    if not facts.scale_given:
-        return _automatic_change(facts) if facts.may_scale and not choice.of_rows else None
+    scale, model = request.scale, request.model
+    _, chosen, penalty = request.space
+    if not request.scale_given:
+        may_scale = scale is not None and not choice.of_rows
+        return _automatic_change(request) if may_scale else None
     if choice.of_rows:
         raise ValueError(f"scale cannot be used with method {choice.name!r}.")
     if model is None:
@@ -221,33 +158,28 @@ def _change(
             f"scale and {what} {given!r} cannot be used together: only an l1 norm and a box keep "
             "their form in scaled coordinates."
         )
-    if isinstance(scale, str):
-        if scale != COLUMNS:
-            raise ValueError(f"scale is {scale!r}: {nearest(scale, [AUTO, COLUMNS])}")
-        # Where the intercept is limited, it has to stay what it is.
-        return column_scaling(model, center=not limits_intercept(chosen), noisy=facts.minibatches)
-    return _given_scaling(scale, model)
+    if not isinstance(scale, str):
+        change = ColumnScaling(scale)
+        if change.scale.size != model.n_features:
+            raise ValueError(
+                f"scale must have one entry per column, {model.n_features}, but it has "
+                f"{change.scale.size}."
+            )
+        return change
+    if scale != COLUMNS:
+        raise ValueError(f"scale is {scale!r}: {nearest(scale, [AUTO, COLUMNS])}")
+    # Where the intercept is limited, it has to stay what it is.
+    return column_scaling(model, center=not limits_intercept(chosen), noisy=request.minibatches)
 
 
-def _automatic_change(facts: Facts) -> ColumnScaling | None:
+def _automatic_change(request: Request) -> ColumnScaling | None:
     """Return scaled coordinates, unless something was given that is meant in the unscaled ones."""
-    model = facts.model
-    given = facts.rule_given or facts.name_given or facts.diameter_given or facts.constrained
-    if model is None or given:
+    model = request.model
+    if model is None or request.asked_for or request.diameter_given or request.constrained:
         return None
-    if facts.minibatches and sp.issparse(model.X):
+    if request.minibatches and sp.issparse(model.X):
         return None  # in scaled coordinates a step would cost all columns, not the nonzeros
-    return column_scaling(model, noisy=facts.minibatches)
-
-
-def _given_scaling(scale: Any, model: LinearModel) -> ColumnScaling:
-    change = ColumnScaling(scale)
-    if change.scale.size != model.n_features:
-        raise ValueError(
-            f"scale must have one entry per column, {model.n_features}, but it has "
-            f"{change.scale.size}."
-        )
-    return change
+    return column_scaling(model, noisy=request.minibatches)
 
 
 def _known_distance(space: Space, proven: float) -> float:
@@ -358,8 +290,7 @@ def _bind(
             bound["term"] = penalty.value
     if "probe" in rule.can and given.probe is None:
         bound["probe"] = values
-    constrained = constrains(chosen)
-    if constrained:
+    if space.is_limited:
         _need(rule, "project", "feasible_set")
         _refuse_coupled_set(rule, chosen)
         bound["project"] = chosen.project  # type: ignore[union-attr]
@@ -381,7 +312,7 @@ def _bind(
             )
         bound["project_y"] = bool(project_y)
     elif "project_y" in rule.can and given.project is None:
-        bound["project_y"] = constrained
+        bound["project_y"] = space.is_limited
     return rule.with_parameters(**bound) if bound else rule
 
 
@@ -474,14 +405,13 @@ def _stretch(change: ColumnScaling, model: LinearModel) -> float:
     return STRETCH_ROUNDED_UP * longest / size if size > 0.0 else 1.0
 
 
-def _proven_radius(
-    start: Vector, chosen: FeasibleSet | None, penalty: Penalty | None, model: LinearModel
-) -> float:
+def _proven_radius(space: Space, model: LinearModel) -> float:
     """Return the largest distance from the start to a model's minimiser, infinite if unknown.
 
     The start is feasible, so the minimum is at most the value there; at most that at zero, if zero
     is feasible too. Losses are nonnegative: l2 term and penalty are at most as large.
     """
+    start, chosen, penalty = space
     zero = np.zeros_like(start)
     points = [start]
     if chosen is None or chosen.contains(zero):

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
 
 from accelegrad.cli.main import main
 from accelegrad.cli.predict import class_places
-from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
+from accelegrad.sklearn import AcceleGradClassifier
 from accelegrad.sklearn.model_file import load_model, read_model, save_model
 
 RNG = np.random.default_rng(21)
@@ -131,23 +130,6 @@ def test_csv_with_names_and_text_labels(tmp_path: Path, run: Run) -> None:
     assert shown.splitlines()[-2].split() == ["age", f"{saved.estimator.coef_[0, 1]:+.6g}"]
 
 
-def test_npz_with_and_without_targets(tmp_path: Path, run: Run) -> None:
-    np.savez(tmp_path / "all.npz", X=X, y=PRICES, feature_names=np.array(NAMES))
-    np.savez(tmp_path / "new.npz", X=X)
-    model = tmp_path / "model.agm"
-    run("fit", tmp_path / "all.npz", "--loss", "squared", "--out", model, "--no-progress")
-    saved = read_model(model)
-    assert saved.feature_names == tuple(NAMES)
-    assert saved.estimator.loss == "squared_error"
-    predicted = table(run("predict", model, tmp_path / "new.npz"))[1:]
-    np.testing.assert_array_equal(np.array(predicted, float).ravel(), saved.estimator.predict(X))
-    np.savez(tmp_path / "other.npz", X=X, feature_names=np.array(NAMES[::-1]))
-    message = run.fails("predict", model, tmp_path / "other.npz")
-    assert (
-        "feature_names are 'rooms', 'age', 'size', but the model's features are 'size'" in message
-    )
-
-
 def test_options_reach_the_estimator(tmp_path: Path, run: Run) -> None:
     model = tmp_path / "model.agm"
     options = ["--penalty", "elasticnet", "--l1-ratio", "0.4", "--no-intercept", "--balanced"]
@@ -225,22 +207,6 @@ def test_names_from_a_file_cannot_steer_the_terminal(tmp_path: Path, run: Run) -
     assert r"\x1b[2J" in lines(shown)["target"]
     data = write_csv(tmp_path / "new.csv", dict.fromkeys(("a\x1b[31m", "b"), X[:, 0]))
     assert "\x1b" not in run.fails("predict", model, data)
-
-
-def test_a_sparse_model_of_many_columns_takes_no_more_memory_than_its_file(
-    tmp_path: Path, run: Run
-) -> None:
-    model = tmp_path / "model.agm"
-    estimator = AcceleGradRegressor(penalty="l1", alpha=0.01).fit(X, PRICES).sparsify()
-    estimator.n_features_in_ = width = 10**15
-    entries = estimator.coef_.tocoo()
-    estimator.coef_ = sp.csr_array(
-        (entries.data, (entries.row, entries.col.astype(np.int64))), shape=(1, width)
-    )
-    save_model(estimator, model)
-    shown = run("inspect", model)
-    assert f"3 of {width} not zero" in shown
-    assert shown.count(" of X") == 3
 
 
 def test_data_that_do_not_fit_the_model(tmp_path: Path, run: Run) -> None:
@@ -388,20 +354,6 @@ def test_a_target_by_number_is_remembered(tmp_path: Path, run: Run) -> None:
     assert [float(row[0]) for row in table(run("predict", model, data))[1:]] == predicted
 
 
-def test_streamed_csv_is_what_fit_reads(tmp_path: Path, run: Run) -> None:
-    words = np.where(LABELS > 0, "1", "2").astype(object)
-    words[100:] = np.where(LABELS[100:] > 0, "more\nthan a line", "2")
-    data = write_csv(tmp_path / "all.csv", {**features(), "kind": words})
-    models = [
-        load_model(fitted_on(run, data, "--alpha", "0.1", *options))
-        for options in ([], ["--stream", "--chunk-rows", "9"])
-    ]
-    for model in models:
-        np.testing.assert_array_equal(model.classes_, ["1", "2", "more\nthan a line"])
-    assert models[1].objective_ <= models[0].objective_ + models[1].gap_
-    assert models[1].objective_ >= models[0].objective_ - models[0].gap_
-
-
 def test_the_input_is_not_overwritten(tmp_path: Path, run: Run) -> None:
     data = svm(tmp_path)
     model = fitted_on(run, data)
@@ -415,27 +367,3 @@ def test_the_input_is_not_overwritten(tmp_path: Path, run: Run) -> None:
 
 
 # parquet
-
-
-def test_parquet(tmp_path: Path, run: Run) -> None:
-    pyarrow = pytest.importorskip("pyarrow", reason="the extra files is not installed")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    words = np.where(LABELS > 0, "yes", "no")
-    data, model = tmp_path / "data.parquet", tmp_path / "model.agm"
-    columns = {**features(), "answer": words, "count": np.arange(120)}
-    parquet.write_table(pyarrow.table(columns), data, row_group_size=50)
-    run("fit", data, "--target", "answer", "--out", model, "--no-progress", "--alpha", "0.01")
-    saved = read_model(model)
-    assert saved.feature_names == (*NAMES, "count")
-    whole = np.column_stack([X, np.arange(120.0)])
-    expected = AcceleGradClassifier(alpha=0.01, random_state=0).fit(whole, words)
-    np.testing.assert_allclose(saved.estimator.coef_, expected.coef_, rtol=0, atol=1e-9)
-    predicted = table(run("predict", model, data))
-    assert [row[0] for row in predicted[1:]] == expected.predict(whole).tolist()
-    run("fit", data, "--target", "answer", "--out", model, "--no-progress", "--stream")
-    assert "no column 'nothing'" in run.fails("fit", data, "--target", "nothing", "--out", model)
-    missing = pyarrow.table({"a": [1.0, None], "b": [0.0, 1.0]})
-    parquet.write_table(missing, data)
-    assert "row 2: the column 'a' has no value" in run.fails("fit", data, "--out", model)
-    data.write_bytes(b"PAR1 nothing")
-    assert "no parquet file, or a damaged one" in run.fails("fit", data, "--out", model)

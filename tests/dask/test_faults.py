@@ -10,7 +10,6 @@ from functools import partial
 
 import dask
 import numpy as np
-import psutil
 import pytest
 from dask import delayed
 from distributed import Client, LocalCluster
@@ -234,8 +233,3 @@ def test_what_a_client_was_told_of_tls_holds():
         result = ag.minimize(model_of(client), **RUN)
     assert result.success
     assert_allclose(result.x, minimum().x, rtol=0, atol=1e-9)
-
-
-def test_no_processes_are_left_behind():
-    children = psutil.Process().children(recursive=True)
-    assert not [child for child in children if child.status() == psutil.STATUS_STOPPED]

@@ -1,6 +1,5 @@
-"""Blocks that workers read from files, kept or read again in each pass."""
+"""Blocks that workers read from files, once."""
 
-import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -51,11 +50,10 @@ def arrays(folder, X, y):
     return read_files(rows, split=2)
 
 
-@pytest.mark.parametrize("keep", [True, False])
 @pytest.mark.parametrize("make", [libsvm, parquet, arrays])
-def test_files_are_read_by_the_workers(make, keep, tmp_path):
+def test_files_are_read_by_the_workers(make, tmp_path):
     X, y = plain_data()
-    model = RowModel(make(tmp_path, X, y), l2=0.1, keep=keep)
+    model = RowModel(make(tmp_path, X, y), l2=0.1)
     expected = ag.LinearModel(X, y, l2=0.1)
     w = np.linspace(-1, 1, D)
     assert_allclose(model.value(w), expected.value(w), rtol=1e-12)
@@ -65,26 +63,14 @@ def test_files_are_read_by_the_workers(make, keep, tmp_path):
     assert_allclose(result.fun, ag.minimize(expected, rtol=1e-6).fun, rtol=2e-6)
 
 
-def test_collections_of_dasks_own_readers_are_read_again(tmp_path):
+def test_collections_of_dasks_own_readers_are_read(tmp_path):
     X, y = plain_data()
     parquet(tmp_path, X, y)
     frame = dd.read_parquet(tmp_path)
     options = dict(alpha=1e-2, tol=1e-6, random_state=0)
-    found = AcceleGradClassifier(keep=False, **options).fit(frame[list("abcd")], frame["label"])
+    found = AcceleGradClassifier(**options).fit(frame[list("abcd")], frame["label"])
     expected = local.AcceleGradClassifier(**options).fit(X, y)
     assert_allclose(found.objective_, expected.objective_, rtol=2e-6)
-
-
-def test_arrays_of_a_zarr_store_are_read_by_the_workers(tmp_path):
-    X, y = plain_data()
-    da.from_array(X, chunks=(70, -1)).to_zarr(str(tmp_path / "X.zarr"))
-    da.from_array(y, chunks=70).to_zarr(str(tmp_path / "y.zarr"))
-    rows, targets = (da.from_zarr(str(tmp_path / f"{name}.zarr")) for name in "Xy")
-    model, expected = RowModel(rows, targets, l2=0.1, keep=False), ag.LinearModel(X, y, l2=0.1)
-    w = np.linspace(-1, 1, D)
-    assert len(model.cluster.parts) > 1
-    assert_allclose(model.value(w), expected.value(w), rtol=1e-12)
-    assert_allclose(model.gradient(w), expected.gradient(w), rtol=1e-10)
 
 
 def counted(path, part):
@@ -96,14 +82,12 @@ def counted(path, part):
     return X[part], y[part]
 
 
-@pytest.mark.parametrize(("keep", "passes"), [(True, 1), (False, 5)])
-def test_rows_are_read_once_or_in_each_pass(keep, passes, tmp_path):
+def test_rows_are_read_once(tmp_path):
     blocks = [delayed(counted, pure=False)(tmp_path, part) for part in parts()]
-    model = RowModel(blocks, l2=0.1, keep=keep)
-    # The first passes check the blocks and weigh them.
+    model = RowModel(blocks, l2=0.1)
     for w in (np.zeros(D), np.ones(D), -np.ones(D)):
         model.value(w)
-    assert len(list(tmp_path.iterdir())) == passes * len(parts())
+    assert len(list(tmp_path.iterdir())) == len(parts())
 
 
 def test_files_that_are_not_there_are_named(tmp_path):

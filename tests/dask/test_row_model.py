@@ -50,7 +50,6 @@ WAYS = {
     "smoothed": dict(loss="hinge", x0=np.full(D, 0.01), max_iter=8, rtol=1e-3),
     "least squares": dict(loss="squared", fit_intercept=True, rtol=1e-9),
     "accelegrad": dict(loss="logistic", diameter=4.0, max_iter=12),
-    "accelegrad, probed": dict(loss="logistic", method="accelegrad", max_iter=12, **PROBED),
     "minibatches": dict(loss="logistic", batch_size=32, diameter=4.0, max_iter=12),
     "l1": dict(
         loss="logistic",
@@ -60,7 +59,6 @@ WAYS = {
         max_iter=12,
         **PROBED,
     ),
-    "ball": dict(loss="hinge", feasible_set=ag.Ball(np.zeros(D), 1.0), diameter=2.0, max_iter=12),
     "box": dict(loss="hinge", feasible_set=ag.Box(-0.1, 0.1), method="accelegrad", max_iter=12),
 }
 
@@ -114,24 +112,10 @@ def test_separate_terms_are_met_by_the_steps_of_one_machine(name, n_features):
     assert_allclose(result.lower_bound, known.lower_bound, rtol=0, atol=1e-9)
 
 
-@pytest.mark.slow
-def test_iterates_do_not_depend_on_where_workers_are(dask_processes_client):
-    X, y = plain_data(sparse=True)
-    model, run = split_options("newton, intercept")
-    expected, _ = iterates(ag.StreamedModel([(X, y)], **model), **run)
-    blocks = blocks_of(X, y, [100, 200, 300, 450])
-    found, _ = iterates(RowModel(blocks, client=dask_processes_client, **model), **run)
-    assert_allclose(found, expected, rtol=0, atol=1e-10)
-
-
 def arrays(X, y, weight):
-    rows = da.from_array(X, chunks=(150, 3))  # blocks along the columns are put together
+    # Blocks along the columns are put together.
+    rows = da.from_array(X, chunks=(150, 3))
     return RowModel(rows, da.from_array(y, chunks=200), sample_weight=weight, l2=0.1)
-
-
-def sparse_arrays(X, y, weight):
-    rows = da.from_array(X, chunks=(150, D)).map_blocks(sp.csr_matrix)
-    return RowModel(rows, da.from_array(y, chunks=150), sample_weight=weight, l2=0.1)
 
 
 def frames(X, y, weight):
@@ -146,19 +130,12 @@ def listed(X, y, weight):
     return RowModel(blocks_of(X, y, [10, 400], weight), l2=0.1)
 
 
-def columns(X, y, weight):
-    cuts = [10, 400]
-    lists = ([delayed(c) for c in np.split(column, cuts)] for column in (X, y, weight))
-    X, y, weight = lists
-    return RowModel(X, y, sample_weight=weight, l2=0.1)
-
-
 def futures(X, y, weight):
     parts = [(X[:200], y[:200], weight[:200]), (X[200:], y[200:], weight[200:])]
     return RowModel(default_client().scatter(parts, hash=False), l2=0.1)
 
 
-@pytest.mark.parametrize("make", [arrays, sparse_arrays, frames, listed, columns, futures])
+@pytest.mark.parametrize("make", [arrays, frames, listed, futures])
 def test_all_kinds_of_collections_are_read(make):
     X, y = plain_data()
     weight = np.random.default_rng(1).uniform(0, 2, N)
@@ -166,7 +143,11 @@ def test_all_kinds_of_collections_are_read(make):
     w = np.linspace(-1, 1, D)
     assert model.n_samples == N
     assert_allclose(model.value(w), expected.value(w), rtol=1e-12)
-    assert_allclose(model.gradient(w), expected.gradient(w), rtol=1e-10, atol=1e-13)
+    at = model.at(w)
+    assert_allclose(at.gradient, expected.gradient(w), rtol=1e-10, atol=1e-13)
+    # The l2 term that the client adds does not reach a worker of its own process.
+    there = at.beside(model.with_l2(0.3)).gradient
+    assert_allclose(there, expected.with_l2(0.3).gradient(w), rtol=1e-10, atol=1e-13)
     assert_array_equal(model.y, y)
 
 
@@ -188,9 +169,9 @@ def test_blocks_are_spread_evenly_unless_they_are_on_workers_already(dask_client
 
 def test_many_blocks_are_put_together_and_empty_ones_left_out():
     X, y = plain_data()
-    blocks = blocks_of(X, y, np.arange(0, N, 10))
-    model = RowModel(blocks, l2=0.1, most_blocks=5)
-    assert len(model.cluster.parts) == 5
+    blocks = blocks_of(X, y, np.arange(0, N, 4))  # 151, the first of them empty
+    model = RowModel(blocks, l2=0.1)
+    assert len(model.cluster.parts) == 51  # of three blocks each: at most 64
     assert_allclose(model.value(np.ones(D)), ag.LinearModel(X, y, l2=0.1).value(np.ones(D)))
 
 
@@ -294,14 +275,6 @@ def test_an_evaluation_is_one_round_trip():
     assert model.cluster.round_trips == before + 2
 
 
-def test_what_a_client_does_with_a_gradient_does_not_reach_a_worker_of_its_own_process():
-    X, y = plain_data()
-    model, w = RowModel(blocks_of(X, y, []), l2=0.1), np.ones(D)
-    at = model.at(w)
-    expected = ag.LinearModel(X, y, l2=0.3).gradient(w)
-    assert_allclose(at.beside(model.with_l2(0.3)).gradient, expected, rtol=1e-12)
-
-
 def test_margins_that_are_gone_are_computed_again():
     X, y = plain_data()
     model = RowModel(blocks_of(X, y, [100]), l2=0.1)
@@ -321,6 +294,7 @@ SPOILT = {
     "block 1 has 5 columns, but block 0 has 8": lambda X, y: (X[:, :5], y),
     "block 1: it has 400 rows": lambda X, y: (X, y[:-1]),
     "block 1: it must be a tuple": lambda X, y: X,
+    r"block 1: y must hold the labels -1 and \+1": lambda X, y: (X, y + 1),
 }
 
 
@@ -330,12 +304,6 @@ def test_errors_name_the_block(message):
     blocks = [(X[:200], y[:200]), SPOILT[message](X[200:], y[200:])]
     with pytest.raises(BlockError, match=message):
         RowModel([delayed(block) for block in blocks], l2=0.1)
-
-
-def test_labels_of_a_block_are_checked():
-    X, y = plain_data()
-    with pytest.raises(ValueError, match=r"block 1.*labels -1 and \+1"):
-        RowModel([delayed((X[:9], y[:9])), delayed((X[9:], y[9:] + 1))], l2=0.1)
 
 
 @pytest.mark.parametrize(

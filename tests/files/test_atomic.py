@@ -90,13 +90,6 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
     assert list(tmp_path.iterdir()) == [pipe]
 
 
-def test_the_longest_name(tmp_path):
-    path = tmp_path / ("n" * 255)
-    with whole_file(path) as file:
-        file.write(b"content")
-    assert path.read_bytes() == b"content"
-
-
 @pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="there is no /dev/stdout")
 def test_standard_output_that_goes_to_a_file_is_not_replaced(tmp_path):
     code = (

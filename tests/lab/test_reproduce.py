@@ -18,11 +18,8 @@ from accelegrad_lab.engine.runner import Progress, TaskError, run_tasks
 from accelegrad_lab.engine.stored_data import imported_data, model_of
 from accelegrad_lab.engine.stored_data import minimum_task as text_minimum
 from accelegrad_lab.engine.tasks import Outcome, Store, Task
-from accelegrad_lab.paper import (
-    deterministic,
-    large_batch,
-    stochastic,
-)
+from accelegrad_lab.paper import deterministic, large_batch, regression, stochastic
+from accelegrad_lab.paper import reproduce as reproduction
 from accelegrad_lab.paper.regression import minimum_task, problem_of
 from accelegrad_lab.paper.reproduce import EXPERIMENTS, Request, reproduce
 from accelegrad_lab.report import stills
@@ -472,11 +469,19 @@ CLAIMS = [
 ]  # fmt: skip
 
 
-@pytest.mark.slow
-def test_the_demo_has_every_experiment_and_opens_in_a_browser(tmp_path, monkeypatch, request):
-    """The report of `make demo`, on generated data: one test, since it takes a minute to make."""
-    monkeypatch.delenv("ACCELEGRAD_DATA", raising=False)
-    demo = reproduce(Request(tmp_path, quick=True, jobs=2, progress=False))
+@pytest.fixture
+def small_experiments(monkeypatch):
+    """Have all experiments in a few seconds: each with fewer rows and steps, on made data."""
+    monkeypatch.setattr(regression, "size", lambda _: {"n": 60, "d": 8, "noise": 1e-2})
+    monkeypatch.setattr(deterministic, "budget", lambda _: 40)
+    monkeypatch.setattr(stochastic, "epochs", lambda _: 2)
+    monkeypatch.setattr(large_batch, "size", lambda _: {"rows": 1200, "epochs": 2})
+    made = {"source": "generated", "n": 1500, "d": 200, "nnz": 8, "seed": 0}
+    monkeypatch.setattr(reproduction, "generated_data", lambda *_, **__: made)
+
+
+def test_the_demo_has_every_experiment_and_opens_in_a_browser(tmp_path, small_experiments, request):
+    demo = reproduce(Request(tmp_path, quick=True, progress=False))
     text = demo.read_text("utf-8")
     for experiment in EXPERIMENTS.values():
         assert experiment.title in text

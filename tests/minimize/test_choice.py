@@ -1,6 +1,5 @@
 """Which method "auto" takes, and that it says why; the tables that decide."""
 
-import dataclasses
 import itertools
 import re
 from functools import cache
@@ -14,10 +13,9 @@ import scipy.sparse as sp
 import accelegrad as ag
 import accelegrad.choose
 from accelegrad.catalogue import METHODS
-from accelegrad.choose import TABLE, Facts, choose, first
+from accelegrad.choose import TABLE, Request, Space, choose, first
 from accelegrad.models.losses import make_loss
 from accelegrad.models.scaling import unevenness
-from accelegrad.sklearn import AcceleGradClassifier
 from accelegrad.solvers import (
     DualAscent,
     InteriorPoint,
@@ -38,19 +36,6 @@ def model(loss="logistic", rows=600, l2=1e-2, **options):
 def chosen(problem, **options):
     result = ag.minimize(problem, max_iter=2, rng=0, **options)
     return result.method, result.reason
-
-
-@pytest.mark.parametrize("loss", ["logistic", "squared_hinge", "squared", "huber"])
-def test_a_smooth_sum_over_rows_gets_the_method_for_sums(loss):
-    method, reason = chosen(model(loss))
-    assert method == "accelegrad-newton"
-    assert f"the {loss} loss is smooth; the curvature in 5 coordinates costs little" in reason
-
-
-def test_a_loss_with_kinks_is_smoothed_where_the_dual_gap_gets_tight():
-    method, reason = chosen(model("absolute", rows=300_000))
-    assert method == "accelegrad-newton"
-    assert "the absolute loss can be smoothed as far as the dual gap allows" in reason
 
 
 def test_without_an_l2_term_the_dual_has_to_be_within_reach():
@@ -100,6 +85,19 @@ def test_short_rows_of_labels_with_a_kink_are_a_matter_for_the_dual():
 
 
 OTHERS = {
+    "a smooth loss": (
+        {},
+        {},
+        "accelegrad-newton",
+        "smooth; the curvature in 5 coordinates costs little",
+    ),
+    "many rows with kinks": (
+        dict(loss="absolute", rows=300_000),
+        {},
+        "accelegrad-newton",
+        "the absolute loss can be smoothed as far as the dual gap allows",
+    ),
+    "few rows with one kink": (dict(loss="quantile"), {}, "interior-point", "its 600 rows are few"),
     "no bound": (dict(rows=4, l2=0.0), {}, "accelegrad", "without an l2 term"),
     "minibatches": ({}, dict(batch_size=4), "accelegrad", "batch_size asks for"),
     "a diameter": ({}, dict(diameter=3.0), "accelegrad", "a diameter is given"),
@@ -173,7 +171,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("case", OTHERS)
-def test_everything_else_gets_another_method_with_the_reason(case):
+def test_the_method_and_the_reason(case):
     problem, options, method, reason = OTHERS[case]
     found, why = chosen(model(**problem), **options)
     assert found == method
@@ -181,9 +179,7 @@ def test_everything_else_gets_another_method_with_the_reason(case):
 
 
 def test_columns_of_very_different_size_are_scaled_where_curvature_does_not_do_it():
-    problem = text(3000, 2000, fit_intercept=True)
-    uneven = problem.X.multiply(np.geomspace(1, 1e4, 2000)).tocsr()
-    raw = ag.LinearModel(uneven, problem.y, loss="logistic", l2=1e-6, fit_intercept=True)
+    raw = uneven()
     method, reason = chosen(raw)
     assert method == "accelegrad"
     assert "columns differ in size by a factor of" in reason
@@ -205,7 +201,7 @@ def test_an_interior_point_method_takes_few_rows_with_one_kink():
         X = np.ones((n, d))
         y = np.where(np.arange(n) % 2, 1.0, -1.0)
         data = sp.csr_array(X) if sparse else X
-        return choose(Facts(ag.LinearModel(data, y, loss, l2=l2))).name == "interior-point"
+        return choose(Request(ag.LinearModel(data, y, loss, l2=l2))).name == "interior-point"
 
     assert taken(2000, 50)
     assert taken(2000, 50, "absolute")
@@ -223,30 +219,19 @@ def test_an_interior_point_method_takes_few_rows_with_one_kink():
     assert not taken(20_000, 150)
 
 
-def test_rare_columns_are_not_small_ones():
+@pytest.mark.parametrize("sizes", [(1.0, 1.0), (1.0, 10.0)])
+def test_rare_columns_are_not_small_ones(sizes):
     X = sp.random(600, 200, density=0.01, format="csr", rng=np.random.default_rng(1))
-    X.data[:] = 1.0
+    X.data[:] = np.where(X.indices == X.indices.max(), sizes[1], sizes[0])
     y = np.where(np.arange(600) % 2, 1.0, -1.0)
-    assert unevenness(ag.LinearModel(X, y, loss="hinge")) == pytest.approx(1.0)
-    dense = ag.LinearModel(X.toarray(), y, loss="hinge")
-    assert unevenness(dense) > 1.5
-    X.data *= 1.0 + 9.0 * (X.indices == X.indices.max())
-    assert unevenness(ag.LinearModel(X, y, loss="hinge")) == pytest.approx(10.0)
-    empty = ag.LinearModel(sp.csr_matrix((600, 3)), y, loss="hinge")
-    assert unevenness(empty) == 1.0
-
-
-def test_rare_words_do_not_make_columns_uneven():
-    rng = np.random.default_rng(0)
-    X = sp.random_array((400, 1000), density=0.02, rng=rng, format="csr")
-    X.data[:] = 1.0
-    y = np.where(np.arange(400) % 2, 1.0, -1.0)
-    rare = sp.csr_array(([1e-3, 1e3], ([0, 1], [0, 1])), shape=(400, 2))
-    text = sp.hstack([rare, X], format="csr")
-    assert unevenness(ag.LinearModel(text, y, loss="hinge")) == pytest.approx(1.0)
+    assert unevenness(ag.LinearModel(X, y, loss="hinge")) == pytest.approx(sizes[1])
+    assert unevenness(ag.LinearModel(X.toarray(), y, loss="hinge")) > 1.5  # zeros count there
+    # A column with a single entry says nothing of its size, and none at all says nothing.
+    rare = sp.csr_array(([1e-3, 1e3], ([0, 1], [0, 1])), shape=(600, 5))
+    both = ag.LinearModel(sp.hstack([rare, X], format="csr"), y, loss="hinge")
+    assert unevenness(both) == pytest.approx(sizes[1])
     table = sp.csr_array(np.ones((50, 100)) * np.append(np.ones(99), 1e3))
-    model = ag.LinearModel(table, y[:50], loss="hinge")
-    assert unevenness(model) == pytest.approx(1e3)
+    assert unevenness(ag.LinearModel(table, y[:50], loss="hinge")) == pytest.approx(1e3)
 
 
 def test_columns_of_a_single_entry_have_no_size():
@@ -350,24 +335,17 @@ def test_what_the_method_for_sums_cannot_do_is_refused(case):
         ag.minimize(problem, **options)
 
 
-@cache
-def resumable(loss, method):
-    """Return a problem, options and the whole run, for all the places where it is stopped."""
-    # A step of the dual is a row in Python here, and an epoch of few rows has all there is to it.
-    problem = model(loss, rows=600 if method == "dual-ascent" else 3000)
-    options = dict(max_iter=8, method=method, tol=1e-12)
-    return problem, options, ag.minimize(problem, rng=4, **options)
-
-
-@pytest.mark.parametrize("stop", [1, 5])
 @pytest.mark.parametrize("method", ["auto", *RULES])
 @pytest.mark.parametrize("loss", ["logistic", "hinge"])
-def test_a_resumed_run_is_the_run_that_was_not_stopped(loss, method, stop, tmp_path):
+def test_a_resumed_run_is_the_run_that_was_not_stopped(loss, method, tmp_path):
     if (loss, method) == ("logistic", "interior-point"):
         loss = "quantile"
     file = tmp_path / "run.agc"
-    problem, options, whole = resumable(loss, method)
-    ag.minimize(problem, rng=4, **{**options, "max_iter": stop}, checkpoint=file)
+    # A step of the dual is a row in Python here, and an epoch of few rows has all there is to it.
+    problem = model(loss, rows=600 if method == "dual-ascent" else 3000)
+    options = dict(max_iter=8, method=method, tol=1e-12)
+    whole = ag.minimize(problem, rng=4, **options)
+    ag.minimize(problem, rng=4, **{**options, "max_iter": 5}, checkpoint=file)
     resumed = ag.minimize(problem, rng=99, **options, resume=file)
     np.testing.assert_array_equal(resumed.x, whole.x)
     assert resumed.fun == whole.fun
@@ -385,32 +363,17 @@ def uneven():
     return ag.LinearModel(X, problem.y, loss="logistic", l2=1e-6, fit_intercept=True)
 
 
-def stream():
-    X = np.random.default_rng(5).normal(size=(20, 3))
-    return AcceleGradClassifier().partial_fit(X, np.arange(20) % 2, classes=[0, 1])
+def square(x):
+    return float(x @ x), 2 * x
 
 
-#: For every row of the table something that a user may do.
+#: With `OTHERS`, for every row of the table something that a user may do.
 CALLS = {
-    "rule": lambda: chosen(model(), method=ag.AdaGrad(2.0)),
-    "name": lambda: chosen(model(), method="dog"),
-    "stream": stream,
-    "set and diameter": lambda: chosen(model(), feasible_set=ag.NonNegative(), diameter=3.0),
-    "l1 term": lambda: chosen(model(), penalty=ag.L1(0.1)),
-    "ball": lambda: chosen(model(), feasible_set=ag.Ball(0.0, 1.0)),
-    "function": lambda: ag.minimize(lambda x: (x @ x, 2 * x), np.ones(2), max_iter=2),
-    "noise": lambda: ag.minimize(lambda x: (x @ x, 2 * x), np.ones(2), max_iter=2, exact=False),
-    "diameter": lambda: chosen(model(), diameter=3.0),
-    "minibatches": lambda: chosen(model(), batch_size=4),
-    "radius": lambda: chosen(model(), initial_radius=0.1),
-    "scale": lambda: chosen(model(), scale="columns"),
-    "no bound": lambda: chosen(model(rows=4, l2=0.0)),
+    "function": lambda: ag.minimize(square, np.ones(2), max_iter=2),
+    "noise": lambda: ag.minimize(square, np.ones(2), max_iter=2, exact=False),
     "uneven columns": lambda: chosen(uneven()),
     "many columns": lambda: chosen(text(600, 3000)),
     "a strong l2 term": lambda: chosen(text(6000, 2500, l2=1e-2)),
-    "few columns": lambda: chosen(model()),
-    "few rows": lambda: chosen(model("quantile")),
-    "few rows with an l1 term": lambda: chosen(model("absolute"), penalty=ag.L1(0.1)),
     "many rows and columns": lambda: chosen(text(6000, 2500)),
 }
 
@@ -425,6 +388,8 @@ def test_every_row_is_reached(monkeypatch):
     monkeypatch.setattr(accelegrad.choose, "first", spy)
     for call in CALLS.values():
         call()
+    for problem, options, _, _ in OTHERS.values():
+        chosen(model(**problem), **options)
     assert [row for row in TABLE if row not in seen] == []
 
 
@@ -437,7 +402,7 @@ def test_the_table_is_total_and_no_row_hides_another():
         assert all(facts[fact] for fact in row.condition)
         reached.add(row)
     assert reached == set(TABLE)
-    assert set(names) <= set(dir(Facts()))
+    assert set(names) <= set(dir(Request))
 
 
 PROBLEMS = {
@@ -448,22 +413,34 @@ PROBLEMS = {
     "wide": lambda: text(600, 3000),
     "uneven": uneven,
 }
+#: What may be given, each or not
+GIVEN = {
+    "method": "dog",
+    "parameters": {"diameter": 2.0},
+    "scale": "columns",
+    "restart": "adaptive",
+    "minibatches": True,
+    "exact_values": False,
+}
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_every_combination_of_facts_gets_a_method_with_a_reason(problem):
-    flags = [field.name for field in dataclasses.fields(Facts) if field.name != "model"]
     given = PROBLEMS[problem]()
-    for values in itertools.product([False, True], repeat=len(flags)):
-        facts = Facts(given, **dict(zip(flags, values, strict=True)))
-        found = choose(facts, "dog" if facts.name_given or facts.rule_given else "auto")
-        assert found.name in METHODS
-        assert found.reason
-        assert "{" not in found.reason
-        if found.of_rows:
-            assert given is not None
-            able = ("proximal-newton", "interior-point")
-            assert not facts.constrained or found.name in able
+    sets, penalties = (None, ag.NonNegative(), ag.Ball(0.0, 1.0)), (None, ag.L1(0.1))
+    for chosen_set, penalty in itertools.product(sets, penalties):
+        space = Space(np.zeros(5), chosen_set, penalty)
+        for flags in itertools.product([False, True], repeat=len(GIVEN)):
+            options = {name: GIVEN[name] for name, flag in zip(GIVEN, flags, strict=True) if flag}
+            request = Request(given, space, **options)
+            found = choose(request)
+            assert found.name in METHODS
+            assert found.reason
+            assert "{" not in found.reason
+            if found.of_rows:
+                assert given is not None
+                able = ("proximal-newton", "interior-point")
+                assert not request.constrained or found.name in able
 
 
 def shown(table):

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
-from sklearn.linear_model import _sgd_fast
 
 from accelegrad import LinearModel
 from accelegrad.models.losses import LOSSES, PARAMETERS, Loss, make_loss
@@ -152,15 +151,6 @@ def test_losses_are_nonnegative_and_those_of_labels_at_least_minus_y_m(name: str
             assert (loss.plain.value(m, y) >= -y * m).all()
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_losses_depend_on_y_m_or_m_less_y_alone(name: str) -> None:
-    loss, m = loss_of(name), np.arange(-32, 33) / 8.0
-    if loss.classification:
-        np.testing.assert_array_equal(loss.value(m, 1.0), loss.value(-m, -1.0))
-    else:
-        np.testing.assert_array_equal(loss.value(m, 0.5), loss.value(m + 2.0, 2.5))
-
-
 @pytest.mark.parametrize("name", KINKED)
 def test_derivative_at_a_kink_is_zero_where_zero_is_a_subgradient(name: str) -> None:
     loss = loss_of(name)
@@ -173,7 +163,7 @@ def test_derivative_at_a_kink_is_zero_where_zero_is_a_subgradient(name: str) -> 
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=100)
 @given(data=st.data())
 def test_subgradient_inequality(name: str, data: st.DataObject) -> None:
     loss = loss_of(name)
@@ -239,12 +229,6 @@ def test_conjugate_at_the_ends_of_its_domain(name: str) -> None:
     assert float(loss.conjugate(math.nan, 1.0)) == math.inf
 
 
-def test_logistic_conjugate_at_its_ends_is_zero() -> None:
-    loss = make_loss("logistic")
-    for y in LABELS:
-        np.testing.assert_array_equal(loss.conjugate(np.array([0.0, -y]), y), 0.0)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_float32_slopes_are_in_the_conjugates_domain(name: str) -> None:
     loss = loss_of(name)
@@ -308,8 +292,10 @@ def test_types_and_shapes(name: str) -> None:
     for dtype in (np.float32, np.float64):
         m = np.linspace(-2, 2, 5, dtype=dtype)
         y = np.ones(5)
-        assert loss.derivative(m, y).dtype == dtype
-        assert loss.value(m, y).dtype == dtype
+        value, slope = loss.value_and_derivative(m, y)
+        assert value.dtype == slope.dtype == dtype
+        np.testing.assert_array_equal(value, loss.value(m, y))
+        np.testing.assert_array_equal(slope, loss.derivative(m, y))
         assert loss.conjugate(loss.derivative(m, y), y).dtype == np.float64
     assert loss.value(np.zeros((3, 1)), np.ones(4)).shape == (3, 4)
     assert loss.derivative([1, 2], [1, 1]).dtype == np.float64
@@ -320,24 +306,11 @@ def test_types_and_shapes(name: str) -> None:
     assert vars(loss) == vars(loss_of(name))  # what a checkpoint's fingerprint takes in
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_both_at_once_are_the_same_to_the_last_bit(name: str, dtype: type) -> None:
-    loss = loss_of(name)
-    for y in targets(loss):
-        m = margins(name, y).astype(dtype)
-        value, slope = loss.value_and_derivative(m, y)
-        assert value.dtype == slope.dtype == dtype
-        np.testing.assert_array_equal(value, loss.value(m, y))
-        np.testing.assert_array_equal(slope, loss.derivative(m, y))
-
-
 def test_losses_are_values() -> None:
     assert make_loss("huber", delta=2) == make_loss("huber", delta=2.0)
     assert make_loss("huber") != make_loss("huber", delta=2.0)
     assert hash(make_loss("huber", delta=2)) == hash(make_loss("huber", delta=2.0))
     assert pickle.loads(pickle.dumps(make_loss("huber"))) == make_loss("huber")
-    assert make_loss("huber", delta=2).delta == 2.0  # type: ignore[attr-defined]
     assert repr(make_loss("quantile", quantile=0.9)) == "Quantile(quantile=0.9)"
     with pytest.raises(AttributeError):
         make_loss("huber").delta = 3.0  # type: ignore[attr-defined, misc]
@@ -378,28 +351,6 @@ def test_parameters_are_checked_also_where_a_loss_has_none(name: str, given: Any
         make_loss("logistic", **{name: given})
 
 
-def test_epsilon_0_is_the_absolute_loss() -> None:
-    m = np.random.default_rng(2).normal(size=50)
-    zero, absolute = make_loss("epsilon_insensitive", epsilon=0.0), make_loss("absolute")
-    np.testing.assert_array_equal(zero.value(m, 0.5), absolute.value(m, 0.5))
-    np.testing.assert_array_equal(zero.derivative(m, 0.5), absolute.derivative(m, 0.5))
-    assert zero.derivative(0.5, 0.5) == 0.0
-
-
-@pytest.mark.parametrize("name", ["modified_huber", "squared_epsilon_insensitive"])
-def test_new_losses_are_those_of_scikit_learn(name: str) -> None:
-    theirs = {
-        "modified_huber": _sgd_fast.ModifiedHuber(),
-        "squared_epsilon_insensitive": _sgd_fast.SquaredEpsilonInsensitive(EPS),
-    }[name]
-    loss = loss_of(name)
-    for y in targets(loss):
-        for m in margins(name, y):
-            assert float(loss.value(m, y)) == pytest.approx(theirs.py_loss(m, y), rel=1e-14)
-            slope = theirs.py_dloss(m, y)
-            assert float(loss.derivative(m, y)) == pytest.approx(slope, rel=1e-14, abs=1e-15)
-
-
 # Smoothed losses
 
 
@@ -416,20 +367,6 @@ def test_an_envelope_is_below_its_loss_by_no_more_than_its_bound(name: str, mu: 
         assert (below <= 0.5 * mu * loss.lipschitz**2 + rounding).all()
         if mu < 1.0:  # so that some margins are beyond the parabola
             assert below.max() == pytest.approx(0.5 * mu * loss.lipschitz**2, abs=1e-14)
-
-
-@pytest.mark.parametrize("name", KINKED)
-def test_an_envelope_is_the_supremum_over_slopes_and_the_infimum_over_margins(name: str) -> None:
-    loss, smooth = loss_of(name), loss_of(f"smoothed_{name}")
-    shifts = np.linspace(-4.0, 4.0, 400_001)
-    for y in targets(loss):
-        theta = np.linspace(*domain(name, y), 200_001)
-        for m in (y - 1.3, y - 0.2, y, y + 0.05, y + 0.5, y + 2.0):
-            value = float(smooth.value(m, y))
-            concave = theta * m - loss.conjugate(theta, y) - 0.5 * MU * theta**2
-            assert value == pytest.approx(concave.max(), abs=1e-9)
-            near = loss.value(m + shifts, y) + shifts**2 / (2.0 * MU)
-            assert value == pytest.approx(near.min(), abs=1e-9)
 
 
 def test_smoothed_losses_are_values_and_know_what_they_are_made_of() -> None:

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-import accelegrad as ag
 from accelegrad.models.matrix import RowBlock
 
 #: A sum of 50 products of numbers of about 1, in float64.
@@ -25,16 +24,3 @@ def test_products_are_in_double(form, dtype, count):
     target = np.ones(50)
     block.add_combination(theta, target)
     np.testing.assert_allclose(target, 1.0 + chosen.T @ theta, rtol=0, atol=4 * count * ROUNDING)
-
-
-def test_a_minibatch_of_all_rows_is_the_whole_in_double():
-    rng = np.random.default_rng(1)
-    X, y = (
-        rng.standard_normal((40, 5)).astype(np.float32),
-        np.where(rng.random(40) < 0.5, 1.0, -1.0),
-    )
-    w = rng.standard_normal(5)
-    batch = ag.LinearModel(X, y, l2=0.1).batch_value_and_gradient(w, np.arange(40))
-    value, gradient = ag.LinearModel(X.astype(np.float64), y, l2=0.1).value_and_gradient(w)
-    assert batch[0] == pytest.approx(value, rel=1e-13)
-    np.testing.assert_allclose(batch[1], gradient, rtol=0, atol=1e-13)

@@ -24,6 +24,8 @@ SAMPLE = [
     for family in FAMILIES
     for given in [task for task in specifications() if task[0] == family][1::13]
 ]
+# found by the fuzz: from iteration 40 on the model promised what was rounding at the same point
+SAMPLE.append(("bounded_least_squares", 692165054, "far", 14))
 
 
 @pytest.mark.parametrize("given", SAMPLE, ids=lambda given: f"{given[0]}-{given[1]}")

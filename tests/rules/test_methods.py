@@ -7,15 +7,17 @@ import accelegrad as ag
 from accelegrad.catalogue import METHODS
 from accelegrad.choose import Request
 from accelegrad.rules import Rescaled
-from accelegrad.setting import resolve
+from accelegrad.setting import checked_space, resolve
 from toys import LeastSquares
 
 D = 5
 
 
 def setting(method="auto", model=None, *, diameter="auto", values=True, **wishes):
-    wished = Request(method, {"diameter": diameter}, **wishes)
-    return resolve(np.zeros(D), wished, model, values=values)
+    chosen, penalty = wishes.pop("feasible_set", None), wishes.pop("penalty", None)
+    space = checked_space(np.zeros(D), chosen, penalty, model)
+    given = {"parameters": {"diameter": diameter}, "scale": None, "exact_values": values}
+    return resolve(Request(model, space, method, **(given | wishes)))
 
 
 def linear_model(**options):
@@ -72,7 +74,7 @@ def test_what_the_problem_tells_is_a_cap():
 
 class TestScale:
     def test_auto_scales_where_nothing_was_said(self):
-        for wish in ({"stochastic": True}, {"restart": "adaptive"}):
+        for wish in ({"minibatches": True}, {"restart": "adaptive"}):
             chosen = setting(model=linear_model(), scale="auto", **wish)
             assert isinstance(chosen.rule, Rescaled)
             chosen = setting(model=linear_model(), scale=None, **wish)

@@ -190,14 +190,14 @@ def test_estimators_go_on_with_a_run_where_steps_do_not_do():
     short = AcceleGradClassifier(max_iter=2, tol=1e-3)
     with pytest.warns(Warning, match="missed tol"):
         short.fit(X, y)
-    assert short.method_ != "directly"
-    assert AcceleGradClassifier().fit(X, y).method_ == "directly"
+    assert short.method_ == "accelegrad-newton"
+    assert AcceleGradClassifier().fit(X, y).method_ == "proximal-newton"
 
 
 def test_classes_share_the_tolerance_of_their_sum():
     X, y = load_digits(return_X_y=True)
     fitted = AcceleGradClassifier("squared_hinge").fit(X, y)
-    assert fitted.method_ == "directly"
+    assert fitted.method_ == "proximal-newton"
     assert fitted.converged_
     assert fitted.gap_ <= 1e-3 * fitted.objective_
     exact = AcceleGradClassifier("squared_hinge", tol=1e-6).fit(X, y)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from accelegrad.bundle.cut_memory import FEWEST_CUTS, UNIT, CutMemory, default_size
+from accelegrad.bundle.cut_memory import FEWEST_CUTS, CutMemory, default_size
 from accelegrad.bundle.cut_model import Center, CutModel
 from accelegrad.bundle.quasi_newton import MOST_TRIALS, End, LineSearch, Pairs
 from accelegrad.bundle.spectral import Spectral
@@ -379,11 +379,9 @@ class Bundle(StepRule):
             longer = min(LARGEST_GROWTH * t, max(longer, GROWN * t if all_fell else t))
             return moved._replace(step_size=longer), at
         moved = state._replace(step_size=t, counts=_noted(counts, misses=1))
-        square = inner(state.gradient, state.gradient)
-        if state.cuts.added == added and promise < t * UNIT * square:
-            # The model knew this cut, so that its lowest point was not found: for so long a step
-            # what the cuts lie below the value is lost in the rounding of their slopes' products.
-            return moved._replace(step_size=t / LARGEST_GROWTH), at
+        if state.cuts.added == added:
+            # The model knew this cut: what it promised is rounding.
+            return self._without_model(moved, oracle)
         error = state.value - state.term - (at.value - at.penalty)
         error -= inner(at.gradient, state.center - at.point)
         if error > promise and moved.counts.misses >= PATIENCE:

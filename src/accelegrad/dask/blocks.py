@@ -275,11 +275,9 @@ def _unknown(*chunks: Any) -> bool:
     return any(np.isnan(size) for sizes in chunks for size in sizes)
 
 
-def delayed_blocks(client: Client, pieces: Sequence[Any], most: int | None) -> list[Delayed]:
+def delayed_blocks(client: Client, pieces: Sequence[Any]) -> list[Delayed]:
     """Return the blocks: pieces put together, in order, until there are few enough."""
-    if most is None:
-        threads = sum(client.nthreads().values())
-        most = max(FEWEST_BLOCKS, BLOCKS_PER_THREAD * threads)
+    most = max(FEWEST_BLOCKS, BLOCKS_PER_THREAD * sum(client.nthreads().values()))
     length = -(-len(pieces) // most)
     groups = [pieces[i : i + length] for i in range(0, len(pieces), length)]
     run = uuid4().hex
@@ -319,21 +317,11 @@ def _needs_futures(block: Delayed) -> bool:
 class ClusterData:
     """The blocks of a data set on a cluster, checked, and what is known of them."""
 
-    columns = None  # all of them: none is left out
+    columns = None  # all of them: the estimators leave none out
 
-    def __init__(
-        self,
-        client: Client,
-        pieces: Sequence[Any],
-        most_blocks: int | None = None,
-        timeout: float | None = None,
-        *,
-        keep: bool = True,
-    ) -> None:
-        self._keep = keep
+    def __init__(self, client: Client, pieces: Sequence[Any], timeout: float | None = None) -> None:
         self._counts: Counts = None
-        read = delayed_blocks(client, pieces, most_blocks)
-        blocks = Cluster(client, _spread(client, read) if keep else read, timeout)
+        blocks = Cluster(client, _spread(client, delayed_blocks(client, pieces)), timeout)
         facts: list[Facts] = blocks.each("check", facts_of)
         _check(facts)
         self.numbers = kept = [number for number, known in enumerate(facts) if known.rows]
@@ -400,13 +388,9 @@ class ClusterData:
             raise ValueError("sample_weight must have an entry > 0, but all of them are 0.")
         shared = [[given] * len(cluster.parts) for given in (settings, largest, weight)]
         columns = (cluster.parts, *shared, self.numbers, self.first_rows, self.counts)
-        if self._keep:
-            run = uuid4().hex
-            keys = [f"accelegrad-part-{run}-{i}" for i in range(len(cluster.parts))]
-            parts = cluster.client.map(part_of, *columns, key=keys)
-        else:
-            parts = [delayed(part_of, pure=False)(*row) for row in zip(*columns, strict=True)]
-        made = cluster.of_parts(parts)
+        run = uuid4().hex
+        keys = [f"accelegrad-part-{run}-{i}" for i in range(len(cluster.parts))]
+        made = cluster.of_parts(cluster.client.map(part_of, *columns, key=keys))
         made.ready("part")
         return made
 

@@ -3,8 +3,8 @@
 Parts are futures, which depend on what they were read from, so that Dask computes again what a lost
 worker held. What is computed of them is asked for through an actor on each worker, a quarter of the
 time that tasks take. The actor has no rows of its own: it looks the parts up where it runs. Tasks
-are taken where vectors are so long that workers had better hand them on to each other, where parts
-are not kept, and where an actor was lost. Both run the same function on the same parts and add
+are taken where vectors are so long that workers had better hand them on to each other, and where an
+actor was lost. Both run the same function on the same parts and add
 results in the same order, so that bits do not depend on it.
 """
 
@@ -21,8 +21,6 @@ from uuid import uuid4
 
 import dask
 import numpy as np
-from dask import delayed
-from dask.delayed import Delayed
 from distributed import Client, Future, default_client, get_worker
 from distributed import wait as wait_for
 from distributed.client import FutureCancelledError
@@ -97,10 +95,9 @@ class Cluster:
     """The parts of a sum over rows, wherever they are, and tasks on them."""
 
     def __init__(
-        self, client: Client, parts: Sequence[Future | Delayed], timeout: float | None = None
+        self, client: Client, parts: Sequence[Future], timeout: float | None = None
     ) -> None:
         self.client, self.parts = client, list(parts)
-        self._are_kept = all(isinstance(part, Future) for part in self.parts)
         self.timeout = None if timeout is None else real_number("timeout", timeout, above=0.0)
         self.round_trips = 0
         # By the addresses of workers; an actor ends with the future that asked for it.
@@ -108,7 +105,7 @@ class Cluster:
         self._held: dict[str, list[int]] | None = None
         self._sent: deque[tuple[Vector, Future]] = deque(maxlen=KEPT_VECTORS)
 
-    def of_parts(self, parts: Sequence[Future | Delayed]) -> Cluster:
+    def of_parts(self, parts: Sequence[Future]) -> Cluster:
         """Return other parts on the same workers, whose actors they share."""
         other = copy(self)
         other.parts, other.round_trips, other._held = list(parts), 0, None
@@ -117,8 +114,8 @@ class Cluster:
     def vector(self, w: Vector) -> Any:
         """Return a vector as tasks take it: itself, or a future where it is long.
 
-        Not by its hash: what was scattered before may have been released meanwhile. The last ones
-        that nobody can write to are kept on the workers: a point is asked about several times.
+        The last ones that nobody can write to stay on the workers: a point is asked about several
+        times. Not by a hash: what was scattered before may have been released meanwhile.
         """
         if w.nbytes * len(self.parts) <= LARGEST_ARGUMENT:
             return w
@@ -132,14 +129,12 @@ class Cluster:
 
     def ready(self, name: str) -> None:
         """Wait until all parts are there, or raise what went wrong with one of them."""
-        if not self._are_kept:
-            return
         self._wait(name, self.parts)
         self._raise_errors_of_parts()
 
     def _raise_errors_of_parts(self) -> None:
         for part in self.parts:
-            if isinstance(part, Future) and part.status == "error":
+            if part.status == "error":
                 part.result()
 
     def each(
@@ -193,7 +188,7 @@ class Cluster:
         """Return what actors give for each part, in order; None where tasks have to be taken."""
         longest = max(result_bytes, *map(_bytes, arguments), 0)
         size = longest * len(self.parts) + sum(_bytes(tuple(column)) for column in by_part)
-        if size > LARGEST_CALL or not self._are_kept or not dask.config.get(CALLS, default=True):
+        if size > LARGEST_CALL or not dask.config.get(CALLS, default=True):
             return None
         if self._are_lost():
             self._held, self._actors = None, {}
@@ -270,14 +265,7 @@ class Cluster:
         shared = [self.vector(given) if _is_long(given) else given for given in arguments]
         columns = [[given] * len(self.parts) for given in shared]
         keys = [f"accelegrad-{name}-{run}-{number}" for number in range(len(self.parts))]
-        if self._are_kept:
-            return list(self.client.map(task, self.parts, *columns, *by_part, key=keys, pure=False))
-        rows = zip(self.parts, *columns, *by_part, strict=True)
-        late = [
-            delayed(task, pure=False)(*row, dask_key_name=key)
-            for row, key in zip(rows, keys, strict=True)
-        ]
-        return list(self.client.compute(late, optimize_graph=False))
+        return list(self.client.map(task, self.parts, *columns, *by_part, key=keys, pure=False))
 
     def _gathered(self, name: str, futures: list[Future]) -> list[Any]:
         if self.timeout is not None:
@@ -298,9 +286,7 @@ class Cluster:
             with self.client.as_current():  # which need not be the active one
                 wait_for(futures, timeout=self.timeout)
         except TimeoutError:
-            late = {future.key for future in futures if not future.done()}
-            if self._are_kept:
-                late |= {future.key for future in self.parts if not future.done()}
+            late = {future.key for future in [*futures, *self.parts] if not future.done()}
             working = self.client.processing()
             workers = sorted(w for w, keys in working.items() if late & {str(k) for k in keys})
             held = ", ".join(workers) or "none that the scheduler knows of"

@@ -52,20 +52,10 @@ def _timeout() -> Any:
     )
 
 
-def _keep() -> Any:
-    return parameter(
-        True,
-        "bool",
-        "Whether the workers keep the rows, in memory or spilled to disk; with False they are read "
-        "again in each pass.",
-    )
-
-
 class OnCluster(Mixin):
     """What the estimators of collections share."""
 
     timeout: float | None
-    keep: bool
     __metadata_request__fit: ClassVar[dict[str, str]] = {"client": UNUSED}
     #: the estimator of rows in memory
     _local: ClassVar[type[Any]]
@@ -114,8 +104,7 @@ class OnCluster(Mixin):
 
     def _read(self, X: Any, y: Any, sample_weight: Any, client: Any) -> ClusterData:
         """Return the blocks, checked."""
-        pieces = pieces_of(X, y, sample_weight)
-        data = ClusterData(connected(client), pieces, None, self.timeout, keep=self._flag("keep"))
+        data = ClusterData(connected(client), pieces_of(X, y, sample_weight), self.timeout)
         self._take_columns(X, data)
         return data
 
@@ -279,7 +268,6 @@ class AcceleGradClassifier(OnCluster, classifier.AcceleGradClassifier):
 
     _: KW_ONLY
     timeout: float | None = _timeout()
-    keep: bool = _keep()
 
     _local = classifier.AcceleGradClassifier
 
@@ -376,7 +364,6 @@ class AcceleGradRegressor(OnCluster, regressor.AcceleGradRegressor):
 
     _: KW_ONLY
     timeout: float | None = _timeout()
-    keep: bool = _keep()
 
     _local = regressor.AcceleGradRegressor
 
@@ -472,7 +459,6 @@ class AcceleGradClassifierCV(PathsOnCluster, cv.AcceleGradClassifierCV):
 
     _: KW_ONLY
     timeout: float | None = _timeout()
-    keep: bool = _keep()
 
     _local = cv.AcceleGradClassifierCV
     _single = AcceleGradClassifier
@@ -501,7 +487,6 @@ class AcceleGradRegressorCV(PathsOnCluster, cv.AcceleGradRegressorCV):
 
     _: KW_ONLY
     timeout: float | None = _timeout()
-    keep: bool = _keep()
 
     _local = cv.AcceleGradRegressorCV
     _single = AcceleGradRegressor

@@ -72,13 +72,6 @@ class RowModel(PartedModel):
     timeout : float, optional
         After how many seconds without an answer a round trip fails, with an error that names the
         workers it waits for; by default never.
-    most_blocks : int, optional
-        Up to how many blocks those given are put together, in order; by default 64, or 4 for each
-        thread of the cluster if these are more.
-    keep : bool
-        Whether the workers keep the blocks, in memory or spilled to disk. With False they are read
-        again in each pass, from what X and y were made of: for data that not even the cluster's
-        disks hold.
 
     Examples
     --------
@@ -93,6 +86,7 @@ class RowModel(PartedModel):
     True
     """
 
+    has_columns = True  # the workers copy them
     X: ClusterMatrix
 
     def __init__(
@@ -109,13 +103,10 @@ class RowModel(PartedModel):
         delta: float = 1.35,
         client: Client | None = None,
         timeout: float | None = None,
-        most_blocks: int | None = None,
-        keep: bool = True,
     ) -> None:
         chosen = make_loss(loss, quantile=quantile, epsilon=epsilon, delta=delta)
         l2, fit_intercept = checked_l2(l2), checked_intercept(fit_intercept)
-        pieces = pieces_of(X, y, sample_weight)
-        data = ClusterData(connected(client), pieces, most_blocks, timeout, keep=keep)
+        data = ClusterData(connected(client), pieces_of(X, y, sample_weight), timeout)
         self._take_data(data, RowSettings(chosen, fit_intercept), l2)
 
     @classmethod
@@ -165,11 +156,6 @@ class RowModel(PartedModel):
         return uuid4().hex
 
     # -- the contract of a sum over rows ---------------------------------------------------------
-
-    @property
-    def has_columns(self) -> bool:
-        """Whether `of_columns` can be asked: the workers copy them."""
-        return True
 
     def of_columns(self, columns: Any, l2: float) -> RowModel:
         """Return a model that knows the curvature of some columns; None: of all."""

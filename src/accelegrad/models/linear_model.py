@@ -56,28 +56,23 @@ if TYPE_CHECKING:
 class ModelPoint:
     """What a linear model knows at one point; each part is computed when first asked for, once.
 
-    The margins cost one product with X and are computed at once, the value then costs no other;
-    the gradient costs one product with the transpose. Of large data one pass over X gives all of
-    them at once. Arrays are shared: do not change them.
-
-    Parameters
-    ----------
-    model : LinearModel
-        The model.
-    w : Vector
-        The parameters, which this object keeps without copying.
+    The margins, unless they are given, cost one product with X and are computed at once; the value
+    then costs no other, the gradient one with the transpose. Of large data one pass over X gives
+    all of them at once. Arrays are shared, w too: do not change them.
     """
 
     __slots__ = ("_derivatives", "_dual_value", "_gradient", "_mean_loss", "margins", "model", "w")
 
-    def __init__(self, model: LinearModel, w: Vector) -> None:
+    def __init__(self, model: LinearModel, w: Vector, margins: Vector | None = None) -> None:
         self.model = model
         self.w = w
         self._mean_loss: float | None = None
         self._derivatives: Vector | None = None
         self._gradient: Vector | None = None
         self._dual_value: float | None = None
-        if model._has_kernel:
+        if margins is not None:
+            self.margins = margins
+        elif model._has_kernel:
             found = model._one_pass(w, keep=True)
             self.margins, self._derivatives = found.margins, found.slopes
             self._mean_loss, self._gradient = found.loss, model._with_penalty(found.gradient, w)
@@ -85,30 +80,17 @@ class ModelPoint:
             self.margins = model._forward(w)
 
     def beside(self, model: LinearModel) -> ModelPoint:
-        """Return what a model of the same data with another loss knows at this point.
-
-        The margins are shared, so that the value costs no product with X.
-        """
-        return ModelPoint.of_margins(model, self.w, self.margins)
-
-    @classmethod
-    def of_margins(cls, model: LinearModel, w: Vector, margins: Vector) -> ModelPoint:
-        """Return what a model knows at a point whose margins are known: no product with X yet."""
-        point = object.__new__(cls)
-        point.model, point.w, point.margins = model, w, margins
-        point._mean_loss = point._derivatives = point._gradient = point._dual_value = None
-        return point
+        """Return what a model of the same data with another loss knows here, by these margins."""
+        return ModelPoint(model, self.w, self.margins)
 
     @property
     def mean_loss(self) -> float:
         """The weighted mean of the losses, sum_i p_i l(m_i)."""
         if self._mean_loss is None:
             model = self.model
-            if model.loss.curvature == math.inf:  # value and slope of such a loss share no work
-                losses = model.loss.value(self.margins, model.y)
-            else:  # both: after a value mostly the gradient is asked for
-                losses, slopes = model.loss.value_and_derivative(self.margins, model.y)
-                self._derivatives = slopes.astype(np.float64, copy=False)
+            # Both: after a value mostly the gradient is asked for.
+            losses, slopes = model.loss.value_and_derivative(self.margins, model.y)
+            self._derivatives = slopes.astype(np.float64, copy=False)
             self._mean_loss = float(model.shares @ losses)
         return self._mean_loss
 
@@ -167,7 +149,7 @@ class ModelPoint:
 
     @property
     def dual_gap(self) -> float:
-        """P(w) minus a lower bound of the minimum: see `LinearModel.dual_gap`."""
+        """P(w) minus `dual_value`."""
         return max(self.value - self.dual_value, 0.0)
 
     @property
@@ -267,13 +249,7 @@ class LinearModel:
         )
 
     def with_loss(self, loss: Loss) -> LinearModel:
-        """Return a model of the same data, which are neither copied nor checked, by another loss.
-
-        Parameters
-        ----------
-        loss : Loss
-            If it takes labels, the targets must be labels -1 and +1.
-        """
+        """Return a model of the same data, neither copied nor checked, by another loss."""
         if not isinstance(loss, Loss):
             raise TypeError(f"loss must be a Loss, such as make_loss returns, not {loss!r}.")
         if loss.classification and not self.loss.classification:
@@ -297,15 +273,7 @@ class LinearModel:
         return other
 
     def of_rows(self, rows: RowNumbers, l2: float) -> LinearModel:
-        """Return a model of some rows, which are copied but not checked again.
-
-        Parameters
-        ----------
-        rows : array of int
-            Their numbers; a row may come more than once.
-        l2 : float
-            The weight of the l2 term.
-        """
+        """Return a model of some rows, which are copied but not checked again."""
         weights = None if self.sample_weight is None else self.sample_weight[rows]
         # Faster than indexing, where there is a choice.
         X = self.X[rows] if self._is_sparse else np.take(self.X, rows, axis=0)
@@ -317,10 +285,7 @@ class LinearModel:
         return TakenRows(self.X[rows], self.y[rows], self.shares[rows], known)
 
     def over_chunks(self, function: Callable[[Any, Vector], Any]) -> Iterable[Any]:
-        """Return what a function says of rows and their shares, for each chunk of the rows.
-
-        It is called where the rows are: a function of a module, which other processes find.
-        """
+        """Return what a function of a module, called where the rows are, says of each chunk."""
         return [function(self.X, self.shares)]
 
     def without_kernels(self) -> LinearModel:
@@ -330,17 +295,7 @@ class LinearModel:
         return other
 
     def of_columns(self, columns: Any, l2: float) -> LinearModel:
-        """Return a model of some columns, which are copied but not checked again.
-
-        It uses kernels only where this one does.
-
-        Parameters
-        ----------
-        columns : array of int or None
-            Their numbers; None: all of them, which are not copied.
-        l2 : float
-            The weight of the l2 term.
-        """
+        """Return a model of some columns, copied but not checked again; None: all, not copied."""
         if columns is None:
             other = self.with_l2(l2)
         else:
@@ -369,24 +324,18 @@ class LinearModel:
         self._kernel_data: one_pass_gradient.Data | None = None
 
     def smoothed(self, mu: float) -> LinearModel:
-        """Return a model of the same data by the Moreau envelope of the loss, which has kinks.
-
-        Its objective is below this one's by at most mu L^2 / 2, L being the loss's Lipschitz
-        constant: see `accelegrad.models.losses.Loss.smoothed`.
-        """
+        """Return a model by the Moreau envelope of the loss: see `Loss.smoothed`."""
         return self.with_loss(self.loss.smoothed(mu))
 
     # -- the contract of a sum over rows: see `accelegrad.models.row_sum` -------------------
 
-    @property
-    def in_memory(self) -> LinearModel | None:
-        """The model, whose rows are in memory."""
-        return self
+    #: whether `of_columns` can be asked
+    has_columns: ClassVar[bool] = True
 
     @property
-    def has_columns(self) -> bool:
-        """Whether `of_columns` can be asked."""
-        return True
+    def in_memory(self) -> LinearModel | None:
+        """The model itself where its rows are in memory, for methods that go from row to row."""
+        return self
 
     @property
     def storage(self) -> Storage:
@@ -405,15 +354,12 @@ class LinearModel:
 
     def with_margins(self, w: Vector, margins: Vector) -> ModelPoint:
         """Return what is known at w, whose margins are known: no product with X yet."""
-        return ModelPoint.of_margins(self, w, margins)
+        return ModelPoint(self, w, margins)
 
     def between(self, p: Any, q: Any, t: float) -> ModelPoint:
-        """Return what is known at p + t (q - p), for two points of this model: no product with X.
-
-        The value needs none at all, the gradient one with X^T.
-        """
+        """Return what is known at p + t (q - p), of two points of this model: no product with X."""
         margins = p.margins + t * (q.margins - p.margins)
-        return ModelPoint.of_margins(self, p.w + t * (q.w - p.w), margins)
+        return ModelPoint(self, p.w + t * (q.w - p.w), margins)
 
     def sampled(self, count: int, seed: Any, by: Any = None, *, caution: float = 0.0) -> ModelRows:
         """Return rows that stand for all: see `accelegrad.models.row_sum`."""
@@ -441,10 +387,7 @@ class LinearModel:
         return gram
 
     def of_data_alone(self, name: str, compute: Callable[[], Any]) -> Any:
-        """Return what depends on nothing but X and the weights, computed at the first call.
-
-        Models of the same data with another loss, l2 term or targets share it.
-        """
+        """Return what depends on X and the weights alone; models of the same data share it."""
         if name not in self._of_data_alone:
             self._of_data_alone[name] = compute()
         return self._of_data_alone[name]
@@ -482,11 +425,7 @@ class LinearModel:
         return self.at(w).gradient
 
     def value_and_gradient(self, w: npt.ArrayLike) -> tuple[float, Vector]:
-        """Return P(w) and a (sub)gradient there.
-
-        That takes one product with X and one with X^T, or one pass over X: see
-        `accelegrad.kernels`.
-        """
+        """Return P(w) and a (sub)gradient there."""
         if self._has_kernel:  # without a vector of all rows
             w = self._parameters(w)
             found = self._one_pass(w)
@@ -519,12 +458,10 @@ class LinearModel:
         The bound is lowered by all that rounding can have added.
 
         With l2 = 0 there is no last term, and theta must satisfy sum_i p_i theta_i a_i = 0. It
-        is made so without leaving the domain of the conjugates, by the means of
-        `accelegrad.proofs.null_space`. For losses with kinks, whose slopes at w say little, the
-        slopes of rows next to a kink are chosen again. That costs a Gram matrix of X once, and then
-        about as much as 5 to 50 gradients (of dense data; up to 200 of sparse data, whose gradients
-        cost less). The bound is lowered by what rounding can have added, if columns that are
-        dependent up to 1e-10 of their size are taken for dependent.
+        is made so without leaving the domain of the conjugates: see `accelegrad.proofs.null_space`.
+        That costs a Gram matrix of X once, and then about as much as 5 to 50 gradients (of sparse
+        data up to 200). Columns that are dependent up to 1e-10 of their size are taken for
+        dependent.
         """
         return self.at(w).dual_gap
 
@@ -536,10 +473,8 @@ class LinearModel:
         """Return the Fenchel dual at given slopes theta, or at a multiple: a lower bound of min P.
 
         It is at least 0, lowered by what rounding can have added, and 0 where a slope (of a row
-        that has weight) is outside the conjugate's domain. With an intercept, theta is first made
-        feasible (sum_i p_i theta_i = 0) by scaling down its positive or its negative entries.
-
-        With l2 = 0, theta is first brought into the domain and made feasible, as for `dual_gap`.
+        that has weight) is outside the conjugate's domain. Slopes are first made feasible, as for
+        `dual_gap`.
         """
         return float(self.dual.value_at(derivatives))
 
@@ -571,21 +506,9 @@ class LinearModel:
     def batch_value_and_gradient(
         self, w: npt.ArrayLike, rows: npt.ArrayLike
     ) -> tuple[float, Vector]:
-        """Return estimates of P(w) and its gradient from some rows.
+        """Return an estimate of P(w) from some rows B, which may repeat, and its gradient.
 
-        Parameters
-        ----------
-        w : array of shape (n_parameters,)
-            The parameters.
-        rows : array of int
-            The rows B, at least one; a row may come more than once.
-
-        Returns
-        -------
-        value : float
-            ``(n / |B|) sum_{i in B} p_i l(m_i) + l2 / 2 ||w||^2``: unbiased for uniform rows.
-        gradient : Vector
-            The (sub)gradient of that, dense.
+        That is ``(n / |B|) sum_{i in B} p_i l(m_i) + l2 / 2 ||w||^2``: unbiased for uniform rows.
         """
         w, rows = self._parameters(w), self._checked_rows(rows)
         if self._has_kernel:

@@ -25,7 +25,8 @@ from accelegrad.kernels.loss_shape import LABELS, LOGISTIC, LOGISTIC_SHAPE, TARG
 
 Array = npt.NDArray[np.floating[Any]]
 
-# How many units of rounding a theta may lie outside the domain of a conjugate.
+# How many units of rounding a theta may lie outside the domain of a conjugate. Chosen: slopes are
+# computed by a few operations.
 _ROUNDING_UNITS = 8.0
 _INF = math.inf
 
@@ -35,24 +36,20 @@ _INF = math.inf
 
 @dataclass(frozen=True)
 class Parameter:
-    """A number that users give some losses."""
+    """A number that users give some losses: its default, what it is, and its limits."""
 
     name: str
     default: float
     words: str
-    """What it is."""
     above: float = -_INF
     least: float = -_INF
     below: float = _INF
 
     def checked(self, given: Any) -> float:
         """Return it as a float, or say what is wrong with it."""
-        if self.below == _INF:
-            return real_number(self.name, given, above=self.above, least=self.least)
-        number = real_number(self.name, given)
-        if not self.above < number < self.below:
-            allowed = f"> {self.above:g} and < {self.below:g}"
-            raise ValueError(f"{self.name} must be {allowed}, but it is {given!r}.")
+        number = real_number(self.name, given, above=self.above, least=self.least)
+        if not number < self.below:
+            raise ValueError(f"{self.name} must be < {self.below:g}, but it is {given!r}.")
         return number
 
 
@@ -64,18 +61,15 @@ PARAMETERS = {parameter.name: parameter for parameter in (QUANTILE, EPSILON, DEL
 
 @dataclass(frozen=True)
 class LossEntry:
-    """A loss of the table."""
+    """A loss of the table: its name, scikit-learn's, and what a linear model with it is called.
+
+    `shape` gives its numbers, which may depend on the parameter.
+    """
 
     name: str
-    """By which `make_loss` and `LinearModel` know it."""
     sklearn_name: str
-    """By which scikit-learn and its users know it."""
     words: str
-    """What a linear model with this loss is called."""
-    formula: str
-    """l, where r = m - y."""
     shape: Callable[[float], Shape]
-    """Its numbers, which may depend on its parameter."""
     parameter: Parameter | None = None
 
     @property
@@ -92,98 +86,64 @@ class LossEntry:
     def _usual(self) -> Shape:
         return self.shape(0.0 if self.parameter is None else self.parameter.default)
 
-    @property
-    def class_name(self) -> str:
-        """The name in CamelCase, such as SquaredHinge."""
-        return self.name.title().replace("_", "")
 
+_TABLE = (
+    # log(1 + exp(-y m))
+    LossEntry("logistic", "log_loss", "logistic regression", lambda _: LOGISTIC_SHAPE),
+    # max(0, 1 - y m)
+    LossEntry("hinge", "hinge", "SVM (hinge loss)", lambda _: Shape(LABELS, -1.0, 0.0)),
+    # max(0, 1 - y m)^2
+    LossEntry(
+        "squared_hinge", "squared_hinge", "SVM (squared hinge loss)",
+        lambda _: Shape(LABELS, -_INF, 0.0, softness=0.5),
+    ),
+    # max(0, 1 - y m)^2 down to y m = -1, then -4 y m
+    LossEntry(
+        "modified_huber", "modified_huber", "classification with the modified Huber loss",
+        lambda _: Shape(LABELS, -4.0, 0.0, softness=0.5),
+    ),
+    # r^2 / 2 with r = m - y, here and below
+    LossEntry(
+        "squared", "squared_error", "least squares",
+        lambda _: Shape(TARGETS, -_INF, _INF, softness=1.0),
+    ),
+    # |r|
+    LossEntry(
+        "absolute", "absolute_error", "least absolute deviations",
+        lambda _: Shape(TARGETS, -1.0, 1.0),
+    ),
+    # r^2 / 2 up to |r| = delta, then delta (|r| - delta / 2)
+    LossEntry(
+        "huber", "huber", "regression with Huber's loss",
+        lambda delta: Shape(TARGETS, -delta, delta, softness=1.0), DELTA,
+    ),
+    # the pinball loss: quantile |r| for r < 0, (1 - quantile) |r| else
+    LossEntry(
+        "quantile", "quantile", "quantile regression",
+        lambda quantile: Shape(TARGETS, -quantile, 1.0 - quantile), QUANTILE,
+    ),
+    # max(0, |r| - epsilon)
+    LossEntry(
+        "epsilon_insensitive", "epsilon_insensitive",
+        "regression with the epsilon-insensitive loss",
+        lambda epsilon: Shape(TARGETS, -1.0, 1.0, epsilon=epsilon), EPSILON,
+    ),
+    # max(0, |r| - epsilon)^2
+    LossEntry(
+        "squared_epsilon_insensitive", "squared_epsilon_insensitive",
+        "regression with the squared epsilon-insensitive loss",
+        lambda epsilon: Shape(TARGETS, -_INF, _INF, softness=0.5, epsilon=epsilon), EPSILON,
+    ),
+)  # fmt: skip
 
 #: The losses by name.
-LOSSES = {
-    entry.name: entry
-    for entry in (
-        LossEntry(
-            "logistic",
-            "log_loss",
-            "logistic regression",
-            "log(1 + exp(-y m))",
-            lambda _: LOGISTIC_SHAPE,
-        ),
-        LossEntry(
-            "hinge",
-            "hinge",
-            "SVM (hinge loss)",
-            "max(0, 1 - y m)",
-            lambda _: Shape(LABELS, low=-1.0, high=0.0),
-        ),
-        LossEntry(
-            "squared_hinge",
-            "squared_hinge",
-            "SVM (squared hinge loss)",
-            "max(0, 1 - y m)^2",
-            lambda _: Shape(LABELS, low=-_INF, high=0.0, softness=0.5),
-        ),
-        LossEntry(
-            "modified_huber",
-            "modified_huber",
-            "classification with the modified Huber loss",
-            "max(0, 1 - y m)^2 down to y m = -1, then -4 y m",
-            lambda _: Shape(LABELS, low=-4.0, high=0.0, softness=0.5),
-        ),
-        LossEntry(
-            "squared",
-            "squared_error",
-            "least squares",
-            "r^2 / 2",
-            lambda _: Shape(TARGETS, low=-_INF, high=_INF, softness=1.0),
-        ),
-        LossEntry(
-            "absolute",
-            "absolute_error",
-            "least absolute deviations",
-            "|r|",
-            lambda _: Shape(TARGETS, low=-1.0, high=1.0),
-        ),
-        LossEntry(
-            "huber",
-            "huber",
-            "regression with Huber's loss",
-            "r^2 / 2 up to |r| = delta, then delta (|r| - delta / 2)",
-            lambda delta: Shape(TARGETS, low=-delta, high=delta, softness=1.0),
-            DELTA,
-        ),
-        LossEntry(
-            "quantile",
-            "quantile",
-            "quantile regression",
-            "the pinball loss: quantile |r| for r < 0, (1 - quantile) |r| else",
-            lambda quantile: Shape(TARGETS, low=-quantile, high=1.0 - quantile),
-            QUANTILE,
-        ),
-        LossEntry(
-            "epsilon_insensitive",
-            "epsilon_insensitive",
-            "regression with the epsilon-insensitive loss",
-            "max(0, |r| - epsilon)",
-            lambda epsilon: Shape(TARGETS, low=-1.0, high=1.0, epsilon=epsilon),
-            EPSILON,
-        ),
-        LossEntry(
-            "squared_epsilon_insensitive",
-            "squared_epsilon_insensitive",
-            "regression with the squared epsilon-insensitive loss",
-            "max(0, |r| - epsilon)^2",
-            lambda epsilon: Shape(TARGETS, low=-_INF, high=_INF, softness=0.5, epsilon=epsilon),
-            EPSILON,
-        ),
-    )
-}
+LOSSES = {entry.name: entry for entry in _TABLE}
+_PLAIN_NAMES = {entry.sklearn_name: entry.name for entry in _TABLE}
 
 
 def by_sklearn_name(*, classification: bool) -> dict[str, LossEntry]:
     """Return the losses of labels, or those of other targets, by scikit-learn's names."""
-    entries = LOSSES.values()
-    return {one.sklearn_name: one for one in entries if one.classification == classification}
+    return {one.sklearn_name: one for one in _TABLE if one.classification == classification}
 
 
 def plain_loss_name(name: Any) -> Any:
@@ -191,12 +151,9 @@ def plain_loss_name(name: Any) -> Any:
     return _PLAIN_NAMES.get(name, name) if isinstance(name, str) else name
 
 
-_PLAIN_NAMES = {entry.sklearn_name: entry.name for entry in LOSSES.values()}
-
-
 def losses_with(parameter: Parameter) -> list[LossEntry]:
     """Return the losses that have a parameter."""
-    return [entry for entry in LOSSES.values() if entry.parameter == parameter]
+    return [entry for entry in _TABLE if entry.parameter == parameter]
 
 
 def make_loss(
@@ -248,7 +205,7 @@ class Loss:
     """A convex loss of a number m (margin or prediction) and a target y: see `make_loss`.
 
     Every method is vectorised over `m` and `y` and works in the floating type of `m`: float32
-    stays float32. The parameter is also an attribute by its name, such as `delta`.
+    stays float32.
     """
 
     plain_name: str
@@ -259,44 +216,38 @@ class Loss:
     """The parameter mu of a Moreau envelope; 0 for a loss that is none."""
     shape: Shape = field(init=False, compare=False)
     """The numbers in its formula."""
-    classification: bool = field(init=False, compare=False)
-    """Whether targets are the labels -1 and +1."""
-    has_logarithms: bool = field(init=False, compare=False)
-    """Whether the conjugate has logarithms, which are steep at the ends of its domain."""
-    curvature: float = field(init=False, compare=False)
-    """An upper bound of l''; infinite for a loss with kinks."""
-    lipschitz: float = field(init=False, compare=False)
-    """An upper bound of the absolute value of l'; infinite where there is none."""
-    _is_kinked: bool = field(init=False, compare=False)
-    _is_parabola: bool = field(init=False, compare=False)
-    """Whether slopes grow without end, where there are any."""
 
     def __post_init__(self) -> None:
-        # All at once, and none when it is first asked for: fingerprints of runs take them in.
-        entry = LOSSES[self.plain_name]
-        shape = entry.shape(self.parameter)
+        shape = LOSSES[self.plain_name].shape(self.parameter)
         shape = shape._replace(softness=shape.softness + self.smoothing)
-        curvature = 1.0 / shape.softness if shape.softness > 0.0 else _INF
-        known: dict[str, Any] = {
-            "shape": shape,
-            "classification": shape.kind != TARGETS,
-            "has_logarithms": shape.kind == LOGISTIC,
-            "curvature": curvature,
-            "lipschitz": max(-shape.low, shape.high),
-            "_is_kinked": curvature == _INF,
-            "_is_parabola": curvature < _INF and shape.low == -_INF and shape.high in (0.0, _INF),
-        }
-        if entry.parameter is not None:
-            known[entry.parameter.name] = self.parameter
-        for name, value in known.items():
-            object.__setattr__(self, name, value)
+        object.__setattr__(self, "shape", shape)
+
+    @property
+    def classification(self) -> bool:
+        """Whether targets are the labels -1 and +1."""
+        return self.shape.kind != TARGETS
+
+    @property
+    def has_logarithms(self) -> bool:
+        """Whether the conjugate has logarithms, which are steep at the ends of its domain."""
+        return self.shape.kind == LOGISTIC
+
+    @property
+    def curvature(self) -> float:
+        """An upper bound of l''; infinite for a loss with kinks."""
+        return 1.0 / self.shape.softness if self.shape.softness > 0.0 else _INF
+
+    @property
+    def lipschitz(self) -> float:
+        """An upper bound of the absolute value of l'; infinite where there is none."""
+        return max(-self.shape.low, self.shape.high)
 
     def __repr__(self) -> str:
         if self.smoothing > 0.0:
             return f"Smoothed(loss={self.plain!r}, mu={self.smoothing!r})"
         entry = LOSSES[self.plain_name]
         parameter = "" if entry.parameter is None else f"{entry.parameter.name}={self.parameter!r}"
-        return f"{entry.class_name}({parameter})"
+        return f"{entry.name.title().replace('_', '')}({parameter})"
 
     @property
     def name(self) -> str:
@@ -343,8 +294,7 @@ class Loss:
         if self.has_logarithms:
             value = _logistic_value(*_decay(m, y))
         else:
-            s = _beyond(self.shape, m, y)
-            value = _kinked_value(self.shape, s) if self._is_kinked else self._value(s, None)
+            value, _ = self._value_and_slope(m, y)
         return value[0] if is_number else value
 
     def derivative(self, m: npt.ArrayLike, y: npt.ArrayLike) -> Array:
@@ -359,15 +309,13 @@ class Loss:
         return slope[0] if is_number else slope
 
     def value_and_derivative(self, m: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Array, Array]:
-        """Return both at once, the same to the last bit, with shared work where there is any."""
+        """Return both at once."""
         m, y, is_number = _operands(m, y)
         if self.has_logarithms:
             z, decay = _decay(m, y)
             value, slope = _logistic_value(z, decay), _logistic_slope(y, z, decay)
         else:
-            s = _beyond(self.shape, m, y)
-            slope = self._slope(s)
-            value = self._value(s, slope)
+            value, slope = self._value_and_slope(m, y)
             if self.classification:
                 slope *= y
         return (value[0], slope[0]) if is_number else (value, slope)
@@ -385,8 +333,12 @@ class Loss:
         slack = _ROUNDING_UNITS * unit * (np.abs(slope) + np.minimum(high - low, 1.0))
         allowed = np.isfinite(slope) & (slope >= low - slack) & (slope <= high + slack)
         inside = np.where(allowed, np.clip(slope, low, high), 0.0)
-        formula = _logistic_conjugate if self.has_logarithms else self._conjugate
-        return np.where(allowed, formula(inside, target), np.inf)
+        if self.has_logarithms:
+            found = _logistic_conjugate(inside, target)
+        else:  # y theta is that of a label's 1
+            found = inside * (0.5 * self.shape.softness * inside + target)
+            found = found + self.shape.epsilon * np.abs(inside)
+        return np.where(allowed, found, np.inf)
 
     def domain(self, y: Vector) -> tuple[Vector | float, Vector | float]:
         """Return the ends of the closed interval in which the conjugate is finite."""
@@ -409,54 +361,32 @@ class Loss:
             return math.sqrt(2.0 * self.shape.softness * value) + self.shape.epsilon
         return value / flatter + 0.5 * self.shape.softness * flatter + self.shape.epsilon
 
+    def _value_and_slope(self, m: Array, y: Array) -> tuple[Array, Array]:
+        """Return the values and the slopes in the residual, of all losses but the logistic one."""
+        value = _beyond(self.shape, m, y)
+        slope = self._slope(value)
+        _, low, _, softness, _ = self.shape
+        if low == -_INF:  # parabolas without end
+            value *= 0.5
+        elif softness:  # no squares here: those of huge residuals would overflow
+            value -= (0.5 * softness) * slope
+        value *= slope
+        return value, slope
+
     def _slope(self, s: Array) -> Array:
-        """Return the slopes in the residual, given by how much that is beyond the flat zone.
-
-        The array may be s itself.
-        """
-        curvature = self.curvature
-        if self._is_parabola:
-            return s if curvature == 1.0 else curvature * s
-        _, low, high, _, _ = self.shape
-        steepest = _INF
-        if self._is_kinked:
-            steepest = max(self.lipschitz, 1.0)
-            slope = np.sign(s)
-            if steepest > 1.0:
-                slope *= steepest
-        elif curvature == 1.0:
-            slope = s.copy()
-        else:
+        """Return the slopes in the residual, given by how much that is beyond the flat zone."""
+        _, low, high, softness, _ = self.shape
+        if low == -_INF:
+            return s * (1.0 / softness)
+        if softness:
             with np.errstate(over="ignore"):  # an infinite slope is cut off
-                slope = curvature * s
-        # Only the ends are looked at that slopes may be beyond.
-        if low > -steepest:
-            np.maximum(slope, low, out=slope)
-        if 0.0 < high < steepest:  # s is never above 0 where high is 0
-            np.minimum(slope, high, out=slope)
+                slope = s * (1.0 / softness)
+        else:
+            slope = np.sign(s)
+            slope *= self.lipschitz
+        np.maximum(slope, low, out=slope)
+        np.minimum(slope, high, out=slope)
         return slope
-
-    def _value(self, s: Array, slope: Array | None) -> Array:
-        """Return the values, given that and the slopes, if they are known; s may be changed."""
-        if self._is_parabola:
-            if slope is s:
-                s = s * s
-            else:
-                s *= s
-            if self.curvature != 2.0:
-                s *= 0.5 * self.curvature
-            return s
-        slope = self._slope(s) if slope is None else slope
-        if not self._is_kinked:  # no squares here: those of huge residuals would overflow
-            s -= (0.5 * self.shape.softness) * slope
-        s *= slope
-        return s
-
-    def _conjugate(self, theta: Vector, y: Vector) -> Vector:
-        """Return the conjugate at a theta inside the domain; y theta is that of a label's 1."""
-        shape = self.shape
-        conjugate = theta * (0.5 * shape.softness * theta + y) if shape.softness else theta * y
-        return conjugate + shape.epsilon * np.abs(theta) if shape.epsilon else conjugate
 
 
 def _operands(m: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Array, Array, bool]:
@@ -486,17 +416,6 @@ def _beyond(shape: Shape, m: Array, y: Array) -> Array:
         s -= np.maximum(near, -epsilon, out=near)
     if high == 0.0:
         np.minimum(s, 0.0, out=s)
-    return s
-
-
-def _kinked_value(shape: Shape, s: Array) -> Array:
-    """Return the values of a loss with kinks without its slopes, and the same to the last bit."""
-    if shape.high == 0.0:
-        s *= shape.low
-    elif shape.high == -shape.low == 1.0:
-        np.abs(s, out=s)
-    else:
-        np.maximum(shape.low * s, shape.high * s, out=s)
     return s
 
 

@@ -233,6 +233,7 @@ class PartedModel(LinearModel):
     `parts` gives what a task says of each part, or the total.
     """
 
+    has_columns = False
     X: Any  # not a matrix: it knows its shape, type and storage
     parts: Any
     columns: Any = None  # those of which the curvature is asked for, if not all
@@ -248,11 +249,6 @@ class PartedModel(LinearModel):
     def in_memory(self) -> None:
         """None: the rows are elsewhere."""
         return None
-
-    @property
-    def has_columns(self) -> bool:
-        """Whether `of_columns` can be asked: no, unless a model says so."""
-        return False
 
     @property
     def storage(self) -> Storage:

@@ -153,16 +153,6 @@ class Problem:
         return found
 
     @property
-    def has_separate_terms(self) -> bool:
-        """Whether each weight has its own term or limits: then nothing has to be scaled."""
-        terms, model = self.terms, self.model
-        if terms is None or not isinstance(model, LinearModel):
-            return False
-        if not model.has_columns or (model.in_memory is None and terms.has_only_signs):
-            return False  # whose methods need columns, and bounds by signs alone the rows
-        return terms.hold_each_weight(model.loss)
-
-    @property
     def can_be_scaled(self) -> bool:
         """Whether the set stays one that can be projected onto when columns are scaled."""
         return can_scale(None, self.feasible_set)

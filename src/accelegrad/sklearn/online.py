@@ -21,6 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from accelegrad import kernels
+from accelegrad.choose import Space
 from accelegrad.errors import Vector
 from accelegrad.kernels.loss_shape import Shape
 from accelegrad.models.matrix import RowNumbers
@@ -331,7 +332,7 @@ def rule_for(
             "partial_fit with a penalty other than 'l2' needs diameter='auto', but diameter is "
             f"{diameter!r}."
         )
-    return stream_rule(start, diameter, problem.feasible_set, problem.penalty(), change)
+    return stream_rule(Space(start, problem.feasible_set, problem.penalty()), diameter, change)
 
 
 def after_chunk(

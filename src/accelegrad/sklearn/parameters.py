@@ -52,7 +52,6 @@ be typical. After `fit` the coefficients count as much as the rows they were lea
 they do where `set_params` has changed what is minimised, or the diameter, which begins a
 new stream. Rows without weight are no rows."""
 _WIDTH = 92  # of the descriptions of parameters: lines of code have 100 characters
-_KIND, _WORDS = "kind", "words"
 
 Described = TypeVar("Described", bound=Callable[..., Any])
 
@@ -69,7 +68,7 @@ def parameter(default: Any, kind: str, words: str) -> Any:
     words : str
         What it means.
     """
-    return field(default=default, metadata={_KIND: kind, _WORDS: words})
+    return field(default=default, metadata={"kind": kind, "words": words})
 
 
 def documented(**texts: str) -> Callable[[Described], Described]:
@@ -101,9 +100,9 @@ def _description(parameter: Field[Any]) -> str:
     default = parameter.default
     shown = f'"{default}"' if isinstance(default, str) else default
     words = textwrap.fill(
-        parameter.metadata[_WORDS], _WIDTH, break_long_words=False, break_on_hyphens=False
+        parameter.metadata["words"], _WIDTH, break_long_words=False, break_on_hyphens=False
     )
-    kind = parameter.metadata[_KIND]
+    kind = parameter.metadata["kind"]
     return f"{parameter.name} : {kind}, default {shown}\n{textwrap.indent(words, ' ' * 4)}"
 
 

@@ -1,14 +1,14 @@
 """From problems to coefficients with a certified gap: the calls of `minimize`.
 
-An estimator's `tol` is relative to the objective itself, since that is what a user can judge
-without knowing the units of the data: it is the `rtol` of `minimize`, with a small absolute one for
-a minimum of zero.
+An estimator's `tol` is relative to the objective itself, which a user can judge without knowing the
+units of the data: it is the `rtol` of `minimize`, with a small absolute one for a minimum of zero.
 
-A `LinearModel` is handed over as it is, with its l1 term and its set. Small ones need no run: the
-same solvers and the same bounds are called directly, which saves half to two thirds of the time of
-a fit to 100 rows. The multinomial model is a function to `minimize`. Where its dual bounds the
-minimum, a callback looks at that bound and stops the run, which is one of Newton's method unless a
-diameter is given. Otherwise the function is given in scaled coordinates where that is possible.
+A `LinearModel` is handed over with its l1 term and its set, and `accelegrad.choose` decides. Small
+ones need no run: the same steps and bounds are called without one, which saves half to two thirds
+of the time of a fit to 100 rows. The multinomial model is a function to `minimize`. Where its dual
+bounds the minimum, a callback looks at that bound and stops the run, which is one of Newton's
+method unless a diameter is given. Otherwise the function is given in scaled coordinates where that
+is possible.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import numpy as np
 from scipy.optimize import OptimizeResult
 from sklearn.utils.parallel import Parallel, delayed
 
-from accelegrad.catalogue import INTERIOR
-from accelegrad.choose import Facts, choose
+from accelegrad.catalogue import INTERIOR, PROXIMAL
+from accelegrad.choose import Request, Space, choose
 from accelegrad.errors import Vector
 from accelegrad.front_door import minimize
 from accelegrad.geometry.penalties import L1
@@ -52,6 +52,9 @@ LOOK_SPACING = 1.05
 #: By what share a run aims below `tol`: the objective is computed again, in float64, for the point
 #: that is kept, and may come out a little larger.
 MARGIN = 1e-3
+
+#: What `method_` says of Newton's method with conjugate gradients, for several classes.
+TRUNCATED = "truncated-newton"
 
 Score = Callable[[Vector], float]
 
@@ -178,18 +181,26 @@ def solve(
         the parameters with the best one are kept.
     """
     fits: dict[int, Fit] = {}
+    without_run = scores is None and settings.leaves_all_open
     tried = ""
-    if scores is None and settings.leaves_all_open and _is_for_interior_points(problems[0]):
+    if (
+        without_run
+        and not problems[0].is_smooth
+        and choose(request_of(problems[0])).name == INTERIOR
+    ):
         fits, tried = _by_interior_points(problems, settings, starts), INTERIOR
+    elif without_run:
+        each = enumerate(zip(problems, starts, strict=True))
+        found = {place: _directly(problem, settings, start) for place, (problem, start) in each}
+        fits = {place: fit for place, fit in found.items() if fit is not None}
     missing = [place for place in range(len(problems)) if place not in fits]
-    watches: list[EarlyStopping | None] = [None] * len(problems)
-    if scores is not None:
-        pairs = zip(scores, problems, strict=True)
-        watches = [EarlyStopping(score, problem, settings) for score, problem in pairs]
-    calls = [
-        partial(_solved, problems[place], settings, starts[place], seed, tried, watches[place])
-        for place in missing
-    ]
+    calls = []
+    for place in missing:
+        problem, watch = problems[place], None
+        if scores is not None:
+            watch = EarlyStopping(scores[place], problem, settings)
+        by_run = _solved_model if isinstance(problem.model, LinearModel) else _solved_classes
+        calls.append(partial(by_run, problem, settings, starts[place], seed, tried, watch))
     if len(calls) == 1:  # for which joblib would take longer than small fits do
         fits[missing[0]] = calls[0]()
     elif calls:
@@ -198,51 +209,29 @@ def solve(
     return [fits[place] for place in range(len(problems))]
 
 
-def _solved(
-    problem: Problem,
-    settings: Settings,
-    start: Vector,
-    seed: int,
-    tried: str,
-    watch: EarlyStopping | None,
-) -> Fit:
-    """Return the fit of one problem: directly where that does, else by a run."""
-    if not isinstance(problem.model, LinearModel):
-        return _solved_classes(problem, settings, start, seed, watch)
-    direct = settings.leaves_all_open and not tried and watch is None
-    found = _directly(problem, settings, start) if direct else None
-    return found or _solved_model(problem.model, problem, settings, start, seed, tried, watch)
-
-
 # -- without a run ---------------------------------------------------------------------------------
 
 
 def _directly(problem: Problem, settings: Settings, start: Vector) -> Fit | None:
     """Return the fit of a small problem that needs no run; None where its gap is too large."""
     direct, terms, tolerance = problem.direct, problem.terms, Tolerance.of(problem, settings)
+    if terms is None:
+        return None
     if tolerance.floor == 0.0 and problem.value(start) == 0.0:  # a constant fits, and 0 is proved
-        return _proved(tolerance, start, 0.0, 0.0, 0, "directly")
-    if direct is None or terms is None:
+        return _proved(tolerance, start, 0.0, 0.0, 0, PROXIMAL)
+    if direct is None:
         return None
     found = direct.minimum(terms, start, tolerance.goal, settings.max_iter)
-    fit = None if found is None else _proved(tolerance, *found, method="directly")
+    fit = None if found is None else _proved(tolerance, *found, method=PROXIMAL)
     return fit if fit is not None and fit.converged else None
 
 
-def _facts(problem: Problem) -> Facts:
-    """Return what decides on the method where all is left open, and there is no feasible set."""
+def request_of(problem: Problem) -> Request:
+    """Return what decides on the method where all is left open."""
     model = problem.model
     assert isinstance(model, LinearModel)
-    terms = {"constrained": problem.l1 > 0.0, "separate_terms": problem.has_separate_terms}
-    return Facts(model, **terms, no_limits=True, may_scale=True)
-
-
-def _is_for_interior_points(problem: Problem) -> bool:
-    """Return whether the interior-point method is the one that `minimize` would choose."""
-    if problem.is_smooth or problem.feasible_set is not None:
-        return False
-    facts = _facts(problem)
-    return facts.few_rows_with_one_kink and choose(facts).name == INTERIOR
+    start = np.zeros(model.n_parameters)
+    return Request(model, Space(start, problem.feasible_set, problem.penalty()))
 
 
 def _by_interior_points(
@@ -338,7 +327,6 @@ def _options(settings: Settings, tolerance: Tolerance) -> dict[str, Any]:
 
 
 def _solved_model(
-    model: LinearModel,
     problem: Problem,
     settings: Settings,
     start: Vector,
@@ -347,10 +335,11 @@ def _solved_model(
     watch: EarlyStopping | None,
 ) -> Fit:
     """Hand the model over as it is; `tried` is a method that has not proved enough."""
-    tolerance = Tolerance.of(problem, settings)
+    model, tolerance = problem.model, Tolerance.of(problem, settings)
+    assert isinstance(model, LinearModel)
     options = _options(settings, tolerance)
     if tried:
-        options["method"] = choose(_facts(problem), tried=tried).name
+        options["method"] = choose(request_of(problem), tried=tried).name
     if settings.batch_size is not None:
         # At most all rows: folds and held-out parts leave fewer of them.
         options["batch_size"] = min(settings.batch_size, model.n_samples)
@@ -447,7 +436,12 @@ class ClassesFunction:
 
 
 def _solved_classes(
-    problem: Problem, settings: Settings, start: Vector, seed: int, watch: EarlyStopping | None
+    problem: Problem,
+    settings: Settings,
+    start: Vector,
+    seed: int,
+    tried: str,  # noqa: ARG001
+    watch: EarlyStopping | None,
 ) -> Fit:
     """Hand over a function, to Newton's method or of scaled coordinates where possible."""
     tolerance, sampler = Tolerance.of(problem, settings), None
@@ -485,6 +479,8 @@ def _solved_classes(
 
         options["method"] = TruncatedNewton(function.curved, small_gradient)
     result = minimize(function, function.start(start), **options)
+    if function.curved is not None:
+        result["method"] = TRUNCATED
     x = result["x"] = problem.nearest(function.point(result.x))
     if function.is_proved:
         function.raise_bound(x)

@@ -16,11 +16,6 @@ Facts = list[tuple[str, str]]
 
 NOT_KNOWN = "not known"
 MOST_NAMED = 10  # so many classes are listed; a table has as many columns. Chosen
-#: What `method_` says, where that is not a name that `minimize` takes
-METHODS = {
-    "directly": "solved directly, without a run of minimize",
-    "TruncatedNewton": "Newton's method with conjugate gradients",
-}
 
 
 def model_in_words(estimator: Any) -> str:
@@ -116,7 +111,7 @@ def _facts(estimator: Any, entries: Any) -> Facts:
     if hasattr(estimator, "classes_"):
         facts.append(("classes", _classes_in_words(estimator, rows)))
     if getattr(estimator, "method_", ""):
-        facts.append(("method", METHODS.get(estimator.method_, estimator.method_)))
+        facts.append(("method", estimator.method_))
     facts += _quality(estimator)
     facts.append(("converged", f"{'yes' if estimator.converged_ else 'no'} (tol {estimator.tol})"))
     if hasattr(estimator, "seconds_"):

@@ -269,9 +269,9 @@ class Fit:
     def warm_up(self, peer: Any, setting: float) -> None:
         """Do what is done only once before anything is timed: importing, loading, compiling."""
         if peer.own:
-            from accelegrad import kernels
+            from accelegrad.cli.warmup import compile_all
 
-            kernels.warmup()  # few rows would load none of them
+            compile_all()  # few rows would load none of the kernels
         few = Fit(self.goal, self.rows.head(WARM_ROWS), self.defaults)
         with quiet():
             peer.make(few, setting).fit(*few.rows)
