@@ -42,8 +42,6 @@ from accelegrad.rules.distance import SHORTEST, check_distance
 COLUMNS = "columns"
 #: The most that rounding may move x0 when it is projected onto its set, relative to 1 + ||x0||
 LARGEST_OFFSET = 1e-9
-#: The factor by which a stretch is raised: much more than its rounding
-STRETCH_ROUNDED_UP = 1.01
 #: What the parameters mean that a method needs, for the message that one is missing
 _MEANING = {
     "diameter": "the diameter of a ball around x0 that holds a minimiser; or give a bounded "
@@ -402,7 +400,8 @@ def _stretch(change: ColumnScaling, model: LinearModel) -> float:
     intercept = float(model.fit_intercept)
     size = math.hypot(float(np.linalg.norm(columns)), intercept)
     longest = math.hypot(float(np.linalg.norm(scaled)), intercept)
-    return STRETCH_ROUNDED_UP * longest / size if size > 0.0 else 1.0
+    # Raised by much more than its rounding.
+    return 1.01 * longest / size if size > 0.0 else 1.0
 
 
 def _proven_radius(space: Space, model: LinearModel) -> float:

@@ -243,7 +243,6 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
 
     def _taken(self, data: Data) -> tuple[Data, bool]:
         """Return checked rows as problems take them, and whether targets are as in the last fit."""
-        data = without_weightless(data)
         self._refuse_no_rows(data)
         same = self._take_targets(data.counted)
         data = self._prepared(data)
