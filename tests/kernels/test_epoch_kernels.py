@@ -62,8 +62,7 @@ class Twin:
     def __init__(self, kind, X, y, loss, x0, shares=None, l2=0.0, fit_intercept=False, **settings):
         n = y.size
         weights = np.ones(n) if shares is None else n * shares
-        canonical = sp.issparse(X) and X.has_canonical_format
-        self.chunk = Chunk(data(X, y, shares, loss), weights, canonical)
+        self.chunk = Chunk(data(X, y, shares, loss), weights)
         own = dict(l2=l2, fit_intercept=fit_intercept)
         kind = Settings(kind, **settings)
         sparse = sp.issparse(X)
@@ -424,7 +423,7 @@ def test_before_the_first_step_every_point_is_x0():
         case = Case(Config(kind, away=True, intercept=True))
         for twin in (case.sparse(), case.dense()):
             for point in (twin.query(), twin.output(), twin.last()):
-                np.testing.assert_array_equal(point, twin.x0)
+                np.testing.assert_array_equal(point, twin.start)
             assert twin.iteration == 0
             assert twin.step_size == 0.0
 

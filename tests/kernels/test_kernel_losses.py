@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from accelegrad.kernels.loss_shape import for_kernels
-from accelegrad.kernels.losses import loss_and_slope, loss_slope
+from accelegrad.kernels.losses import logistic_slope, loss_and_slope
 from accelegrad.models.losses import LOSSES, Loss, make_loss
 
 EXTRAS = {"quantile": 0.3, "epsilon": 0.25, "delta": 0.8}
@@ -14,10 +14,10 @@ KINKED = [name for name, entry in LOSSES.items() if not entry.smooth]
 
 @numba.njit(error_model="numpy")
 def at_margins(loss, margins, y, values, slopes):
-    """Fill in values and slopes, the latter also by the function for slopes alone."""
+    """Fill in values and slopes, those of the logistic loss also by the function for them alone."""
     for i in range(margins.size):
         values[i], slopes[0, i] = loss_and_slope(loss, margins[i], y)
-        slopes[1, i] = loss_slope(loss, margins[i], y)
+        slopes[1, i] = logistic_slope(margins[i], y) if loss is None else slopes[0, i]
 
 
 def compiled_losses(loss: Loss, margins, y: float):

@@ -193,17 +193,3 @@ def _default_threads() -> int:
     named = (os.environ.get(name, "") for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"))
     limits = [int(limit) for limit in named if limit.isdecimal() and int(limit) > 0]
     return min([cores, *limits])
-
-
-def pending() -> list[str]:
-    """Return the names of the kernels that have still to be compiled on this machine."""
-    from accelegrad.kernels import compile as compiling
-
-    return compiling.pending()
-
-
-def warmup(progress: Callable[[Any], object] | None = None) -> float:
-    """Compile all kernels ahead: see `accelegrad.kernels.compile.warmup`."""
-    from accelegrad.kernels import compile as compiling
-
-    return compiling.warmup(progress)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,14 +11,13 @@ import numpy.typing as npt
 
 from accelegrad.errors import Vector
 from accelegrad.kernels.arrays import read_only
-from accelegrad.kernels.compile import Call, announces, compiled, dense_layouts, kernel, summing
+from accelegrad.kernels.compile import compiled, kernel, summing
 from accelegrad.kernels.dense_rows import add_row, row_product
 from accelegrad.kernels.steps import (
-    FIXED,
-    NO_ROWS,
     TRUST,
     Chunk,
     Settings,
+    Steps,
     coefficient,
     importance,
     over_root,
@@ -192,7 +191,7 @@ def dense_steps(
     return ends.size
 
 
-class DenseSteps:
+class DenseSteps(Steps):
     """Steps of a rule on dense rows, each O(entries of its batch).
 
     Parameters
@@ -220,79 +219,51 @@ class DenseSteps:
         change: tuple[Vector, Vector] | None = None,
     ) -> None:
         self.coupled = settings.coupled
-        self.x0 = x0.copy()  # to Numba an array that cannot be written to is of another type
+        self.start = x0.copy()  # to Numba an array that cannot be written to is of another type
         self._fixed = settings.fixed(l2=l2, fit_intercept=fit_intercept)
-        self._state = np.zeros(1, NUMBERS)
-        self.numbers: Any = self._state[0]
-        self.numbers["radius"] = settings.initial_radius
+        self._numbers = np.zeros(1, NUMBERS)
+        self._numbers["radius"] = settings.initial_radius
         self._change = NO_CHANGE if change is None else read_only(np.stack(change))
         self.points = np.zeros((5, x0.size))  # x, the weighted sum, y, z, the gradients' sum
         self.points[[0, 2, 3]] = x0
         self._gradient = np.zeros(x0.size)
 
-    @property
-    def iteration(self) -> int:
-        """How many steps were done."""
-        return int(self.numbers["iteration"])
-
-    @property
-    def step_size(self) -> float:
-        """The last eta_t, 0 before the first step."""
-        return float(self.numbers["eta"])
-
     def advance(self, chunk: Chunk, order: npt.NDArray[Any], ends: npt.NDArray[Any]) -> int:
         """Do a step for each batch of rows and return how many were done.
 
         It is fewer than there are batches where a margin or a gradient was not finite: the state is
-        then the one before that step.
-
-        Parameters
-        ----------
-        chunk : Chunk
-            The rows.
-        order, ends : array of int
-            The rows in the order in which they are used, and where each batch ends.
+        then the one before that step. `order` has the rows in the order in which they are used,
+        `ends` where each batch ends.
         """
         set_loss(self._fixed, chunk.data.loss)
         (X,) = chunk.data.matrix
         rows = (X, chunk.data.y, read_only(chunk.weights))
-        points = (self._change, self.points, self.x0, self._gradient)
+        points = (self._change, self.points, self.start, self._gradient)
         batches = (read_only(order), read_only(ends))
-        return int(dense_steps(self._state, self._fixed, *rows, *points, *batches))
+        return int(dense_steps(self._numbers, self._fixed, *rows, *points, *batches))
 
     def query(self) -> Vector:
-        """Return the point where the next gradient is wanted, a new array."""
+        """Return the point where the next gradient is wanted."""
         point: Vector = self.points[0].copy()
         return point
 
     def output(self) -> Vector:
-        """Return the average that the rule's theorem speaks of, a new array."""
+        """Return the average that the rule's theorem speaks of."""
         if self.iteration == 0:
-            return self.x0.copy()
+            return self.start.copy()
         average: Vector = self.points[1] / float(self.numbers["weight_sum"])
         return average
 
     def last(self) -> Vector:
-        """Return the last iterate, y of AcceleGrad and x of AdaGrad, a new array."""
+        """Return the last iterate, y of AcceleGrad and x of AdaGrad."""
         point: Vector = self.points[2 if self.coupled else 0].copy()
         return point
 
     def state(self) -> dict[str, Any]:
         """Return all that decides the coming steps: arrays that no longer change."""
-        return {"numbers": self._state.view(np.float64).copy(), "points": self.points.copy()}
+        return {"numbers": self._numbers.view(np.float64).copy(), "points": self.points.copy()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue bit for bit where `state` was taken, on the same data and settings."""
-        self._state.view(np.float64)[:] = state["numbers"]
+        self._numbers.view(np.float64)[:] = state["numbers"]
         self.points[:] = state["points"]
-
-
-@announces
-def _calls() -> Iterator[Call]:
-    """Yield a call for rows of all the types that there are kernels for."""
-    numbers, fixed, one = np.zeros(1, NUMBERS), np.zeros(1, FIXED), np.ones(1)
-    for end, matrix in dense_layouts():
-        rows = (*matrix, read_only(one), read_only(one))
-        points = (NO_CHANGE, np.ones((5, 1)), one, one)
-        arguments = (numbers, fixed, *rows, *points, NO_ROWS, NO_ROWS)
-        yield Call(f"steps, {end}", dense_steps, arguments)

@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad.kernels.arrays import read_only
-from accelegrad.kernels.compile import (
-    Call,
-    announces,
-    by_none,
-    compiled,
-    csr_layouts,
-    dense_layouts,
-    kernel,
-)
+from accelegrad.kernels.compile import compiled, kernel
 from accelegrad.kernels.dense_rows import add_row, row_product
-from accelegrad.kernels.loss_shape import KERNEL_LOSSES, Shape
+from accelegrad.kernels.loss_shape import Shape
 from accelegrad.kernels.losses import logistic_slope, rounded_off
 from accelegrad.kernels.sparse_rows import add_sparse_row, look_ahead, sparse_product
 
@@ -45,10 +35,18 @@ TRIALS = 60  # Newton's steps at most; from where they begin, ten are many
 LAST_STEP = 1e-5
 
 
-def _logistic_proximal_slope(loss: Any, z: float, q: float, y: float) -> Any:
-    """Return the slope t with t = l'(z - q t), by Newton's steps for y m, where m = z - q t."""
+@compiled
+def _proximal_slope(loss: Any, z: float, q: float, y: float) -> Any:
+    """Return the slope t with t = l'(z - q t): that at z of the Moreau envelope with parameter q.
+
+    For the logistic loss it is found by Newton's steps for y m, where m = z - q t; other losses are
+    rounded off more, by q.
+    """
     if not math.isfinite(z):
         return math.nan
+    if loss is not None:
+        softer = Shape(loss.kind, loss.low, loss.high, q + loss.softness, loss.epsilon)
+        return rounded_off(softer, z, y)[1]
     # The root of m - c - q / (1 + e^m), which is concave above 0: from below, steps never pass it.
     c = y * z
     is_below = c < -0.5 * q  # then its mirror image is above
@@ -61,24 +59,12 @@ def _logistic_proximal_slope(loss: Any, z: float, q: float, y: float) -> Any:
         if ratio > 2.0:
             m = max(m, math.log(ratio - 1.0))
     for _ in range(TRIALS):
-        size = -logistic_slope(loss, m, 1.0)
+        size = -logistic_slope(m, 1.0)
         step = (c + q * size - m) / (1.0 + q * size * (1.0 - size))
         m += step
         if abs(step) <= LAST_STEP * (1.0 + m):
             break
-    return logistic_slope(loss, -y * m if is_below else y * m, y)
-
-
-def _envelope_slope(loss: Any, z: float, q: float, y: float) -> Any:
-    """Return the slope at z of another loss that is rounded off more, by q."""
-    if not math.isfinite(z):
-        return math.nan
-    softer = Shape(loss.kind, loss.low, loss.high, q + loss.softness, loss.epsilon)
-    return rounded_off(softer, z, y)[1]
-
-
-#: Return the slope at z of the loss's Moreau envelope with parameter q.
-proximal_slope = by_none(_logistic_proximal_slope, _envelope_slope)
+    return logistic_slope(-y * m if is_below else y * m, y)
 
 
 @compiled
@@ -87,7 +73,7 @@ def _ascended(given: Any, i: int, product: float, theta: Any, w: Any, rests: Any
     share = given.shares[i] if given.shares.size > 0 else 1.0 / given.y.size
     margin = product + w[w.size - 1] if given.pull > 0.0 else product
     q = share * (given.squares[i] / given.l2 + given.pull)
-    best = proximal_slope(given.loss, margin + q * theta[i], q, given.y[i])
+    best = _proximal_slope(given.loss, margin + q * theta[i], q, given.y[i])
     fall = share * (theta[i] - best)
     theta[i] = best
     if fall == 0.0:
@@ -174,17 +160,3 @@ def sparse_ascent(
                 add_sparse_row(data, indices, start, stop, c, w)
         _end_epoch(given, theta, w)
     return read
-
-
-@announces
-def _calls() -> Iterator[Call]:
-    """Yield a call for rows of all the types that there are kernels for."""
-    none = read_only(np.empty(0))
-    draws = read_only(np.empty((0, 1), dtype=np.uint32))
-    rest = (np.zeros(1), np.zeros(1), np.zeros((2, 1), np.uint8), draws, np.zeros(1, np.int64))
-    for name, loss in KERNEL_LOSSES.items():
-        given = DualRows(none, none, none, loss, 1.0, 0.0, 0)
-        for end, matrix in dense_layouts():
-            yield Call(f"dual ascent, {name}, {end}", dense_ascent, (*matrix, given, *rest))
-        for end, matrix in csr_layouts():
-            yield Call(f"dual ascent, {name}, {end}", sparse_ascent, (*matrix, given, *rest))

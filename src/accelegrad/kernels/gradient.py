@@ -9,7 +9,6 @@ What keeps a pass from waiting, as measured:
 - A chunk of dense rows has rows from four parts of the block: processors fetch ahead well when they
   see several long runs through memory, less so with one. And the gradient's part of one chunk is
   computed along with the margins of the next.
-- Dense rows of few entries are transposed, so that all that follows is vectorised over rows.
 - While sparse rows are added to the gradient, the next chunk is fetched.
 - Where the cache does not hold the parameters and the gradient of sparse rows, they take turns in
   one table: what a row fetches for its margin it needs once more for the gradient, and these places
@@ -21,7 +20,6 @@ thread a vector as long as the gradient, or for such wide sparse data three.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,17 +29,8 @@ from accelegrad.errors import Vector
 from accelegrad.kernels import count_blocks
 from accelegrad.kernels.arrays import read_only
 from accelegrad.kernels.blocks import run
-from accelegrad.kernels.compile import (
-    Call,
-    announces,
-    by_none,
-    compiled,
-    csr_layouts,
-    dense_layouts,
-    kernel,
-    summing,
-)
-from accelegrad.kernels.loss_shape import KERNEL_LOSSES, Shape, for_kernels
+from accelegrad.kernels.compile import compiled, kernel, summing
+from accelegrad.kernels.loss_shape import Shape, for_kernels
 from accelegrad.kernels.losses import losses
 from accelegrad.kernels.sparse_rows import prefetch
 
@@ -52,12 +41,10 @@ DENSE_CHUNK, SPARSE_CHUNK = 1 << 14, 1 << 13
 _LONGEST_CHUNK = 64
 # Numbers between two arrays that a vectorised loop takes for apart, whatever the vector unit.
 ROOM = 128
-#: Dense rows with at most this many columns are transposed, this many rows at a time (measured).
-FEW_COLUMNS, _FEW_CHUNK = 16, 32
 #: Sparse data with at least this many columns keep parameters and gradient interleaved in one
 #: table, if a block has at least this many entries for each column (measured): filling and
 #: emptying the table has to pay.
-WIDE, _ENTRIES_PER_COLUMN = 1 << 17, 2
+WIDE, ENTRIES_PER_COLUMN = 1 << 17, 2
 
 
 class Task(NamedTuple):
@@ -176,77 +163,17 @@ def _four_dense_rows(
     m[i], m[i1], m[i2], m[i3] = m0, m1, m2, m3
 
 
-@summing
-def _transpose(X: Array, chosen: Array, table: Array) -> None:
-    """Write down the chosen rows as columns."""
-    for i in range(chosen.size):
-        row = chosen[i]
-        for j in range(X.shape[1]):
-            table[j, i] = X[row, j]
-
-
-@summing
-def _few_products(table: Array, w: Vector, intercept: float, m: Vector) -> None:
-    """Compute the margins of transposed rows."""
-    for i in range(m.size):
-        m[i] = intercept
-    j = 0
-    while j + 4 <= w.size:  # m is read and written once for four columns
-        w0, w1, w2, w3 = w[j], w[j + 1], w[j + 2], w[j + 3]
-        for i in range(m.size):
-            pairs = (w0 * table[j, i] + w1 * table[j + 1, i]) + w2 * table[j + 2, i]
-            m[i] += pairs + w3 * table[j + 3, i]
-        j += 4
-    while j < w.size:
-        for i in range(m.size):
-            m[i] += w[j] * table[j, i]
-        j += 1
-
-
-@summing
-def _add_few(table: Array, factors: Vector, gradient: Vector) -> None:
-    """Add multiples of transposed rows."""
-    for j in range(table.shape[0]):
-        total = 0.0
-        for i in range(factors.size):
-            total += factors[i] * table[j, i]
-        gradient[j] += total
-
-
 # Kernels on dense rows make room themselves: so compilers see that no two arrays overlap, without
 # which loops take up to half as long again. It is not `np.zeros`, which takes twice as long to
 # compile as `np.empty`.
 
 
 @kernel
-def _few_columns(X: Array, task: Task) -> tuple[float, float]:
+def _dense(X: Array, task: Task, length: int) -> tuple[float, float]:
     """Return sums of p_i l(m_i) and p_i l'(m_i); add sum_i p_i l'(m_i) a_i to the gradient.
 
-    This is for dense rows with few entries.
+    `length` rows (4, 8, 12, ...) are taken at a time.
     """
-    rows, start, stop, w, intercept, y, shares, scale, loss, gradient, kept = task
-    table, chosen = np.empty((w.size, _FEW_CHUNK)), np.empty(_FEW_CHUNK, np.uint64)
-    m, targets, costs = np.empty(_FEW_CHUNK), np.empty(_FEW_CHUNK), np.empty(_FEW_CHUNK)
-    slopes, factors = np.empty(_FEW_CHUNK), np.empty(_FEW_CHUNK)
-    for i in range(_FEW_CHUNK):
-        chosen[i], targets[i] = np.uint64(0), 0.0
-    total, slope = 0.0, 0.0
-    for first in range(start, stop, _FEW_CHUNK):
-        count = min(_FEW_CHUNK, stop - first)
-        _choose(rows, first, count, 0, y, chosen, targets)
-        _transpose(X, chosen, table)
-        _few_products(table, w, intercept, m)
-        losses(loss, m, targets, costs, slopes)
-        _clear(factors)
-        sums = _weigh(first, count, 0, chosen, shares, scale, m, costs, slopes, factors, kept)
-        total, slope = total + sums[0], slope + sums[1]
-        _add_few(table, factors, gradient)
-    return total, slope
-
-
-@kernel
-def _many_columns(X: Array, task: Task, length: int) -> tuple[float, float]:
-    """Do the same for dense rows with many entries, `length` rows (4, 8, 12, ...) at a time."""
     rows, start, stop, w, intercept, y, shares, scale, loss, gradient, kept = task
     new, old = np.empty(length, np.uint64), np.empty(length, np.uint64)
     m, targets, costs = np.empty(length), np.empty(length), np.empty(length)
@@ -284,20 +211,18 @@ _ONE, _TWO, _THREE, _FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(
 # is known when a kernel is compiled: it would be twice as slow for some types of data otherwise.
 
 
-def _own_place(turns: Any, column: Any) -> Any:  # noqa: ARG001
-    return column
-
-
-def _even_place(turns: Any, column: Any) -> Any:  # noqa: ARG001
+@compiled
+def _parameter_place(turns: Any, column: Any) -> Any:
+    if turns is None:
+        return column
     return _TWO * column
 
 
-def _odd_place(turns: Any, column: Any) -> Any:  # noqa: ARG001
+@compiled
+def _gradient_place(turns: Any, column: Any) -> Any:
+    if turns is None:
+        return column
     return _TWO * column + _ONE
-
-
-_parameter_place = by_none(_own_place, _even_place)
-_gradient_place = by_none(_own_place, _odd_place)
 
 
 # Not `summing`: it would be vectorised with gathers, which take twice as long on many processors.
@@ -320,21 +245,17 @@ def _sparse_product(
     return (s0 + s1) + (s2 + s3)
 
 
-def _fetch_entries(turns: Any, entries: Array, columns: Array, k: Any, sums: Vector) -> None:  # noqa: ARG001
-    """Fetch the four entries from k on."""
-    prefetch(entries, k)
-    prefetch(columns, k)
-
-
-def _fetch_places(turns: Any, entries: Array, columns: Array, k: Any, sums: Vector) -> None:  # noqa: ARG001
-    """Fetch what the four entries from k on need."""
-    prefetch(sums, _TWO * columns[k])
-    prefetch(sums, _TWO * columns[k + _ONE])
-    prefetch(sums, _TWO * columns[k + _TWO])
-    prefetch(sums, _TWO * columns[k + _THREE])
-
-
-_fetch = by_none(_fetch_entries, _fetch_places)
+@compiled
+def _fetch(turns: Any, entries: Array, columns: Array, k: Any, sums: Vector) -> None:
+    """Fetch the four entries from k on, or where a table is used what they need."""
+    if turns is None:
+        prefetch(entries, k)
+        prefetch(columns, k)
+    else:
+        prefetch(sums, _TWO * columns[k])
+        prefetch(sums, _TWO * columns[k + _ONE])
+        prefetch(sums, _TWO * columns[k + _TWO])
+        prefetch(sums, _TWO * columns[k + _THREE])
 
 
 @compiled
@@ -471,10 +392,7 @@ def one_pass(
         gradient = np.zeros(w.size)
         first, last = int(ends[block]), int(ends[block + 1])
         rest = (features, offset, given.y, given.shares, scale, loss, gradient, kept)
-        work = _work(given.matrix, Task(chosen, first, last, *rest))
-        sums = work.kernel(*work.arguments)
-        if work.gradient is not None:
-            gradient[: work.gradient.size] += work.gradient
+        sums = _summed(given.matrix, Task(chosen, first, last, *rest))
         return *sums, gradient
 
     losses, slopes, gradients = zip(*run(task, len(ends) - 1), strict=True)
@@ -507,55 +425,30 @@ def block_ends(matrix: tuple[Array, ...], count: int, whole: bool, width: int) -
 # Which kernel, and the memory that it takes
 
 
-class _Work(NamedTuple):
-    kernel: Any
-    arguments: tuple[Any, ...]
-    gradient: Vector | None = None
-    """Where the features' part of the gradient is, if not in the task's."""
-
-
-def _work(matrix: tuple[Array, ...], task: Task) -> _Work:
-    """Return the kernel for some rows, and what it is called with."""
+def _summed(matrix: tuple[Array, ...], task: Task) -> Any:
+    """Run the kernel for some rows, which adds the features' part to the task's gradient."""
+    d, gradient = task.w.size, task.gradient
     if len(matrix) == 1:
-        few = matrix[0].shape[1] <= FEW_COLUMNS
-        return (_with_few_columns if few else _with_many_columns)(matrix[0], task)
-    per_row = matrix[0].size // task.y.size + 1
-    entries = (task.stop - task.start) * per_row
-    apart = task.w.size < WIDE or entries < _ENTRIES_PER_COLUMN * task.w.size
-    return (_with_vectors if apart else _with_table)(matrix, task)
-
-
-def _with_few_columns(X: Array, task: Task) -> _Work:
-    return _Work(_few_columns, (X, task))
-
-
-def _with_many_columns(X: Array, task: Task) -> _Work:
-    # Copies with room around them, so that it does not depend on where arrays happen to be whether
-    # the inner loop takes them for apart.
-    d = X.shape[1]
-    copies = np.zeros(2 * d + 3 * ROOM)
-    weights, sums = copies[ROOM : ROOM + d], copies[2 * ROOM + d : 2 * ROOM + 2 * d]
-    weights[:] = task.w
-    length = _chunk_length(task, d * X.itemsize, DENSE_CHUNK)
-    return _Work(_many_columns, (X, task._replace(w=weights, gradient=sums), length), sums)
-
-
-def _with_vectors(matrix: tuple[Array, ...], task: Task) -> _Work:
-    return _Work(_sparse, (*matrix, task, _sparse_room(matrix, task), None))
-
-
-def _with_table(matrix: tuple[Array, ...], task: Task) -> _Work:
-    table = np.zeros(2 * task.w.size)
-    table[::2] = task.w
-    given = task._replace(w=table, gradient=table)
-    room = _sparse_room(matrix, task)
-    return _Work(_sparse, (*matrix, given, room, 2), table[1::2])
-
-
-def _sparse_room(matrix: tuple[Array, ...], task: Task) -> Room:
+        # Copies with room around them, so that it does not depend on where arrays happen to be
+        # whether the inner loop takes them for apart.
+        copies = np.zeros(2 * d + 3 * ROOM)
+        weights, sums = copies[ROOM : ROOM + d], copies[2 * ROOM + d : 2 * ROOM + 2 * d]
+        weights[:] = task.w
+        length = _chunk_length(task, d * matrix[0].itemsize, DENSE_CHUNK)
+        found = _dense(matrix[0], task._replace(w=weights, gradient=sums), length)
+        gradient[:d] += sums
+        return found
     entries, columns, _ = matrix
-    row_bytes = entries.size * (entries.itemsize + columns.itemsize) // task.y.size
-    return _room(_chunk_length(task, row_bytes, SPARSE_CHUNK))
+    per_row = entries.size // task.y.size + 1
+    row_bytes = per_row * (entries.itemsize + columns.itemsize)
+    room = _room(_chunk_length(task, row_bytes, SPARSE_CHUNK))
+    if d < WIDE or (task.stop - task.start) * per_row < ENTRIES_PER_COLUMN * d:
+        return _sparse(*matrix, task, room, None)
+    table = np.zeros(2 * d)
+    table[::2] = task.w
+    found = _sparse(*matrix, task._replace(w=table, gradient=table), room, 2)
+    gradient[:d] += table[1::2]
+    return found
 
 
 def _room(length: int) -> Room:
@@ -567,29 +460,3 @@ def _chunk_length(task: Task, row_bytes: int, chunk_bytes: int) -> int:
     rows = task.stop - task.start
     fitting = min(chunk_bytes // max(row_bytes, 1), _LONGEST_CHUNK, rows)
     return max(4, (fitting + 3) // 4 * 4)
-
-
-# Compiling
-
-
-@announces
-def _calls() -> Iterator[Call]:
-    """Yield a call for matrices of all the types that there are kernels for."""
-    for name, loss in KERNEL_LOSSES.items():
-        for end, (X,) in dense_layouts():
-            task = _no_task(1, loss)
-            yield _call(_with_few_columns(X, task), f"{name}, {end}")
-            yield _call(_with_many_columns(X, task), f"{name}, {end}, many columns")
-        for end, matrix in csr_layouts():
-            task = _no_task(1, loss)
-            yield _call(_with_vectors(matrix, task), f"{name}, {end}")
-            yield _call(_with_table(matrix, task), f"{name}, {end}, many columns")
-
-
-def _no_task(width: int, loss: Shape | None) -> Task:
-    w, one, kept = read_only(np.ones(width)), read_only(np.ones(1)), np.empty((2, 0))
-    return Task(_NO_ROWS, 0, 0, w, 0.0, one, one, 1.0, loss, np.zeros(width), kept)
-
-
-def _call(work: _Work, name: str) -> Call:
-    return Call(f"gradient, {name}", work.kernel, work.arguments)

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
-from accelegrad.kernels.arrays import read_only
-from accelegrad.kernels.compile import Call, announces, csr_layouts, kernel
-from accelegrad.kernels.steps import NO_ROWS
+from accelegrad.kernels.compile import kernel
 
 
 @kernel
@@ -26,11 +21,3 @@ def add_gram(data: Any, indices: Any, indptr: Any, rows: Any, weights: Any, gram
                 twice = 2.0 if indices[f] == row else 1.0
                 gram[row, indices[f]] += twice * factor * data[f]
             gram[row, row] += factor * data[e]
-
-
-@announces
-def _calls() -> Iterator[Call]:
-    """Yield a call for rows of all the types that there are kernels for."""
-    for end, matrix in csr_layouts():
-        arguments = (*matrix, NO_ROWS, read_only(np.empty(0)), np.zeros((1, 1)))
-        yield Call(f"Gram matrix, {end}", add_gram, arguments)

@@ -43,7 +43,3 @@ LOGISTIC_SHAPE = Shape(LOGISTIC, low=-1.0, high=0.0, softness=4.0)
 def for_kernels(loss: Shape) -> Shape | None:
     """Return a loss as kernels take it: None for the logistic one, which has no numbers."""
     return None if loss.kind == LOGISTIC else loss
-
-
-#: The losses for which a kernel is compiled apart, by the name that it is announced with.
-KERNEL_LOSSES = {"logistic loss": None, "other losses": Shape(TARGETS, low=-1.0, high=1.0)}

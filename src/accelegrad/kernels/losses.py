@@ -15,7 +15,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from accelegrad.errors import Vector
-from accelegrad.kernels.compile import by_none, compiled
+from accelegrad.kernels.compile import compiled
 from accelegrad.kernels.loss_shape import LABELS
 
 _LN2 = math.log(2.0)
@@ -76,21 +76,26 @@ def _log1p(u: float) -> float:
     return (_LN2 if large else 0.0) + (2.0 * s + 2.0 * s * (square * series))
 
 
-def _logistic(loss: Any, m: float, y: float) -> Any:  # noqa: ARG001
-    """Return log(1 + exp(-y m)) and its slope."""
-    z = y * m
-    decay = _decay(abs(z))
-    value = _log1p(decay) - (0.0 if z > 0.0 else z)
-    return value, -y * ((decay if z > 0.0 else 1.0) / (1.0 + decay))
+@compiled
+def loss_and_slope(loss: Any, m: float, y: float) -> Any:
+    """Return l(m, y) and l'(m, y), a subgradient: 0 at kinks. None is the logistic loss."""
+    if loss is None:
+        z = y * m
+        decay = _decay(abs(z))
+        value = _log1p(decay) - (0.0 if z > 0.0 else z)
+        return value, -y * ((decay if z > 0.0 else 1.0) / (1.0 + decay))
+    return rounded_off(loss, m, y)
 
 
-def _logistic_slope(loss: Any, m: float, y: float) -> Any:  # noqa: ARG001
-    """Return the slope alone."""
+@compiled
+def logistic_slope(m: float, y: float) -> Any:
+    """Return the logistic loss's l'(m, y)."""
     decay = _decay(abs(y * m))
     return -y * ((decay if y * m > 0.0 else 1.0) / (1.0 + decay))
 
 
-def _rounded_off(loss: Any, m: float, y: float) -> Any:
+@compiled
+def rounded_off(loss: Any, m: float, y: float) -> Any:
     """Return the value and the slope of a loss other than the logistic one.
 
     It is a `Shape` or a record with its fields.
@@ -106,18 +111,6 @@ def _rounded_off(loss: Any, m: float, y: float) -> Any:
     # What may be infinite is neither subtracted from what may be nor multiplied by zero.
     rest = 0.5 * s if slope == steep else s - 0.5 * loss.softness * slope
     return (0.0 if slope == 0.0 else slope * rest), sign * slope
-
-
-def _rounded_off_slope(loss: Any, m: float, y: float) -> Any:
-    """Return the slope alone."""
-    return rounded_off(loss, m, y)[1]
-
-
-logistic_slope, rounded_off = compiled(_logistic_slope), compiled(_rounded_off)
-#: Return l(m, y) and l'(m, y), a subgradient: 0 at kinks.
-loss_and_slope = by_none(_logistic, _rounded_off)
-#: Return l'(m, y), 0 at kinks.
-loss_slope = by_none(_logistic_slope, _rounded_off_slope)
 
 
 @compiled

@@ -45,7 +45,7 @@ extension to coupled sequences is accelegrad's.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,14 +53,13 @@ import numpy.typing as npt
 
 from accelegrad.errors import Vector
 from accelegrad.kernels.arrays import read_only
-from accelegrad.kernels.compile import Call, announces, compiled, csr_layouts, kernel, summing
+from accelegrad.kernels.compile import compiled, kernel
 from accelegrad.kernels.sparse_rows import look_ahead, prefetch
 from accelegrad.kernels.steps import (
-    FIXED,
-    NO_ROWS,
     TRUST,
     Chunk,
     Settings,
+    Steps,
     coefficient,
     importance,
     importance_weight,
@@ -173,23 +172,13 @@ def _softmax(K: int, margins: Any, target: int, share: float) -> None:
     margins[target] -= share
 
 
-@summing
-def _squares(vector: Any, count: Any) -> float:
-    total = 0.0
-    for k in range(count):
-        total += vector[k] * vector[k]
-    return total
-
-
 @compiled
 def _gradient_of_one(
     f: Any, points: Any, rows: Any, room: Any, order: Any, first: int, end: int
 ) -> Any:
     """Write down the sparse part of the gradient of a batch; return how many columns it has.
 
-    A single row without repeated columns is the list itself. Else a column is listed again where
-    its total had come to zero, and gets zero there the second time. With one level the products
-    with g_s follow from those with the rows.
+    A column is listed again where its total had come to zero, and gets zero there the second time.
     """
     # No functions for parts of this: each call would count references to all arrays.
     _, level, _, flat, x0 = points
@@ -198,8 +187,6 @@ def _gradient_of_one(
     one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
     last, last_level = np.uint64(4 * (level.size - 1)), np.uint64(at.size - 3)
     count, shifted, slopes, base = np.uint64(0), x0.size > 0, 0.0, 0.0
-    single, alone = at.size == 3 * (1 + f.intercept), f.canonical and end - first == 1
-    vg, wg, sg, x0g = 0.0, 0.0, 0.0, 0.0
     if f.intercept:
         base = at[last_level] * flat[last] + at[last_level + one] * flat[last + one]
         if shifted:
@@ -208,62 +195,35 @@ def _gradient_of_one(
         look_ahead(data, indices, indptr, flat, 4, order, position)
         i = order[position]
         begin, stop = np.uint64(indptr[i]), np.uint64(indptr[i + 1])
-        margin, v, w, s, start = base, 0.0, 0.0, 0.0, 0.0
-        if single:
-            for e in range(begin, stop):
-                j = np.uint64(indices[e])
-                c, entry = four * j, data[e]
-                v += entry * flat[c]
-                w += entry * flat[c + one]
-                s += entry * flat[c + three]
-                if shifted:
-                    start += entry * x0[j, 0]
-            margin += at[0] * v + at[1] * w + at[2] * start
-        else:
-            for e in range(begin, stop):
-                j = np.uint64(indices[e])
-                n, c = three * np.uint64(level[j]), four * j
-                margin += data[e] * (at[n] * flat[c] + at[n + one] * flat[c + one])
-                if shifted:
-                    margin += data[e] * at[n + two] * x0[j, 0]
+        margin = base
+        for e in range(begin, stop):
+            j = np.uint64(indices[e])
+            n, c = three * np.uint64(level[j]), four * j
+            margin += data[e] * (at[n] * flat[c] + at[n + one] * flat[c + one])
+            if shifted:
+                margin += data[e] * at[n + two] * x0[j, 0]
         slope = coefficient(f, margin, targets[i, 0], weights[i] / (end - first))
         slopes += slope
-        vg, wg, sg, x0g = vg + slope * v, wg + slope * w, sg + slope * s, x0g + slope * start
-        if alone:
-            for e in range(begin, stop):
-                listed[count], gradient[count] = np.uint64(indices[e]), data[e] * slope
-                count += one
-        else:
-            for e in range(begin, stop):
-                # By a factor rather than a branch: whether a column is new cannot be foreseen.
-                j = np.uint64(indices[e])
-                before = total[j]
-                listed[count] = j
-                count += np.uint64(before == 0.0)
-                total[j] = before + data[e] * slope
+        for e in range(begin, stop):
+            # By a factor rather than a branch: whether a column is new cannot be foreseen.
+            j = np.uint64(indices[e])
+            before = total[j]
+            listed[count] = j
+            count += np.uint64(before == 0.0)
+            total[j] = before + data[e] * slope
     free[0] = slopes
-    if single:
-        if not alone:
-            for where in range(count):
-                j = listed[where]
-                gradient[where], total[j] = total[j], 0.0
-        dots[0], dots[1], dots[2], dots[3] = vg, wg, sg, x0g
-        dots[4] = _squares(gradient, count)
-        return count
     half = np.uint64(dots.size)
     for k in range(two * half):
         sums[k] = 0.0
     for where in range(count):
         j = listed[where]
-        g = gradient[where] if alone else total[j]
+        g = total[j]
         # Sums in turn: one that has just been written would have to be waited for.
         n, c = np.uint64(5) * np.uint64(level[j]) + half * (np.uint64(where) % two), four * j
-        v, w, s = flat[c], flat[c + one], flat[c + three]
-        if not alone:
-            gradient[where], total[j] = g, 0.0
-        sums[n] += g * v
-        sums[n + one] += g * w
-        sums[n + two] += g * s
+        gradient[where], total[j] = g, 0.0
+        sums[n] += g * flat[c]
+        sums[n + one] += g * flat[c + one]
+        sums[n + two] += g * flat[c + three]
         if shifted:
             sums[n + three] += g * x0[j, 0]
         sums[n + four] += g * g
@@ -606,15 +566,7 @@ def combined(flat: Any, x0: Any, level: Any, factors: Any, weights: Any, free: A
     """Write down v f_0 + w f_1 + q f_2 + s f_3 + x0 f_4, with five factors for each level."""
     K, d = weights.shape
     one, four, five = np.uint64(K), np.uint64(4 * K), np.uint64(5 * K)
-    for j in range(np.uint64(d) if K == 1 else np.uint64(0)):  # without a loop over sets: faster
-        n, c = np.uint64(5) * np.uint64(level[j]), np.uint64(4) * j
-        total = factors[n] * flat[c] + factors[n + np.uint64(1)] * flat[c + np.uint64(1)]
-        total += factors[n + np.uint64(2)] * flat[c + np.uint64(2)]
-        total += factors[n + np.uint64(3)] * flat[c + np.uint64(3)]
-        if x0.size:
-            total += factors[n + np.uint64(4)] * x0[j, 0]
-        weights[0, j] = total
-    for j in range(np.uint64(d if K == 1 else 0), np.uint64(level.size)):
+    for j in range(np.uint64(level.size)):
         for k in range(one):
             n, c = five * np.uint64(level[j]) + k, four * j + k
             total = factors[n] * flat[c] + factors[n + one] * flat[c + one]
@@ -639,7 +591,7 @@ _FIELDS = {
 }
 
 
-class SparseSteps:
+class SparseSteps(Steps):
     """Steps of a rule on CSR rows, each O(nonzeros of its batch), for one problem or several.
 
     Columns may come in any order in a row, and more than once.
@@ -670,7 +622,7 @@ class SparseSteps:
         scale: Vector | None = None,
         n_classes: int = 1,
     ) -> None:
-        self.coupled, self.x0 = settings.coupled, starts[0].copy()
+        self.coupled, self.start = settings.coupled, starts[0].copy()
         self._fixed = settings.fixed(l2=l2, fit_intercept=fit_intercept)
         self._has_intercept = fit_intercept
         d = starts[0].size // n_classes - fit_intercept
@@ -738,39 +690,18 @@ class SparseSteps:
         turned: Vector = np.ascontiguousarray(np.concatenate(parts) * self._scale[:, None])
         return turned
 
-    @property
-    def numbers(self) -> Any:
-        """The numbers of the first problem."""
-        return self._numbers[0]
-
-    @property
-    def iteration(self) -> int:
-        """How many steps were done."""
-        return int(self.numbers["iteration"])
-
-    @property
-    def step_size(self) -> float:
-        """The last eta_t, 0 before the first step."""
-        return float(self.numbers["eta"])
-
     def advance(self, chunk: Chunk, order: npt.NDArray[Any], ends: npt.NDArray[Any]) -> int:
         """Do a step for each batch of rows and return how many were done.
 
-        It is fewer than there are batches where a gradient was not finite: the states are then the
-        ones before that step.
-
-        Parameters
-        ----------
-        chunk : Chunk
-            The rows. Targets are a vector, one column per problem, or numbers of classes.
-        order, ends : array of int
-            The rows in the order in which they are used, and where each batch ends.
+        It is fewer than there are batches where a margin or a gradient was not finite: the state is
+        then the one before that step. `order` has the rows in the order in which they are used,
+        `ends` where each batch ends. Targets are a vector, one column per
+        problem, or numbers of classes.
         """
         if not ends.size:
             return 0
         data, K = chunk.data, self._columns.shape[2]
         set_loss(self._fixed, data.loss)
-        self._fixed["canonical"] = chunk.canonical
         lengths = np.diff(data.matrix[2]).astype(np.int64)[order]
         most = int(np.add.reduceat(lengths, np.append(0, ends[:-1])).max())
         flat = self._columns.reshape(-1)  # here, since kernels take seconds to compile it
@@ -790,20 +721,20 @@ class SparseSteps:
     # -- points ----------------------------------------------------------------------------------
 
     def query(self) -> Vector:
-        """Return the point of one problem where the next gradient is wanted."""
+        """Return the point where the next gradient is wanted."""
         z: Vector = self._vectors("zeta", 1.0)[0]
         y: Vector = self._vectors("ups", 1.0)[0]
         return z + self._rest * (y - z)
 
     def output(self) -> Vector:
-        """Return the average of one problem that the rule's theorem speaks of."""
+        """Return the average that the rule's theorem speaks of."""
         if self.iteration == 0:
-            return self.x0.copy()
+            return self.start.copy()
         total: Vector = self._vectors("rho", 0.0, own=2)[0]
         return total / float(self.numbers["weight_sum"])
 
     def last(self) -> Vector:
-        """Return the last iterate of one problem, y of AcceleGrad and x of AdaGrad."""
+        """Return the last iterate, y of AcceleGrad and x of AdaGrad."""
         last: Vector = self._vectors("ups" if self.coupled else "zeta", 1.0)[0]
         return last
 
@@ -876,20 +807,3 @@ class SparseSteps:
         self._numbers.view(np.float64)[:] = state["numbers"]
         self._levels.view(np.float64)[:] = state["levels"]
         self._columns[:] = state["points"]
-
-
-@announces
-def _calls() -> Iterator[Call]:
-    """Yield a call for rows of all the types that there are kernels for."""
-    numbers = (np.zeros(1, NUMBERS), np.zeros(1, FIXED))
-    for name, run, K in (("one", steps_of_one, 1), ("several", steps_of_several, 2)):
-        columns = np.zeros((1, 4, K))
-        parts = (np.zeros(1, np.uint8), columns, columns.reshape(-1), np.zeros((0, K)))
-        points = (np.ones((1, 1), LEVEL), *parts)
-        for end, X in csr_layouts():
-            rows = (*X, read_only(np.ones((1, 1))), read_only(np.ones(1)))
-            given = (*numbers, points, rows, _room(1, K, 1, 1), NO_ROWS, NO_ROWS)
-            yield Call(f"steps of {name}, {end}", run, given)
-    out = np.zeros(5), np.zeros((1, 1)), np.zeros(1)
-    arguments = (np.zeros(4), np.zeros((0, 1)), np.zeros(1, np.uint8), *out)
-    yield Call("points of sparse steps", combined, arguments)

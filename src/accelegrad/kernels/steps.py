@@ -18,13 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from accelegrad.errors import Vector
-from accelegrad.kernels.arrays import read_only
 from accelegrad.kernels.compile import compiled
 from accelegrad.kernels.gradient import Data
 from accelegrad.kernels.loss_shape import LOGISTIC, Shape
 from accelegrad.kernels.losses import logistic_slope, rounded_off
 
-NO_ROWS = read_only(np.empty(0, np.int64))
 STEP, REACH, TRUST = 2.0, 3.0, 2.0  # constants of rules/distance_free.py
 
 
@@ -39,7 +37,7 @@ FIXED = record(
         *("l2", "scale", "squared_bound", "ball", "cap"),
         *("low", "high", "softness", "epsilon"),
     ],
-    ["kind", "coupled", "tracked", "intercept", "canonical"],
+    ["kind", "coupled", "tracked", "intercept"],
 )
 
 
@@ -50,8 +48,6 @@ class Chunk(NamedTuple):
     """The rows with their targets and loss."""
     weights: Vector
     """What each row counts, 1 on average."""
-    canonical: bool = False
-    """Whether no CSR row is known to name a column twice: steps on one row then take less time."""
 
 
 class Settings(NamedTuple):
@@ -82,6 +78,34 @@ class Settings(NamedTuple):
         return fixed
 
 
+class Steps:
+    """Steps of a rule on rows: a state that compiled code changes in place."""
+
+    coupled: bool
+    start: Vector
+    _numbers: npt.NDArray[np.void]
+
+    @property
+    def numbers(self) -> Any:
+        """The numbers of the first problem."""
+        return self._numbers[0]
+
+    @property
+    def iteration(self) -> int:
+        """How many steps were done."""
+        return int(self.numbers["iteration"])
+
+    @property
+    def step_size(self) -> float:
+        """The last eta_t, 0 before the first step."""
+        return float(self.numbers["eta"])
+
+    @property
+    def radius(self) -> float:
+        """The radius of a rule that finds it."""
+        return float(self.numbers["radius"])
+
+
 def set_loss(fixed: npt.NDArray[np.void], loss: Shape) -> None:
     """Write a loss into the record of what does not change."""
     for name, number in loss._asdict().items():
@@ -93,7 +117,7 @@ def coefficient(f: Any, m: float, target: float, share: float) -> Any:
     """Return a row's factor in the gradient of a batch, NaN where the margin is not finite."""
     if not math.isfinite(m):
         return math.nan
-    slope = logistic_slope(f, m, target) if f.kind == LOGISTIC else rounded_off(f, m, target)[1]
+    slope = logistic_slope(m, target) if f.kind == LOGISTIC else rounded_off(f, m, target)[1]
     return share * slope
 
 

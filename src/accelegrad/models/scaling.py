@@ -18,7 +18,7 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from accelegrad.errors import Vector, finite_vector
 from accelegrad.geometry.penalties import L1, OnLeading, Penalty
-from accelegrad.geometry.sets import Box, FeasibleSet, NonNegative, WholeSpace
+from accelegrad.geometry.sets import Box, FeasibleSet, WholeSpace
 from accelegrad.geometry.vectors import read_only
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import Loss
@@ -93,7 +93,7 @@ class ColumnScaling:
         if isinstance(penalty, OnLeading):
             inner = self.scaled_penalty(penalty.penalty)
             assert inner is not None
-            return OnLeading(inner, penalty.size, penalty.dimension)
+            return OnLeading(inner, penalty.size, penalty.total)
         assert isinstance(penalty, L1)
         return L1(penalty.strength * np.tile(self.scale, self.n_classes))
 
@@ -143,16 +143,16 @@ def can_scale(penalty: Penalty | None, feasible_set: FeasibleSet | None) -> bool
     """Tell whether penalty and set keep their form in scaled coordinates: l1 norms and boxes do."""
     term = penalty.penalty if isinstance(penalty, OnLeading) else penalty
     return (term is None or isinstance(term, L1)) and (
-        feasible_set is None or isinstance(feasible_set, Box | NonNegative | WholeSpace)
+        feasible_set is None or isinstance(feasible_set, Box | WholeSpace)
     )
 
 
 def limits_intercept(feasible_set: FeasibleSet | None) -> bool:
     """Tell whether a set that `can_scale` limits the last parameter."""
-    if isinstance(feasible_set, Box):
-        ends = np.array([np.ravel(feasible_set.lower)[-1], np.ravel(feasible_set.upper)[-1]])
-        return bool(np.isfinite(ends).any())
-    return isinstance(feasible_set, NonNegative)
+    if not isinstance(feasible_set, Box):
+        return False
+    ends = np.array([np.ravel(feasible_set.lower)[-1], np.ravel(feasible_set.upper)[-1]])
+    return bool(np.isfinite(ends).any())
 
 
 def near_start(model: LinearModel, x: Vector) -> Vector:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from accelegrad.kernels.sparse_steps import SparseSteps
     from accelegrad.kernels.steps import Chunk
 
+    Steps: TypeAlias = DenseSteps | SparseSteps
+
 #: Entries of X that a call reads at most: some milliseconds, so that Ctrl-C and time limits work
 CHUNK_ENTRIES = 1 << 21
 #: With fewer rows and fewer entries, loading Numba would take longer than what it saves.
@@ -39,41 +41,6 @@ TWINS: Mapping[type[Rule], tuple[str, tuple[str, ...]]] = {
     AdaGrad: ("adagrad", ("diameter",)),
     DistanceFreeAcceleGrad: ("distance_free", ("largest_radius",)),
 }
-
-
-class CompiledState:
-    """What the loop sees of a state that compiled code changes in place."""
-
-    def __init__(self, steps: DenseSteps | SparseSteps) -> None:
-        self.steps = steps
-
-    @property
-    def iteration(self) -> int:
-        """How many steps were done."""
-        return self.steps.iteration
-
-    @property
-    def step_size(self) -> float:
-        """The last step's size."""
-        return self.steps.step_size
-
-    @property
-    def start(self) -> Vector:
-        """x0, in the rule's coordinates."""
-        return self.steps.x0
-
-    @property
-    def radius(self) -> float:
-        """The radius of a rule that finds it."""
-        return float(self.steps.numbers["radius"])
-
-    def state(self) -> dict[str, Any]:
-        """Return all that has to be kept to go on."""
-        return self.steps.state()
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
-        self.steps.restore(state)
 
 
 class CompiledRule(Rule):
@@ -98,7 +65,7 @@ class CompiledRule(Rule):
         entries = X.size if isinstance(X, np.ndarray) else X.nnz
         self._rows_at_once = max(1, CHUNK_ENTRIES * model.n_samples // max(entries, 1))
 
-    def init(self, x0: Vector) -> CompiledState:
+    def init(self, x0: Vector) -> Steps:
         """Return the state before the first step, in the rule's coordinates."""
         from accelegrad.kernels.dense_steps import DenseSteps
         from accelegrad.kernels.sparse_steps import SparseSteps
@@ -114,10 +81,10 @@ class CompiledRule(Rule):
         settings = Settings(kind, **{name: n for name, n in given.items() if n is not None})
         terms: dict[str, Any] = {"l2": model.l2, "fit_intercept": model.fit_intercept}
         if not isinstance(model.X, np.ndarray):
-            return CompiledState(SparseSteps(settings, [start], **terms))
+            return SparseSteps(settings, [start], **terms)
         if change is not None:
             terms["change"] = change.scale, change.shift
-        return CompiledState(DenseSteps(settings, start, **terms))
+        return DenseSteps(settings, start, **terms)
 
     @cached_property
     def _chunk(self) -> Chunk:
@@ -125,49 +92,48 @@ class CompiledRule(Rule):
         from accelegrad.kernels.steps import Chunk
 
         data, n = self.model.kernel_data(), self.model.n_samples
-        canonical = bool(getattr(self.model.X, "has_canonical_format", False))
-        return Chunk(data, n * data.shares if data.shares.size else np.ones(n), canonical)
+        return Chunk(data, n * data.shares if data.shares.size else np.ones(n))
 
-    def step(self, state: CompiledState, oracle: Any) -> Step:
+    def step(self, state: Steps, oracle: Any) -> Step:
         """Do one step."""
         return self.advance(state, oracle, 1)
 
-    def advance(self, state: CompiledState, oracle: Any, most: int) -> Step:
+    def advance(self, state: Steps, oracle: Any, most: int) -> Step:
         """Do up to `most` steps in one compiled call, the first after the rule's probe."""
         if state.iteration == 0 and "radius" in self.can:
-            state.steps.numbers["radius"] = self._first_radius(state, oracle)
+            state.numbers["radius"] = self._first_radius(state, oracle)
         sampler = oracle.sampler
         most = max(1, min(most, self._rows_at_once // sampler.batch_size))
         rows = sampler.next_batches(most)
         batches = -(-rows.size // sampler.batch_size)
         seen = self._seen(state, rows) if self.values and batches == 1 else None
         ends = np.minimum(sampler.batch_size * np.arange(1, batches + 1), rows.size)
-        done = state.steps.advance(self._chunk, rows, ends)
+        done = state.advance(self._chunk, rows, ends)
         oracle.count(batches, rows.size)
         if done < batches:
             raise NonFiniteError("the gradient of a batch is not finite")
         evaluation = Evaluation(self.last(state), math.nan) if seen is None else seen
         return Step(state, evaluation, 1.0, done)
 
-    def _first_radius(self, state: CompiledState, oracle: Any) -> float:
+    def _first_radius(self, state: Steps, oracle: Any) -> float:
         """Return the radius to start with, from the rule's probe where it has one."""
         seen = oracle if self.change is None else changed_oracle(oracle, self.change)
-        found, _ = self.rule.prepared(self.rule.init(state.steps.x0), seen)
+        found, _ = self.rule.prepared(self.rule.init(state.start), seen)
         return float(found.radius)
 
-    def _seen(self, state: CompiledState, rows: Any) -> Evaluation:
+    def _seen(self, state: Steps, rows: Any) -> Evaluation:
         """Return the value of a batch where its gradient is taken."""
-        point = self._unscaled(state.steps.query())
+        point = self._unscaled(state.query())
         with np.errstate(**QUIET):
             return Evaluation(point, self.model.batch_value_and_gradient(point, rows)[0])
 
-    def output(self, state: CompiledState) -> Vector:
+    def output(self, state: Steps) -> Vector:
         """Return the average that the rule's theorem speaks of."""
-        return self._unscaled(state.steps.output())
+        return self._unscaled(state.output())
 
-    def last(self, state: CompiledState) -> Vector:
+    def last(self, state: Steps) -> Vector:
         """Return the last iterate."""
-        return self._unscaled(state.steps.last())
+        return self._unscaled(state.last())
 
     def _unscaled(self, point: Vector) -> Vector:
         return point if self.change is None else self.change.apply(point)
