@@ -354,7 +354,7 @@ def multinomials(rng: np.random.Generator) -> None:
     }
     model = MultinomialModel(X, classes, k, **options)
     parts = np.array_split(np.arange(n), int(rng.integers(1, 4)))
-    with mock.patch.object(streamed_model, "PART_ENTRIES", 0):
+    with mock.patch.object(streamed_model, "BLOCK_ENTRIES", 0):
         rows, _, _ = read_rows([(X[part], classes[part]) for part in parts])
     streamed = classes_model(rows, classes, k, **options)
     solved = minimize(
