@@ -279,11 +279,6 @@ def _solved(data: Data, rng: np.random.Generator, **more: Any) -> tuple[Case, Ob
     return case, objective, search
 
 
-def _terms(data: Data, w: Vector, objective: Objective) -> float:
-    """Return the size of what a dual bound is made of, at a point."""
-    return float(objective.at(LONG.array(w), LONG).size)
-
-
 def duals(rng: np.random.Generator) -> None:
     """The dual gap of a linear model at good and bad points, and its dual at slopes."""
     data, _ = draw_data(rng, str(rng.choice(LOSSES)), n=int(rng.integers(1, 81)))
