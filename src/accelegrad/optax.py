@@ -431,8 +431,8 @@ def _transformation(
             return jax.eval_shape(init, params)  # type: ignore[no-any-return]  # the state begins at the parameters' values
         layout = _Layout(params)
         # A scale of gradients that is given goes into the first sums.
-        scale = jnp.asarray(getattr(rule, "gradient_scale", None) or 0.0, layout.dtype)
-        unit = _unit_of(scale)
+        scale = getattr(rule, "gradient_scale", None)
+        unit = _unit_of(jnp.asarray(0.0 if scale is None else scale, layout.dtype))
         first = stored.first(bound(layout, unit + (unit == 0)), layout)
         two_phase = isinstance(rule, TwoPhaseRule)
         zeros = optax.tree.zeros_like(params, dtype=layout.dtype) if two_phase else None

@@ -18,7 +18,6 @@ from accelegrad.geometry.penalties import L1, OnLeading, Penalty
 from accelegrad.geometry.sets import (
     Box,
     FeasibleSet,
-    NonNegative,
     Product,
     WholeSpace,
 )
@@ -234,8 +233,6 @@ def parameter_set(
             f"feasible_set must fit the {size} coefficients, but {given!r} has dimension "
             f"{dimension}."
         )
-    if isinstance(given, NonNegative):
-        given = Box(0.0, np.inf)
     if isinstance(given, Box):
         open_end = np.full(free, np.inf)
         lower, upper = (
