@@ -235,8 +235,9 @@ def request_of(problem: Problem) -> Request:
 
 def _is_for_interior_points(problem: Problem) -> bool:
     """Return whether the row of the interior-point method is the first in `TABLE` that holds."""
-    in_table = isinstance(problem.model, LinearModel)
-    return in_table and request_of(problem).few_rows_with_one_kink
+    model = problem.model
+    has_kinks = isinstance(model, LinearModel) and math.isinf(model.loss.curvature)
+    return has_kinks and request_of(problem).few_rows_with_one_kink
 
 
 def _by_interior_points(
