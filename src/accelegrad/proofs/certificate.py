@@ -20,10 +20,10 @@ from accelegrad.proofs.model_dual import ModelDual
 #: The least number of steps before an expensive bound (in the null space, or a `LateBound`), and
 #: between two of them: with 20 in the null space, 46 fits without a penalty took 1.13 times as long
 PATIENCE = 8
-#: Steps between two expensive bounds, as a share of those done: with a goal, and without
-OFTEN, SELDOM = 0.25, 3.0
-#: Steps between two bounds that cost a few products at most, as a share of those done
+#: Steps between two bounds, as a share of those done
 SPACING = 0.1
+#: The same between two expensive bounds that cannot end the run
+SELDOM = 3.0
 #: Slopes are averaged with weights that grow as this power of the step: with the rule's weights,
 #: which grow as the first, hinge and absolute losses took up to twice as many steps to a gap of
 #: 1e-3 with an l1 term or a set.
@@ -96,7 +96,7 @@ class DualCertificate:
         self.dual, self.model = dual, dual.model
         self.lower_bound = 0.0  # losses are nonnegative
         #: how many more steps, as a share of those so far, there are between two costly bounds
-        self._spacing = OFTEN if often else SELDOM
+        self._spacing = SPACING if often else SELDOM
         self._count = 0
         self._next = 0
         self._weight, self._slopes = 0.0, np.zeros(0)  # of the average

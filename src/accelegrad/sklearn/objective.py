@@ -158,11 +158,6 @@ class Problem:
         return can_scale(None, self.feasible_set)
 
     @property
-    def is_smooth(self) -> bool:
-        """Whether the loss has a gradient everywhere."""
-        return isinstance(self.model, MultinomialModel) or self.model.loss.curvature < np.inf
-
-    @property
     def rows(self) -> LinearModel:
         """The model that has the rows, their weights and the intercept's flag."""
         return self.model if isinstance(self.model, LinearModel) else self.model.rows
