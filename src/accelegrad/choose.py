@@ -46,12 +46,12 @@ MOST_UNEVEN_DUAL = 2.0
 #: there may be this many rows, of each of which it keeps a dozen numbers: the smoothed loss of more
 #: rows, or longer ones, is minimised faster (measured on eight data sets).
 MOST_STEP_SECONDS, MOST_SHORT_ROWS = 3e-3, 1 << 18
-#: A step may take a second for dense rows that are few for their columns: at most the last number
-#: of rows per column, and more than the first for numbers, the second for labels. Samples of so few
-#: rows say little, and ascent on the dual takes thousands of epochs and often misses `tol`. But
-#: labels of at most twice as many rows as columns can mostly be separated without an error, which
-#: it finds in some hundreds of epochs (measured on dense random rows).
-MORE_NUMBERS, MORE_LABELS, FEW_DENSE_ROWS = 0.75, 2.0, 10.0
+#: A step may take a second for dense rows that are few for their columns: at most the second
+#: number of rows per column, and more than `MOST_ROWS_SLOW` for numbers, the first for labels.
+#: Samples of so few rows say little, and ascent on the dual takes thousands of epochs and often
+#: misses `tol`. But labels of at most twice as many rows as columns can mostly be separated without
+#: an error, which it finds in some hundreds of epochs (measured on dense random rows).
+MORE_LABELS, FEW_DENSE_ROWS = 2.0, 10.0
 
 
 # -- what is asked for and known ------------------------------------------------------------------
@@ -197,7 +197,7 @@ class Request:
             return False
         storage = model.storage._replace(pairs_per_row=math.inf)
         seconds = n * storage.gram_seconds_per_row(d) + FACTOR_PRODUCT * d**3 / 3
-        more = MORE_LABELS if model.loss.classification else MORE_NUMBERS
+        more = MORE_LABELS if model.loss.classification else MOST_ROWS_SLOW
         few = storage.dense and more * d < n <= FEW_DENSE_ROWS * d
         return seconds <= (1.0 if few else MOST_STEP_SECONDS)
 

@@ -29,28 +29,20 @@ from accelegrad.run.oracle import checked_gradient, checked_value, split_pair
 
 #: Distances at which differences are taken, in radii
 DISTANCES = tuple(10.0**-power for power in range(8))
-#: Random directions at each point, and single coordinates at most, besides the gradient itself
-DIRECTIONS, COORDINATES = 3, 6
-#: Times that a point is evaluated again, and times that its last digits are changed
-REPEATS, SHAKES = 2, 4
-#: The last digits: as many units of rounding. Sums of many terms lose that much too.
-SHAKEN = 8.0
-#: What was measured of rounding is a sample: this many times as much is allowed for.
-ALLOWED = 32.0
+#: Random directions at each point, single coordinates at most besides the gradient itself, and
+#: times that a point is evaluated again, as it is and with other last digits. Chosen.
+DIRECTIONS, COORDINATES, REPEATS = 3, 6, 3
+#: The last digits in units of rounding (sums of many terms lose that much too), and how many times
+#: as much as was measured is allowed for, since it is a sample. Chosen.
+SHAKEN, ALLOWED = 8.0, 32.0
 #: Gradients that change by more than this share of their size, with the last digits of x, do so at
-#: a kink, and not by rounding.
+#: a kink, and not by rounding. Chosen.
 KINK = 1e-6
-#: A value whose last digits change by more than this share of what it changes by over the radius
-#: is noisy.
-NOISY = 1e-5
 #: Calls at the same point may differ by this share of the values: threads add up in any order.
 REPEATABLE = 1e-12
-#: How exact a slope by differences has to be to say what factor a gradient is wrong by.
-EXACT = 0.05
-#: How exact one has to be to say that the gradient is right.
-AGREEING = 1e-3
-#: How far factors may differ where they are one, relative; differences leave that much.
-SAME_RATIO = 1e-4
+#: How exact a slope by differences has to be, and how far factors between slopes may differ where
+#: they are one; differences leave that much. Chosen.
+EXACT, SAME_RATIO = 0.05, 1e-4
 
 
 class Violation(NamedTuple):
@@ -200,14 +192,6 @@ class _Point(NamedTuple):
     gradient_error: float
 
 
-class _End(NamedTuple):
-    """A point beside another, its value, and what rounding can do to the comparison."""
-
-    y: Vector
-    value: float
-    allowed: float
-
-
 class _Check:
     """One check: points, differences around each, and the inequality between all pairs."""
 
@@ -215,7 +199,7 @@ class _Check:
         self, function: _Function, radius: float, project: Any, rng: np.random.Generator
     ) -> None:
         self.function, self.radius, self.project, self.rng = function, radius, project, rng
-        self.noise = self.shake = 0.0
+        self.noise = 0.0
         self.left_out = 0
         self.violations: list[Violation] = []
         self.bent_down = False  # whether a value is above the mean of those on both sides
@@ -252,12 +236,13 @@ class _Check:
             change = norm(other - gradient) * self.radius
             self.noise = max(self.noise, abs(again - value), change)
         digits = SHAKEN * UNIT * (np.abs(x) + self.radius / math.sqrt(x.size))
-        shaken = [self.function(x + s * digits) for s in self.rng.choice([-1, 1], (SHAKES, x.size))]
+        shaken = [
+            self.function(x + s * digits) for s in self.rng.choice([-1, 1], (REPEATS, x.size))
+        ]
         values = [abs(other - value) for other, _ in shaken if math.isfinite(other)]
         moved = min((norm(g - gradient) for _, g in shaken if np.isfinite(g).all()), default=0.0)
         length = norm(gradient)
         kink = moved > KINK * length
-        self.shake = max([self.shake, *values])
         value_error = ALLOWED * (max(values, default=0.0) + UNIT * abs(value) + SMALLEST)
         error = growth(x.size) * length + (0.0 if kink else ALLOWED * moved) + SMALLEST
         return _Point(x, value, gradient, value_error, error)
@@ -268,17 +253,8 @@ class _Check:
             last = math.nan
             for distance in DISTANCES:
                 step = distance * self.radius * way
-                ends = [self._end(point, side * step) for side in (1.0, -1.0)]
-                last = self._note(point, ends, last)
-
-    def _end(self, point: _Point, step: Vector) -> _End | None:
-        """Evaluate a point beside another, and compare; None where it is not finite."""
-        y = np.asarray(self.project(point.x + step))
-        value = self.function.value(y)
-        if not math.isfinite(value) or not norm(y - point.x) > 0.0:
-            return None
-        allowed = self._compare(point, y, value, point.value_error)
-        return _End(y, value, allowed)
+                ends = [np.asarray(self.project(point.x + side * step)) for side in (1.0, -1.0)]
+                last = self._slope(point, ends, last)
 
     def _directions(self, gradient: Vector) -> list[Vector]:
         size = gradient.size
@@ -292,28 +268,30 @@ class _Check:
             ways.append(unit)
         return ways
 
-    def _note(self, point: _Point, ends: list[_End | None], last: float) -> float:
-        """Compare both sides: return the slope by differences, and keep it where it is exact.
+    def _slope(self, point: _Point, ends: list[Vector], last: float) -> float:
+        """Return the slope by differences between two points around another, NaN if unknown.
 
-        `last` is that at ten times the distance: where it differs the function is curved.
+        It is kept where it is exact: `last` is that at ten times the distance, which differs where
+        the function is curved. Values are compared with the tangent.
         """
-        ahead, behind = ends
-        if ahead is None or behind is None:
-            return math.nan
-        way = ahead.y - behind.y
+        values, allowed = [], 0.0
+        for y in ends:
+            value = self.function.value(y)
+            if math.isfinite(value) and norm(y - point.x) > 0.0:
+                allowed += self._compare(point, y, value, point.value_error)
+                values.append(value)
+        way = ends[0] - ends[1]
         length = norm(way)
-        if norm(ahead.y + behind.y - 2.0 * point.x) > REPEATABLE * length + 4.0 * UNIT * norm(
-            point.x
-        ):
-            return math.nan  # a set has moved one of them
-        allowed = ahead.allowed + behind.allowed
-        bend = ahead.value + behind.value - 2.0 * point.value
+        off_centre = norm(ends[0] + ends[1] - 2.0 * point.x)
+        # A set may have moved one of them.
+        if len(values) < 2 or off_centre > REPEATABLE * length + 4.0 * UNIT * norm(point.x):
+            return math.nan
+        bend = sum(values) - 2.0 * point.value
         self.bent_down |= bend < -allowed
-        slope = (ahead.value - behind.value) / length
-        given = float(point.gradient @ way) / length
+        slope = (values[0] - values[1]) / length
         error = abs(slope - last) + (abs(bend) + allowed) / length
         if error <= EXACT * abs(slope):
-            self.slopes.append((slope, error, given))
+            self.slopes.append((slope, error, float(point.gradient @ way) / length))
         return slope
 
     def _compare(self, x: _Point, y: Vector, value: float, error: float) -> float:
@@ -338,11 +316,6 @@ class _Check:
                 f"Calls at the same point differ by up to {self.noise:.2g}: values or gradients "
                 "are noisy. For noisy gradients give exact=False."
             )
-        if self.shake > NOISY * reach and self.violations:
-            return "noisy", (
-                f"Values change by {self.shake:.2g} when x changes in its last digits: they are "
-                "noisy, or the function has jumps."
-            )
         if not self.violations:
             return "", "The gradient is right, and the function convex, as far as was looked."
         if self.bent_down or self._agrees():
@@ -350,9 +323,9 @@ class _Check:
         return self._wrong_gradient()
 
     def _agrees(self) -> bool:
-        """Return whether slopes by differences are those of the gradient, and some are exact."""
-        exact = any(error <= AGREEING * abs(slope) for slope, error, _ in self.slopes)
-        return exact and all(abs(slope - given) <= error for slope, error, given in self.slopes)
+        """Return whether slopes by differences are those of the gradient."""
+        agree = [abs(slope - given) <= error for slope, error, given in self.slopes]
+        return bool(agree) and all(agree)
 
     def _wrong_gradient(self) -> tuple[str, str]:
         ratio = self._ratio()

@@ -11,7 +11,7 @@ from accelegrad.errors import NonFiniteError, Vector
 Matrix = npt.NDArray[np.float64]
 
 # What is added to a diagonal of ones until the matrix has a Cholesky factor: rounding, then more.
-_SHIFTS = (1e-13, 1e-11, 1e-9, 1e-7, 1e-5, 1e-3)
+_SHIFTS = [10.0**power for power in range(-13, -2, 2)]
 
 
 def with_unit_diagonal(gram: Matrix) -> tuple[Vector, Matrix]:

@@ -18,7 +18,6 @@ from accelegrad.geometry.sets import (
     Ball,
     Box,
     FeasibleSet,
-    NonNegative,
     WholeSpace,
     as_feasible_set,
 )
@@ -43,8 +42,6 @@ from accelegrad.rules.distance import SHORTEST, check_distance
 COLUMNS = "columns"
 #: The most that rounding may move x0 when it is projected onto its set, relative to 1 + ||x0||
 LARGEST_OFFSET = 1e-9
-#: The factor by which a stretch is raised: much more than its rounding
-STRETCH_ROUNDED_UP = 1.01
 #: What the parameters mean that a method needs, for the message that one is missing
 _MEANING = {
     "diameter": "the diameter of a ball around x0 that holds a minimiser; or give a bounded "
@@ -132,7 +129,7 @@ def _penalty(given: Any, space: Space, model: LinearModel | None) -> Penalty:
     if model is not None and model.fit_intercept:
         penalty = OnLeading(penalty, model.n_features, model.n_parameters)
     penalty.check_dimension(space.start.size)
-    common = penalty.separable and isinstance(chosen, (Box, NonNegative))
+    common = penalty.separable and isinstance(chosen, Box)
     if space.is_limited and not common:
         raise ValueError(
             f"penalty {penalty!r} and feasible_set {chosen!r} cannot be used together: only a "
@@ -188,7 +185,7 @@ def _known_distance(space: Space, proven: float) -> float:
     # A start that is a minimiser, up to rounding, says nothing about the steps' size.
     bound = proven if proven >= SHORTEST else math.inf
     if space.feasible_set is not None:
-        diameter = space.feasible_set.usable_diameter(space.start.size)
+        diameter = space.feasible_set.diameter_for(space.start.size)
         bound = min(bound, diameter if diameter >= SHORTEST else math.inf)
     return bound
 
@@ -336,7 +333,7 @@ def _ball(rule: Rule, start: Vector, diameter: float) -> FeasibleSet:
 def _refuse_coupled_set(rule: Rule, chosen: FeasibleSet | None) -> None:
     """Refuse a set that couples coordinates to a rule with one step size per coordinate."""
     diagonal = isinstance(rule, (DiagonalAcceleGrad, DistanceFreeDiagonalAcceleGrad))
-    if diagonal and not isinstance(chosen, (Box, NonNegative)):
+    if diagonal and not isinstance(chosen, Box):
         raise ValueError(
             f"feasible_set {chosen!r} cannot be used with method 'diagonal': with one step size "
             "per coordinate, only a Box or NonNegative can."
@@ -374,7 +371,7 @@ def _region(
     start, chosen, penalty = given
     space: FeasibleSet = WholeSpace()
     if chosen is not None:
-        space, bound = chosen, chosen.usable_diameter(start.size)
+        space, bound = chosen, chosen.diameter_for(start.size)
         if math.isfinite(bound):
             return Region(space, start, bound, assumed=False, penalty=penalty)
     if diameter is not None:
@@ -403,7 +400,8 @@ def _stretch(change: ColumnScaling, model: LinearModel) -> float:
     intercept = float(model.fit_intercept)
     size = math.hypot(float(np.linalg.norm(columns)), intercept)
     longest = math.hypot(float(np.linalg.norm(scaled)), intercept)
-    return STRETCH_ROUNDED_UP * longest / size if size > 0.0 else 1.0
+    # Raised by much more than its rounding.
+    return 1.01 * longest / size if size > 0.0 else 1.0
 
 
 def _proven_radius(space: Space, model: LinearModel) -> float:

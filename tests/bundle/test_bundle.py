@@ -164,41 +164,6 @@ def test_the_gap_is_true_and_closes(name):
     assert result.fun <= other.fun + 1e-6 * max(1.0, abs(other.fun))
 
 
-@settings
-def test_who_looks_on_changes_nothing(name, capsys):
-    fun, d, options = SETTINGS[name]
-    x0 = np.full(d, 0.2)
-    plain = solve(fun, x0, max_iter=40, **options)
-    seen = []
-    looked = solve(fun, x0, max_iter=40, trace=True, progress=True, callback=seen.append, **options)
-    assert_same(plain, looked)
-    assert len(seen) == looked.nit
-    assert np.nanmin(looked.trace["value"]) == looked.fun
-    assert capsys.readouterr().err != ""
-
-
-@settings
-def test_an_interrupt_keeps_the_best_point(name):
-    fun, d, options = SETTINGS[name]
-    for last in (1, 5, 12):
-        recorded = Recorded(fun)
-
-        def interrupted(x, recorded=recorded, last=last):
-            if len(recorded.values) == last:
-                raise KeyboardInterrupt
-            return recorded(x)
-
-        result = solve(interrupted, np.full(d, 0.2), **options)
-        assert result.status is Status.INTERRUPTED
-        penalty = options.get("penalty")
-        totals = [
-            value + (0.0 if penalty is None else penalty.value(point))
-            for point, value in zip(recorded.points, recorded.values, strict=True)
-        ]
-        assert result.fun == pytest.approx(min(totals), rel=1e-15)
-        assert result.lower_bound <= result.fun
-
-
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
@@ -222,22 +187,6 @@ def test_the_first_step_has_the_length_that_is_given():
 
 
 # -- edges -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("x0", [10.0, -1e3, 3.0 + 1e-9])
-@pytest.mark.parametrize(
-    "fun",
-    [
-        lambda x: (abs(x[0] - 3), np.sign(x - 3)),
-        lambda x: ((x[0] - 3) ** 2, 2 * (x - 3)),
-        lambda x: (max(3 - x[0], 2 * (x[0] - 3)), np.array([-1.0 if x[0] < 3 else 2.0])),
-        lambda x: (float(np.hypot(x[0] - 3, 1.0)), (x - 3) / np.hypot(x[0] - 3, 1.0)),
-    ],
-)
-def test_one_dimension(fun, x0):
-    result = solve(fun, [x0], tol=1e-8)
-    assert result.success
-    assert result.fun - fun(np.array([3.0]))[0] <= 1e-8
 
 
 @pytest.mark.parametrize("kind", ["smooth", "kinks"])
@@ -306,9 +255,6 @@ def test_a_constant_function_with_a_penalty(penalty):
     assert result.fun == pytest.approx(5.0, abs=1e-8)
 
 
-SLOPE = np.array([0.1, -0.6, 0.6, 0.1, -0.5])
-
-
 ROWS = np.random.default_rng(12).standard_normal((30, 6))
 
 
@@ -367,16 +313,6 @@ def test_steep_trials_are_no_divergence():
 
         result = solve(fun, x0, tol=1e-8)
         assert result.success, (seed, power, result.message)
-
-
-@pytest.mark.parametrize("scale", [1e-140, 1e-60, 1e60, 1e140])
-def test_scales(scale):
-    """Values and gradients may be tiny or huge."""
-    fun = max_linear(4)
-    x0 = np.ones(6)
-    result = solve(lambda x: tuple(scale * part for part in fun(x)), x0, max_iter=150)
-    plain = solve(fun, x0, max_iter=150)
-    assert result.fun / scale <= plain.fun + 1e-3 * abs(fun(x0)[0])
 
 
 # -- the insurance ---------------------------------------------------------------------------------

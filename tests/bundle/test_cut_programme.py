@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from accelegrad.bundle.cut_programme import RIDGE, SMALL_TERMS, WORTH_ENTERING, CutProgramme
+from accelegrad.bundle.cut_programme import RIDGE, WORTH_ENTERING, CutProgramme
 from reference.bundle import nearest_lowest
 
 UNIT = float(np.finfo(float).eps)
@@ -76,7 +76,7 @@ def allowed(K, e, weights):
     """
     largest, level = float(K.diagonal().max()), abs(float(weights @ (K @ weights + e)))
     terms = largest + level + float(e[weights > 0.0].max())
-    entering = WORTH_ENTERING * (level + SMALL_TERMS * 100 * (largest or 1.0))
+    entering = WORTH_ENTERING * level
     return 101 * RIDGE * largest + entering + 8 * len(e) * UNIT * terms
 
 

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from accelegrad.bundle.cut_memory import FEWEST_CUTS
 from accelegrad.bundle.quasi_newton import (
     FALL,
-    FEWEST_PAIRS,
     MOST_PAIRS,
     STEEP,
     End,
@@ -57,7 +57,7 @@ def test_long_vectors_have_fewer_pairs():
     pairs, step = Pairs(), np.ones(10**6)
     for _ in range(8):
         pairs.add(step, step)
-    assert len(pairs.steps) == len(pairs.changes) == FEWEST_PAIRS
+    assert len(pairs.steps) == len(pairs.changes) == FEWEST_CUTS
 
 
 def test_restored_pairs_go_on_bit_for_bit():

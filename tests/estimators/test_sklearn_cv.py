@@ -147,11 +147,8 @@ def test_one_score_only(rows):
     ("loss", "penalty", "weighted"),
     [
         ("squared_error", "l2", True),
-        ("squared_error", "elasticnet", False),
         ("absolute_error", "l2", True),
-        ("huber", "l2", False),
         ("huber", "elasticnet", False),
-        ("quantile", "l1", True),
         ("quantile", "elasticnet", True),
         ("epsilon_insensitive", "l2", False),
         ("squared_epsilon_insensitive", "l1", True),
@@ -184,8 +181,10 @@ def mean_class_loss(fitted, X, names, weights=None):
 
 
 @AT_AN_END
-@pytest.mark.parametrize("loss", ["log_loss", "hinge", "squared_hinge"])
-@pytest.mark.parametrize("class_weight", [None, "balanced", {"a": 3.0, "b": 1.0, "c": 0.5}])
+@pytest.mark.parametrize(
+    ("loss", "class_weight"),
+    [("log_loss", None), ("hinge", "balanced"), ("squared_hinge", {"a": 3.0, "b": 1.0, "c": 0.5})],
+)
 def test_a_path_of_a_classifier_has_the_fits_and_scores_of_single_ones(loss, class_weight):
     X, y = load_iris(return_X_y=True)
     names = np.array(["c", "a", "b"])[y]
@@ -202,8 +201,9 @@ def test_a_path_of_a_classifier_has_the_fits_and_scores_of_single_ones(loss, cla
 
 
 @AT_AN_END
-@pytest.mark.parametrize("class_weight", [None, "balanced"])
-@pytest.mark.parametrize("multi_class", ["ovr", "multinomial"])
+@pytest.mark.parametrize(
+    ("multi_class", "class_weight"), [("ovr", "balanced"), ("multinomial", None)]
+)
 def test_a_class_that_is_in_one_fold_only(multi_class, class_weight):
     X, y = load_iris(return_X_y=True)
     some = y < 2

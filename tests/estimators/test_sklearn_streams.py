@@ -32,17 +32,15 @@ def fed(estimator, X, y, chunk, **options):
 
 
 @pytest.mark.parametrize("chunk", [1, 10, 400])
-@pytest.mark.parametrize("seed", [0])
-def test_small_chunks_learn_what_large_ones_learn(chunk, seed):
-    X, y = numbers(seed=seed)
+def test_small_chunks_learn_what_large_ones_learn(chunk):
+    X, y = numbers()
     regressor = fed(AcceleGradRegressor(random_state=0), X, y, chunk)
     best = AcceleGradRegressor().fit(X, y)
     assert regressor.score(X, y) > best.score(X, y) - 0.02
 
 
-@pytest.mark.parametrize("load", [load_digits])
-def test_single_rows_are_classified_as_well_as_by_sgd(load):
-    X, y = load(return_X_y=True)
+def test_single_rows_are_classified_as_well_as_by_sgd():
+    X, y = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(y.size)[:600]
     X, y = StandardScaler().fit_transform(X)[order], y[order]
     classes = np.unique(y)

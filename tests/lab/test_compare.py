@@ -21,18 +21,10 @@ from accelegrad.files.tables import DataError
 from accelegrad.models.losses import LOSSES
 from accelegrad_lab.commands.compare import add_compare
 from accelegrad_lab.compare.compare import CompareRequest, compare
-from accelegrad_lab.compare.runs import CLOSE, METHODS, chosen_peers, fit_of
+from accelegrad_lab.compare.runs import CLOSE, METHODS
 from accelegrad_lab.engine import minimum as minima
 from accelegrad_lab.engine import tasks
-from accelegrad_lab.engine.fit import Fit, Goal
 from accelegrad_lab.engine.recording import NAMES
-from accelegrad_lab.engine.rows import Rows
-from accelegrad_lab.engine.stored_data import (
-    imported_data,
-    minimum_task,
-    model_of,
-    used_columns,
-)
 from accelegrad_lab.engine.tasks import Outcome, Store
 from accelegrad_lab.peers import COMPARED, PEERS
 from accelegrad_lab.report import stills
@@ -103,7 +95,9 @@ def logistic_minimum(X: np.ndarray, y: np.ndarray, l2: float) -> np.ndarray:
 
 
 def request(data: Path, out: Path, **options: Any) -> CompareRequest:
-    return CompareRequest(data, out, **{"progress": False, "epochs": 20, **options})
+    return CompareRequest(
+        data, out, **{"progress": False, "epochs": 20, "peer_seconds": 1.0, **options}
+    )
 
 
 def text_of(page: Path) -> str:
@@ -274,19 +268,6 @@ def test_quantile_regression_without_l2_has_a_peer(tmp_path: Path) -> None:
     assert "left out: QuantileRegressor its penalty is an l1 norm" in words
 
 
-def test_what_is_left_out_is_said() -> None:
-    def fit(loss: str, l2: float, **parameters: float) -> Fit:
-        y = np.where(np.arange(10) % 2, 1.0, -1.0)
-        goal = Goal(loss, "l2" if l2 else None, strength=10 * l2, parameters=parameters)
-        return Fit(goal, Rows(np.eye(10, 2), y), defaults=False)
-
-    assert chosen_peers(["sklearn"], fit("huber", 0.1, delta=1.0)) == (["sgd"], {})
-    chosen, left_out = chosen_peers(["sklearn"], fit("logistic", 0.0))
-    assert chosen == ["lbfgs", "sag", "saga"]
-    assert set(left_out.values()) == {"it needs l2 > 0"}
-    assert chosen_peers(["saga"], fit("squared", 0.1)) == (["saga"], {})
-
-
 def test_a_peer_that_diverges_is_reported_and_does_not_squeeze_the_figure(tmp_path: Path) -> None:
     X = features() * [1, 10, 100, 1000]
     path = libsvm_file(tmp_path / "uneven", X, numbers(X))
@@ -332,15 +313,6 @@ def test_csv_files_with_a_named_target(tmp_path: Path) -> None:
     # Another target is another problem.
     assert "column -1" in text_of(compare(replace(asked, target=-1)))
     assert said("P at zero", asked.out) != start
-
-
-def test_a_batch_of_all_rows_is_no_batch(tmp_path: Path) -> None:
-    path, _, _ = data_for("logistic", tmp_path)
-    asked = request(path, tmp_path / "out", batch_size=90, seeds=3)
-    assert "all rows per gradient" in text_of(compare(asked))
-    files = set((asked.out / "results").iterdir())
-    compare(replace(asked, batch_size=None, seeds=1))
-    assert set((asked.out / "results").iterdir()) == files
 
 
 def test_a_minimiser_at_zero(tmp_path: Path) -> None:
@@ -440,20 +412,6 @@ def test_the_commands_help_names_everything(capsys: pytest.CaptureFixture[str]) 
         assert name in words, name
     assert parsed("x", "--target", "-1").target == -1
     assert parsed("x", "--target", "price").target == "price"
-
-
-def test_a_model_is_what_the_file_says(tmp_path: Path) -> None:
-    path, X, y = data_for("logistic", tmp_path)
-    store = Store(tmp_path / "store")
-    data = imported_data(path, store, lambda _: None)
-    parameters = {"data": data, "loss": "logistic", "options": {}, "l2": 0.3}
-    model = model_of(parameters, store)
-    np.testing.assert_array_equal(model.y, y)
-    np.testing.assert_array_equal(model.X.toarray(), X)
-    assert used_columns(parameters, store).empty == 0
-    assert minimum_task({**parameters, "method": "adagrad"}) == minimum_task(parameters)
-    fit = fit_of(parameters, store)
-    assert fit.models[0].value(np.ones(4)) == pytest.approx(model.value(np.ones(4)), rel=1e-12)
 
 
 def test_a_table_with_text_and_a_decimal_comma(tmp_path):

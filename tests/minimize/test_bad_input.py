@@ -24,9 +24,7 @@ CASES = {
     ),
     "x0 empty": (dict(x0=[]), ValueError, r"x0 must have at least one entry"),
     "x0 NaN": (dict(x0=[1.0, np.nan]), ValueError, r"x0 must be finite, but x0\[1\] is nan"),
-    "x0 inf": (dict(x0=[np.inf, 1.0]), ValueError, r"x0\[0\] is inf"),
     "x0 complex": (dict(x0=[1j, 1]), TypeError, r"x0 must be real.*complex"),
-    "x0 text": (dict(x0=["a"]), TypeError, r"x0 must be an array of real numbers"),
     "x0 missing": (dict(x0=None), TypeError, r"x0 is missing"),
     "x0 of the wrong length for a model": (
         dict(fun=MODEL, x0=np.ones(5)),
@@ -38,12 +36,9 @@ CASES = {
         ValueError,
         r"diameter must be a finite number > 0, but it is 0",
     ),
-    "diameter negative": (dict(diameter=-1.0), ValueError, r"diameter must be"),
     "diameter NaN": (dict(diameter=np.nan), ValueError, r"diameter must be.*nan"),
-    "diameter inf": (dict(diameter=np.inf), ValueError, r"diameter must be.*inf"),
     "diameter text": (dict(diameter="large"), ValueError, r"diameter must be.*'large'"),
     "diameter array": (dict(diameter=np.ones(2)), TypeError, r"diameter must be"),
-    "diameter complex": (dict(diameter=1j), TypeError, r"diameter must be"),
     "x0 outside K": (
         dict(feasible_set=ag.Ball(np.zeros(3), 0.5)),
         ValueError,
@@ -71,20 +66,10 @@ CASES = {
         ValueError,
         r"gradient must have x0's shape \(3,\).*\(2,\)",
     ),
-    "gradient a matrix": (
-        dict(fun=lambda x: (1.0, x[None])),
-        ValueError,
-        r"gradient must have x0's shape.*\(1, 3\)",
-    ),
     "gradient complex": (
         dict(fun=lambda x: (1.0, x + 0j)),
         TypeError,
         r"gradient must be an array of real numbers.*complex",
-    ),
-    "gradient text": (
-        dict(fun=lambda x: (1.0, ["a"] * 3)),
-        TypeError,
-        r"gradient must be an array of real numbers",
     ),
     "gradient None": (
         dict(fun=lambda x: (1.0, None)),
@@ -106,14 +91,8 @@ CASES = {
         ValueError,
         r"jac's gradient must have",
     ),
-    "jac's dtype": (
-        dict(fun=value_only, jac=lambda x: x * 1j),
-        TypeError,
-        r"jac's gradient must be.*complex",
-    ),
     "fun no function": (dict(fun=3), TypeError, r"fun must be a function"),
     "jac no function": (dict(jac="2-point"), TypeError, r"jac must be True.*'2-point'"),
-    "jac None": (dict(jac=None), TypeError, r"jac must be True"),
     "no gradient at all": (dict(fun=None), TypeError, r"jac must be a function"),
     "jac with a model": (dict(fun=MODEL, jac=lambda x: x), TypeError, r"jac must be left out"),
     "method misspelt": (
@@ -138,8 +117,6 @@ CASES = {
         ValueError,
         r"epsilon is needed by method 'universal'",
     ),
-    "epsilon missing (dual)": (dict(method="universal-dual"), ValueError, r"epsilon is needed"),
-    "epsilon missing (fast)": (dict(method="universal-fast"), ValueError, r"epsilon is needed"),
     "epsilon zero": (
         dict(method="universal", epsilon=0.0),
         ValueError,
@@ -164,7 +141,6 @@ CASES = {
     ),
     "max_iter zero": (dict(max_iter=0), ValueError, r"max_iter must be a whole number >= 1"),
     "max_iter float": (dict(max_iter=10.5), TypeError, r"max_iter must be a whole number"),
-    "max_iter bool": (dict(max_iter=True), TypeError, r"max_iter must be a whole number"),
     "tol negative": (dict(tol=-1.0), ValueError, r"tol must be a finite number > 0"),
     "tol with noise": (dict(tol=1e-3, exact=False), ValueError, r"tol stops on the certified gap"),
     "tol without region": (
@@ -190,7 +166,6 @@ CASES = {
         r"batch_size needs a LinearModel",
     ),
     "batch size too large": (dict(fun=MODEL, batch_size=4), ValueError, r"batch_size must be"),
-    "batch size zero": (dict(fun=MODEL, batch_size=0), ValueError, r"batch_size must be"),
     "rng": (dict(fun=MODEL, batch_size=1, rng="seed"), TypeError, r"rng must be a Generator"),
     "callback": (dict(callback=3), TypeError, r"callback must be a function"),
     "callback_at": (dict(callback_at=[1.5]), TypeError, r"callback_at must hold iterations"),
@@ -223,18 +198,16 @@ def test_error_names_the_argument(case):
 
 
 def test_rules_check_their_parameters_too():
-    with pytest.raises(ValueError, match="diameter must be"):
-        ag.AcceleGrad(diameter=-1.0)
-    with pytest.raises(ValueError, match="diameter must be"):
-        ag.AdaGrad(diameter=np.nan)
-    with pytest.raises(ValueError, match="epsilon must be"):
-        ag.UniversalGradient(epsilon=-1.0)
-    with pytest.raises(ValueError, match="max_trials must be"):
-        ag.UniversalFastGradient(epsilon=1.0, max_trials=0)
-    with pytest.raises(ValueError, match="smoothness must be"):
-        ag.LinearCoupling(smoothness=0.0)
-    with pytest.raises(ValueError, match="step_size must be"):
-        ag.Subgradient(step_size=0.0)
+    for rule, given in (
+        (ag.AcceleGrad, {"diameter": -1.0}),
+        (ag.AdaGrad, {"diameter": np.nan}),
+        (ag.UniversalGradient, {"epsilon": -1.0}),
+        (ag.UniversalFastGradient, {"max_trials": 0, "epsilon": 1.0}),
+        (ag.LinearCoupling, {"smoothness": 0.0}),
+        (ag.Subgradient, {"step_size": 0.0}),
+    ):
+        with pytest.raises(ValueError, match=f"{next(iter(given))} must be"):
+            rule(**given)
 
 
 def test_an_error_of_the_users_function_is_not_hidden():

@@ -1,12 +1,11 @@
 """Composite problems f + phi: against outside solvers, their certificate, rates, noise and errors.
 
-The references share no code with the package: scikit-learn, skglm, HiGHS, BFGS on the factors of a
+The references share no code with the package: scikit-learn, SciPy, BFGS on the factors of a
 matrix, and a plain FISTA with formulas of its own.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -97,6 +96,7 @@ def test_lasso_with_free_intercept_and_sample_weights(sparse):
     model = ag.LinearModel(X, y, "squared", fit_intercept=True, sample_weight=weights)
     result = solve(model, ag.L1(0.2))
     assert_agrees(result, reference, composite(model, ag.L1(0.2), reference), size=30)
+    assert result.certified_radius == math.inf
     assert reference[-1] == pytest.approx(7, abs=0.5)
 
 
@@ -173,13 +173,6 @@ def test_box_that_excludes_zero():
     result = solve(model, penalty, lower, feasible_set=ag.Box(lower, upper))
     assert_agrees(result, outside.x, outside.fun)
     assert result.gap <= 1e-10 * result.fun
-
-
-# -------------------------------------------------------------------------------- against skglm
-
-
-def skglm():
-    return pytest.importorskip("skglm", reason="skglm, of the extra `test`, is not installed")
 
 
 # --------------------------------------------------------------------- optimality and factors
@@ -353,17 +346,14 @@ def known_minimum(loss, name, seed):
     return model, x, model.value(x) + value(x)
 
 
-CASES = list(itertools.product(["squared", "logistic"], PENALTIES, [21, 22]))
-
-
 # Those whose level sets, with a nonnegative loss, prove how far away a minimiser can be.
 PROVEN = ["l1", "elastic net", "nearly l1", "groups", "nuclear norm"]
 
 
-@pytest.mark.parametrize("seed", [21, 22])
 @pytest.mark.parametrize("name", PROVEN)
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
-def test_no_lower_bound_of_a_model_is_above_the_minimum(loss, name, seed):
+def test_no_lower_bound_of_a_model_is_above_the_minimum(loss, name):
+    seed = 21
     model, _, least = known_minimum(loss, name, seed)
     start, seen = np.random.default_rng(seed).standard_normal(D), []
     result = solve(
@@ -384,9 +374,11 @@ def test_no_lower_bound_of_a_model_is_above_the_minimum(loss, name, seed):
     assert result.lower_bound <= least + 1e-12
 
 
-@pytest.mark.parametrize(("loss", "name", "seed"), CASES)
-def test_a_functions_bound_holds_as_far_as_it_says(loss, name, seed):
+@pytest.mark.parametrize("name", PENALTIES)
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_a_functions_bound_holds_as_far_as_it_says(loss, name):
     """Where a minimiser is within the certified radius, the bound is below the minimum."""
+    seed = 22
     model, x, least = known_minimum(loss, name, seed)
     start = np.random.default_rng(seed).standard_normal(D)
     covered = []
@@ -405,14 +397,6 @@ def test_a_functions_bound_holds_as_far_as_it_says(loss, name, seed):
     assert math.dist(x, start) <= result.certified_radius < math.inf
     assert least - 1e-9 * max(1, abs(least)) <= result.lower_bound <= least + 1e-12
     np.testing.assert_allclose(result.x, x, atol=1e-3)
-
-
-def test_the_dual_proves_everywhere_with_a_free_intercept():
-    data = sparse_data(24)
-    model = ag.LinearModel(data.X, data.y, "squared", fit_intercept=True)
-    result = solve(model, ag.L1(0.1))
-    assert result.success
-    assert result.certified_radius == math.inf
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1e6])
@@ -475,7 +459,7 @@ def test_accelerated_rate_for_a_smooth_function(method, shape, decay, strength):
 
 
 @pytest.mark.parametrize("method", ["auto", "u-dog"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_minibatches_never_diverge(method, seed):
     """Of few rows, single ones: the average is never worse than the start."""
     data = sparse_data(seed, n=150)
@@ -503,7 +487,7 @@ def test_minibatches_never_diverge(method, seed):
 
 
 @pytest.mark.parametrize("noise", [{}, {"batch_size": 3, "rng": 5}])
-@pytest.mark.parametrize("name", ["l1", "elastic net", "nuclear norm"])
+@pytest.mark.parametrize("name", ["elastic net", "nuclear norm"])
 @pytest.mark.parametrize("method", ["accelegrad", "u-dog"])
 def test_resuming_bit_for_bit(tmp_path, noise, name, method):
     model, penalty = small_problem("squared", 54)[0], PENALTIES[name][0]

@@ -1,9 +1,12 @@
 """What `minimize` promises: outputs, counters, statuses, callbacks, traces, progress."""
 
+import ast
 import math
 import re
+import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -198,10 +201,9 @@ def test_time_limit():
     assert all(end - ends[0] < 0.2 for end in ends[:-1])
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf])
-@pytest.mark.parametrize("where", ["value", "gradient"])
+@pytest.mark.parametrize(("where", "bad"), [("value", math.nan), ("gradient", math.inf)])
 @pytest.mark.parametrize("method", ["accelegrad", "adagrad", "linear-coupling", "subgradient"])
-def test_non_finite_keeps_the_best_point(bad, where, method):
+def test_non_finite_keeps_the_best_point(where, bad, method):
     calls = []
 
     def fun(x):
@@ -234,21 +236,12 @@ def test_line_search_survives_points_outside_the_domain():
 
 
 def test_diverging_step_is_stopped():
-    result = ag.minimize(
-        PROBLEM, START, method="subgradient", step_size=100.0, decay="constant", max_iter=10_000
-    )
+    options = {"method": "subgradient", "step_size": 100.0, "decay": "constant"}
+    result = ag.minimize(PROBLEM, START, **options)
     assert result.status is Status.DIVERGING
     assert result.nit < 100
     assert result.fun <= PROBLEM(START)[0]
-    result = ag.minimize(
-        None,
-        START + 1,
-        jac=PROBLEM.gradient,
-        method="subgradient",
-        step_size=100.0,
-        decay="constant",
-        max_iter=10_000,
-    )
+    result = ag.minimize(None, START + 1, jac=PROBLEM.gradient, **options)
     assert result.status is Status.DIVERGING
 
 
@@ -286,31 +279,19 @@ def test_callback_in_scipys_two_forms():
         assert r.gap == r.fun - r.lower_bound
 
 
-def test_callback_at_some_iterations_only():
+def test_callback_at_some_iterations_only_and_stopping_the_run():
     seen = []
 
     def callback(intermediate_result):
         seen.append(intermediate_result.nit)
-
-    ag.minimize(
-        PROBLEM,
-        START,
-        diameter=DIAMETER,
-        max_iter=20,
-        callback=callback,
-        callback_at=[1, 7, 20, 99],
-    )
-    assert seen == [1, 7, 20]
-
-
-def test_callback_stops_the_run():
-    def callback(intermediate_result):
-        if intermediate_result.nit == 7:
+        if intermediate_result.nit == 20:
             raise StopIteration
 
-    result = ag.minimize(PROBLEM, START, diameter=DIAMETER, callback=callback)
+    options = {"callback": callback, "callback_at": [1, 7, 20, 99]}
+    result = ag.minimize(PROBLEM, START, diameter=DIAMETER, **options)
+    assert seen == [1, 7, 20]
     assert result.status is Status.CALLBACK
-    assert result.nit == 7
+    assert result.nit == 20
 
 
 def test_trace():
@@ -409,14 +390,11 @@ def test_progress(capsys):
     assert capsys.readouterr() == ("", "")
 
 
-# -- linear models -----------------------------------------------------------------------------
+# -- the package -----------------------------------------------------------------------------------
 
 
 def test_import_is_light():
     """Torch, JAX, Dask, Numba, scikit-learn, pandas and matplotlib are loaded when used."""
-    import subprocess
-    import sys
-
     heavy = "torch jax dask numba sklearn pandas matplotlib plotly tqdm"
     code = f"import sys, accelegrad; print([m for m in {heavy.split()!r} if m in sys.modules])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -425,11 +403,6 @@ def test_import_is_light():
 
 def test_public_names_are_found_when_asked_for():
     """Nothing is loaded before; the type checker's list of names is that of the package."""
-    import ast
-    import subprocess
-    import sys
-    from pathlib import Path
-
     code = (
         "import sys, accelegrad as ag; before = [m for m in sys.modules if m[:11] == 'accelegrad.']; "
         "assert set(ag.__all__) <= set(dir(ag)); assert callable(ag.minimize); "

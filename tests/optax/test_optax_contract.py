@@ -24,7 +24,8 @@ OPTIMIZERS = {
     "adagrad": functools.partial(adagrad_norm, diameter=10.0),
     "adagrad auto": adagrad_norm,
 }
-every_optimizer = pytest.mark.parametrize("name", OPTIMIZERS)
+#: A rule of each kind: one gradient per step, with a set, two gradients per step
+each_kind = pytest.mark.parametrize("name", ["auto", "diagonal diameter", "unixgrad auto"])
 
 
 def parabola(dtype=jnp.float32):
@@ -38,15 +39,6 @@ def rosenbrock():
         return (1 - x[0]) ** 2 + 100 * (x[1] - x[0] ** 2) ** 2
 
     return jnp.zeros(2), jnp.ones(2), function
-
-
-def mixed():
-    final = (jnp.array([1.0, -1.0, 2.0]), jnp.array([[1.0, 0.0], [-1.0, 1.0]]))
-
-    def function(params):
-        return sum(jnp.sum((x - a) ** 2) for x, a in zip(params, final, strict=True))
-
-    return jax.tree.map(jnp.zeros_like, final), final, function
 
 
 def stepping(optimizer, function, **extra):
@@ -81,7 +73,7 @@ def assert_close(found, expected, **tolerances):
 # -- optax's own rules -----------------------------------------------------------------------------
 
 
-@every_optimizer
+@each_kind
 def test_extra_arguments_are_accepted_and_nothing_is_compiled_twice(name, caplog):
     start, _, function = parabola()
     optimizer = OPTIMIZERS[name]()
@@ -96,7 +88,7 @@ def test_extra_arguments_are_accepted_and_nothing_is_compiled_twice(name, caplog
     assert not [line for line in caplog.messages if "compilation" in line]
 
 
-@pytest.mark.parametrize("name", ["auto", "one step", "unixgrad auto"])
+@pytest.mark.parametrize("name", ["auto", "unixgrad auto"])
 def test_steps_without_jit_compile_nothing_again(name, caplog):
     """A `lax.cond` would: its branches are other functions at every call."""
     optimizer, params = OPTIMIZERS[name](), {"a": jnp.zeros((2, 3)), "b": jnp.ones(4)}
@@ -115,25 +107,20 @@ def test_steps_without_jit_compile_nothing_again(name, caplog):
     assert not [line for line in caplog.messages if "compilation" in line]
 
 
-TARGETS = {"parabola": parabola, "rosenbrock": rosenbrock, "mixed": mixed}
-#: Rosenbrock's function is not convex: with a distance that is given, and seven times too large, no
-#: more is promised than for convex ones.
-CONVERGING = [
-    *((name, "parabola") for name in OPTIMIZERS),
-    *((name, "rosenbrock") for name in OPTIMIZERS if name not in ("unixgrad", "adagrad")),
-    ("auto", "mixed"),
-]
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_it_converges_on_the_common_targets(name):
+    """The tolerance is optax's, as is the number of steps.
 
-
-@pytest.mark.parametrize(("name", "target"), CONVERGING)
-def test_it_converges_on_the_common_targets(name, target):
-    """The tolerance is optax's, as is the number of steps."""
-    start, final, function = TARGETS[target]()
+    Rosenbrock's function is not convex: with a distance that is given, and seven times too large,
+    no more is promised than for convex ones.
+    """
+    target = parabola if name in ("unixgrad", "adagrad") else rosenbrock
+    start, final, function = target()
     params, state = trained(OPTIMIZERS[name](), function, start, 30_000)
     assert_close(eval_params(state, params), final, rtol=3e-2, atol=3e-2)
 
 
-@every_optimizer
+@each_kind
 def test_hyperparameters_can_be_injected(name):
     start, _, function = parabola()
     factory = OPTIMIZERS[name]
@@ -148,7 +135,7 @@ def test_hyperparameters_can_be_injected(name):
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 
 
-@every_optimizer
+@each_kind
 def test_types_stay_as_they_are(name):
     """Updates have the parameters' type, states float32 or better, whatever came before."""
     for given in DTYPES:
@@ -178,7 +165,7 @@ def test_types_stay_as_they_are(name):
                 assert (before.dtype == jnp.float64) == (given == "float64") or before.ndim == 0
 
 
-@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+@pytest.mark.parametrize("dtype", [jnp.bfloat16])
 def test_few_bits_are_no_obstacle(dtype):
     """The first steps are far below the rounding of such parameters; they are not lost."""
     start, final, function = parabola(dtype)
@@ -189,7 +176,7 @@ def test_few_bits_are_no_obstacle(dtype):
     assert jax.tree.structure(specs) == jax.tree.structure(state)
 
 
-@pytest.mark.parametrize("name", ["auto", "unixgrad"])
+@pytest.mark.parametrize("name", ["unixgrad"])
 def test_gradients_can_be_accumulated(name):
     start, _, function = parabola()
     optimizer = OPTIMIZERS[name]()
@@ -266,7 +253,7 @@ def test_updates_that_are_not_finite_can_be_skipped():
     )
 
 
-@every_optimizer
+@each_kind
 def test_zero_gradients_move_nothing_and_spoil_nothing(name):
     start, _, function = parabola()
     optimizer = OPTIMIZERS[name]()
@@ -281,7 +268,7 @@ def test_zero_gradients_move_nothing_and_spoil_nothing(name):
     assert bool(jnp.isfinite(eval_params(state, params)).all())
 
 
-@every_optimizer
+@each_kind
 def test_empty_trees(name):
     optimizer = OPTIMIZERS[name]()
     for empty in ({}, {"a": None}):
@@ -358,15 +345,14 @@ def test_states_of_shapes_alone():
     ],
     ids=["non-negative", "simplex", "ball"],
 )
-@pytest.mark.parametrize("factory", [accelegrad, functools.partial(accelegrad, diameter=2.0)])
-def test_sets_of_optax_hold_parameters_and_averages(projection, holds, factory):
+def test_sets_of_optax_hold_parameters_and_averages(projection, holds):
     goal = jnp.array([0.9, 0.6, -0.5])
     start = projection(jnp.array([0.2, 0.3, 0.5]))
 
     def function(x):
         return jnp.sum(jnp.array([1.0, 2.0, 3.0]) * (x - goal) ** 2)
 
-    optimizer = factory(projection=projection)
+    optimizer = accelegrad(projection=projection)
     step, params, state = stepping(optimizer, function), start, optimizer.init(start)
     for _ in range(10):
         params, state = step(params, state)

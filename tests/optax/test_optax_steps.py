@@ -221,20 +221,11 @@ def test_what_noise_teaches_is_what_it_teaches_the_core(diagonal):
     assert 10 < expected.averaged < STEPS - 10
 
 
-def test_one_array_takes_the_same_steps():
-    rule = UntunedAcceleGrad()
-    found = walk(accelegrad(), jnp.asarray(start_of(rule)), gradient)
-    for one, other in zip(found, core_walk(rule), strict=True):
-        np.testing.assert_allclose(one, other, rtol=0, atol=1e-12 * np.abs(other).max())
-
-
 def test_weight_decay_is_a_term_of_the_loss():
     decayed = accelegrad(diameter=4.0, weight_decay=0.1)
     plain = walk(accelegrad(diameter=4.0), jnp.asarray(START), lambda x: gradient(x) + 0.1 * x)
     found = walk(decayed, jnp.asarray(START), gradient)
     np.testing.assert_allclose(found[0], plain[0], rtol=0, atol=1e-12)
-    chained = optax.chain(optax.add_decayed_weights(0.1), accelegrad(diameter=4.0))
-    np.testing.assert_allclose(walk(chained, jnp.asarray(START), gradient)[0], plain[0], atol=1e-12)
 
 
 def test_a_schedule_multiplies_each_step():
@@ -265,7 +256,7 @@ target = {"w": rng.standard_normal((2, 8, 3)), "b": rng.standard_normal(16)}
 specs = {"w": PartitionSpec(None, "x"), "b": PartitionSpec("x")}
 mesh = jax.make_mesh((8,), ("x",), axis_types=(AxisType.Explicit,))
 box = optax.projections.projection_non_negative
-OPTIMIZERS = [accelegrad(), accelegrad(diagonal=False, projection=box), unixgrad(diameter=4.0)]
+OPTIMIZERS = [accelegrad(), unixgrad(diameter=4.0, projection=box)]
 
 def walk(optimizer, params, goal):
     def step(params, state):
@@ -312,25 +303,15 @@ def shrink(x, step):
     return jnp.sign(x) * jnp.maximum(jnp.abs(x) - step, 0)
 
 
-#: With what is given in the units of gradients of a certain size
 SCALED = {
     "auto": lambda size: accelegrad(),
     "auto, one step": lambda size: accelegrad(diagonal=False),
     "auto, box": lambda size: accelegrad(projection=optax.projections.projection_non_negative),
     "auto, prox": lambda size: accelegrad(prox=lambda x, step: shrink(x, 0.1 * size * step)),
-    "auto, diagonal prox": lambda size: accelegrad(
-        diagonal=True, prox=lambda x, step: shrink(x, 0.1 * size * step)
-    ),
     "diameter": lambda size: accelegrad(diameter=4.0, gradient_bound=0.5 * size),
-    "diameter, diagonal": lambda size: accelegrad(
-        diameter=4.0, diagonal=True, gradient_bound=0.5 * size
-    ),
     "unixgrad": lambda size: unixgrad(diameter=4.0, gradient_scale=0.5 * size),
-    "unixgrad, auto": lambda size: unixgrad(),
     "a-dog": lambda size: a_dog(),
-    "adagrad": lambda size: adagrad_norm(diameter=4.0),
     "adagrad, auto": lambda size: adagrad_norm(),
-    "dog": lambda size: adagrad_norm(initial_radius=0.01),
 }
 
 
@@ -340,6 +321,7 @@ def test_steps_do_not_depend_on_the_size_of_gradients(name):
     goal = jnp.array([0.5, -1.0, 2.0], jnp.float32)
     start = jnp.zeros(3, jnp.float32)
 
+    @jax.jit
     def end(size):
         optimizer = SCALED[name](size)
 
@@ -349,14 +331,14 @@ def test_steps_do_not_depend_on_the_size_of_gradients(name):
             updates, state = optimizer.update(slope, state, params)
             return optax.apply_updates(params, updates), state
 
-        params, state = jax.jit(lambda x: lax.fori_loop(0, 60, body, (x, optimizer.init(x))))(start)
+        params, state = lax.fori_loop(0, 60, body, (start, optimizer.init(start)))
         return eval_params(state, params), state.unit
 
-    expected, unit = end(1.0)
+    expected, unit = end(jnp.float32(1.0))
     assert unit == 1
     assert jnp.linalg.norm(expected) > 1e-3
     for size in (2.0**66, 2.0**-63):
-        found, unit = end(size)
+        found, unit = end(jnp.float32(size))
         assert (unit > 1) == (size > 1)
         np.testing.assert_allclose(found, expected, rtol=2e-4, atol=1e-5)
 

@@ -154,7 +154,7 @@ class Data:
             arrays.append(keywords.pop("sample_weight"))
         firsts = range(0, self.y.size, self.chunk)
         chunks = [tuple(part[i : i + self.chunk] for part in arrays) for i in firsts]
-        with mock.patch.object(streamed_model, "PART_ENTRIES", 0):  # each chunk is a part
+        with mock.patch.object(streamed_model, "BLOCK_ENTRIES", 0):  # each chunk is a part
             return ag.StreamedModel(chunks, **keywords)
 
 

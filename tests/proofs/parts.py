@@ -279,11 +279,6 @@ def _solved(data: Data, rng: np.random.Generator, **more: Any) -> tuple[Case, Ob
     return case, objective, search
 
 
-def _terms(data: Data, w: Vector, objective: Objective) -> float:
-    """Return the size of what a dual bound is made of, at a point."""
-    return float(objective.at(LONG.array(w), LONG).size)
-
-
 def duals(rng: np.random.Generator) -> None:
     """The dual gap of a linear model at good and bad points, and its dual at slopes."""
     data, _ = draw_data(rng, str(rng.choice(LOSSES)), n=int(rng.integers(1, 81)))
@@ -359,7 +354,7 @@ def multinomials(rng: np.random.Generator) -> None:
     }
     model = MultinomialModel(X, classes, k, **options)
     parts = np.array_split(np.arange(n), int(rng.integers(1, 4)))
-    with mock.patch.object(streamed_model, "PART_ENTRIES", 0):
+    with mock.patch.object(streamed_model, "BLOCK_ENTRIES", 0):
         rows, _, _ = read_rows([(X[part], classes[part]) for part in parts])
     streamed = classes_model(rows, classes, k, **options)
     solved = minimize(

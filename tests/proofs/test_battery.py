@@ -7,7 +7,6 @@ import pytest
 
 import accelegrad as ag
 from proofs.battery import (
-    COUNT,
     FAMILIES,
     Entry,
     drawn,
@@ -39,20 +38,6 @@ def test_an_ordinary_function_ends_with_a_proof(given):
     assert near or outcome.verdict in ("proved", "rounding"), outcome.line()
 
 
-@pytest.mark.parametrize("d", [1, 2, 100])
-def test_two_squares_per_coordinate_are_proved(d):
-    def fun(x):
-        return (
-            ((1.3 * x - 0.7) ** 2).sum() + ((0.2 * x + 0.1) ** 2).sum(),
-            2.6 * (1.3 * x - 0.7) + 0.4 * (0.2 * x + 0.1),
-        )
-
-    result = ag.minimize(fun, np.zeros(d), tol=1e-6)
-    best = np.full(d, (1.3 * 0.7 - 0.2 * 0.1) / (1.3**2 + 0.2**2))
-    assert result.success, result
-    assert result.lower_bound <= fun(best)[0] + 1e-12 * d
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_a_knapsack_dual_at_1e_9_is_noticed_to_be_done(seed):
     """The answer is exact after about ten iterations, with the bound too."""
@@ -72,12 +57,6 @@ def test_a_knapsack_dual_at_1e_9_is_noticed_to_be_done(seed):
     assert result.nit <= 100
     assert result.lower_bound <= least + 1e-12 * least
     assert result.fun <= least * (1 + 1e-9)
-
-
-def test_there_are_500_functions():
-    assert len(specifications()) == COUNT
-    assert len({drawn(*given).name for given in SAMPLE}) == len(SAMPLE)
-    assert all(spread in {given[2] for given in SAMPLE} for spread in ("zero", "minimiser", "far"))
 
 
 @pytest.mark.parametrize("family", FAMILIES)

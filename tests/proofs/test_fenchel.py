@@ -7,12 +7,10 @@ from dataclasses import astuple
 
 import numpy as np
 import pytest
-from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression
 
 import accelegrad as ag
 from accelegrad.proofs.fenchel import DataSizes, Reach, SlopeSums, Terms
 
-TIGHT = {"tol": 1e-12, "max_iter": 10**5}
 LABELS = ("logistic", "hinge")
 
 
@@ -57,47 +55,6 @@ def test_sums_of_parts_are_those_of_the_whole(loss, intercept, l1, parts):
     assert bounds[0] == pytest.approx(bounds[1], rel=1e-10)
     assert 0.0 <= max(bounds) <= found.fun
     assert intercept or max(bounds) > 0.0  # slopes that are not balanced may prove nothing
-
-
-def agrees(result, least):
-    assert result.success
-    assert result.certified_radius == math.inf
-    assert result.lower_bound <= least * (1 + 1e-12)
-    assert result.lower_bound >= least - 2e-6 * max(1.0, least)
-
-
-@pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("positive", [False, True])
-@pytest.mark.parametrize("share", [1.0, 0.4])
-def test_lasso_and_elastic_net_are_proved_everywhere(intercept, positive, share):
-    model, _ = problem("squared", intercept, seed=1)
-    X, y = model.X, model.y
-    peer = Lasso(0.1, fit_intercept=intercept, positive=positive, **TIGHT)
-    if share < 1.0:
-        peer = ElasticNet(0.1, l1_ratio=share, fit_intercept=intercept, positive=positive, **TIGHT)
-    peer.fit(X, y)
-    model = ag.LinearModel(X, y, "squared", fit_intercept=intercept)
-    penalty = ag.L1(0.1) if share == 1.0 else ag.ElasticNet(0.1 * share, 0.1 * (1 - share))
-    chosen = None
-    if positive:
-        lower = np.append(np.zeros(4), np.full(int(intercept), -np.inf))
-        chosen = ag.Box(lower, np.full(lower.size, np.inf))
-    w = np.append(peer.coef_, np.full(int(intercept), peer.intercept_))
-    least = model.value(w) + penalty.value(w[:4])
-    agrees(ag.minimize(model, penalty=penalty, feasible_set=chosen, tol=1e-6, max_iter=5000), least)
-
-
-@pytest.mark.parametrize("intercept", [False, True])
-def test_logistic_regression_with_an_l1_term_is_proved_everywhere(intercept):
-    model, _ = problem("logistic", intercept, seed=2)
-    model = ag.LinearModel(model.X, model.y, "logistic", fit_intercept=intercept)
-    peer = LogisticRegression(
-        C=1 / (60 * 0.02), l1_ratio=1.0, solver="saga", fit_intercept=intercept,
-        tol=1e-12, max_iter=10**5, random_state=0,
-    ).fit(model.X, model.y)  # fmt: skip
-    w = np.append(peer.coef_[0], np.full(int(intercept), peer.intercept_[0] if intercept else 0.0))
-    least = model.value(w) + 0.02 * float(np.abs(w[:4]).sum())
-    agrees(ag.minimize(model, penalty=ag.L1(0.02), tol=1e-6, max_iter=5000), least)
 
 
 @pytest.mark.parametrize("intercept", [False, True])

@@ -34,7 +34,7 @@ class Run:
         self.pairs, self.curvature, self.flattest = [], [], 0.0
         self.misses, self.recent = 0, []
         self.gap = inf
-        self.calls_insured, self.in_turn = 0, 0
+        self.calls_insured = 0
         project = None if box is None else (lambda x: np.clip(x, *box))
         self.accelegrad = DistanceFreeAcceleGrad(probe=True, project=project)
         self.insurance = self.accelegrad.init(x0)
@@ -159,9 +159,8 @@ class Run:
 
     def _fell(self, value, slope, a, s0):
         """Armijo's condition, or Hager and Zhang's where values are the same but for rounding."""
-        same = value <= self.value + quasi_newton.UNRESOLVED * abs(self.value)
         return value <= self.value + quasi_newton.FALL * a * s0 or (
-            same and slope <= (2 * quasi_newton.FALL - 1) * s0
+            value <= self.value and slope <= (2 * quasi_newton.FALL - 1) * s0
         )
 
     def _uneven(self, value, slope, a, s0):
@@ -229,20 +228,17 @@ class Run:
                 break
             t *= bundle.LARGEST_GROWTH
         before, self.gap = self.gap, gap
-        news = self.box is None and gap < bundle.FALLEN * before
+        news = self.box is None and gap < before
         if not (promise > least or news):
             self.t = t
             self._insure()
             return
-        self.in_turn = 0
         added = self.added
         value, gradient = self.evaluate(point, "model")
         fall = self.value - value
         lowest = t * promise / (2 * (promise - fall)) if promise > fall else inf
         if fall >= bundle.SERIOUS * promise:
-            self.t = t
-            if fall >= bundle.GOOD * promise:
-                self.t = min(bundle.LARGEST_GROWTH * t, max(t, lowest))
+            self.t = min(bundle.LARGEST_GROWTH * t, max(t, lowest))
             self._centre(point, value, gradient, paired=True)
             self._note(missed=False)
             if self.box is None and not any(self.recent[-bundle.IN_A_ROW :]):
@@ -266,7 +262,7 @@ class Run:
 
     def _owes(self):
         calls = len(self.points)
-        if self.gap == inf or self.in_turn >= bundle.MOST_INSURED:
+        if self.gap == inf:
             return False
         if self.box is None and self._smooth():
             return False
@@ -283,7 +279,6 @@ class Run:
 
         self.insurance = self.accelegrad.step(self.insurance, oracle).state
         self.calls_insured += len(found)
-        self.in_turn += 1
         best = min(found, key=lambda at: at.value)
         self.insured_value = min(self.insured_value, best.value)
         if best.value < self.value:

@@ -93,13 +93,6 @@ def test_sharp_functions_converge_linearly(name):
     assert plain[2] == math.inf
 
 
-def diagonal_model():
-    """The quadratic above, with a small part of its curvature as the l2 term."""
-    curvatures, l2 = np.logspace(-3, 0, 60), 9e-4
-    X = np.diag(np.sqrt(60 * (curvatures - l2)))
-    return ag.LinearModel(X, X @ np.ones(60), "squared", l2=l2)
-
-
 @pytest.mark.parametrize("method", ["u-dog", "a-dog", "dog", "diagonal"])
 def test_every_rule_with_a_radius_can_be_restarted(method):
     restarted = run(quadratic, 60, "adaptive", method=method, max_iter=2000)
@@ -181,15 +174,6 @@ def test_resuming_across_a_restart_bit_for_bit(tmp_path, settings, stop):
     assert (resumed.fun, resumed.lower_bound) == (whole.fun, whole.lower_bound)
     for column in ("value", "gap", "step", "calls"):
         np.testing.assert_array_equal(resumed.trace[column], whole.trace[column])
-
-
-@pytest.mark.parametrize(("first", "then"), [("adaptive", None), (None, "adaptive")])
-def test_a_checkpoint_of_a_run_with_other_restarts_is_refused(tmp_path, first, then):
-    path, model = tmp_path / "run.agc", logistic_model(3, n=60, d=5, l2=1e-3)
-    settings = {"method": "accelegrad", "max_iter": 20}
-    ag.minimize(model, restart=first, checkpoint=path, **settings)
-    with pytest.raises(ag.CheckpointError, match="restarts was"):
-        ag.minimize(model, restart=then, resume=path, **settings)
 
 
 # ----------------------------------------------------------------------------------- the policy

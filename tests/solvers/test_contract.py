@@ -101,7 +101,7 @@ anywhere = pytest.mark.parametrize(
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
     """Put no more than three chunks of 14 rows together."""
-    monkeypatch.setattr(streamed_model, "PART_ENTRIES", 3 * 15 * (D + streamed_model.VECTORS))
+    monkeypatch.setattr(streamed_model, "BLOCK_ENTRIES", 3 * 15 * (D + streamed_model.VECTORS))
 
 
 @pytest.fixture(autouse=True)

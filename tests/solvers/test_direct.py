@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize as scipy_minimize
-from scipy.optimize import nnls
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
-from sklearn.linear_model import ElasticNet, LogisticRegression, Ridge
 
 import accelegrad as ag
 from accelegrad.proofs.column_sums import ColumnSums
@@ -72,61 +70,6 @@ def test_rows_of_all_kinds(loss, kind):
 
 
 # -- beside other solvers ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("l2", [1.0, 1e-6])
-def test_ridge(intercept, l2):
-    X, y = load_diabetes(return_X_y=True)
-    x, *_ = found(ag.LinearModel(X, y, "squared", l2=l2, fit_intercept=intercept), rtol=1e-8)
-    peer = Ridge(alpha=l2 * y.size, fit_intercept=intercept, solver="cholesky").fit(X, y)
-    np.testing.assert_allclose(x[: X.shape[1]], peer.coef_, rtol=1e-7)
-
-
-@pytest.mark.parametrize("l1", [1.0, 1e-3])
-def test_elastic_net(l1):
-    X, y = load_diabetes(return_X_y=True)
-    model = ag.LinearModel(X, y, "squared", l2=1e-3, fit_intercept=True)
-    x, value, bound, _ = found(model, rtol=1e-8, l1=l1)
-    alpha = l1 + model.l2
-    peer = ElasticNet(alpha=alpha, l1_ratio=l1 / alpha, tol=1e-12, max_iter=10**6).fit(X, y)
-    np.testing.assert_allclose(x[:-1], peer.coef_, rtol=1e-6, atol=1e-6)
-    np.testing.assert_array_equal(x[:-1] == 0.0, peer.coef_ == 0.0)
-    assert 0.0 <= value - bound <= 1e-8 * value
-
-
-def test_weights_within_a_box():
-    X, y = load_diabetes(return_X_y=True)
-    l2 = 1e-3
-    model = ag.LinearModel(X, y, "squared", l2=l2)
-    x, *_ = found(model, rtol=1e-8, feasible_set=ag.Box(0.0, np.inf))
-    ridge = np.sqrt(l2 * y.size) * np.eye(X.shape[1])
-    peer, _ = nnls(np.vstack([X, ridge]), np.append(y, np.zeros(X.shape[1])))
-    np.testing.assert_allclose(x, peer, rtol=1e-7, atol=1e-9)
-
-
-def test_coefficients_of_logistic_regression():
-    X, y = rows_for("logistic")
-    l2 = 1e-3
-    model = ag.LinearModel(X, y, "logistic", l2=l2, fit_intercept=True)
-    x, value, _, _ = found(model, rtol=1e-10)
-    peer = LogisticRegression(C=1.0 / (l2 * y.size), tol=1e-10, max_iter=10_000).fit(X, y)
-    off = np.sqrt(2 * 1e-10 * value / l2)  # of weights with such a gap, at most
-    np.testing.assert_allclose(x[:-1], peer.coef_[0], atol=off)
-    np.testing.assert_allclose(x[-1:], peer.intercept_, atol=30 * off)
-
-
-def test_l1_logistic_regression():
-    X, y = rows_for("logistic")
-    model = ag.LinearModel(X, y, "logistic", fit_intercept=True)
-    x, value, bound, _ = found(model, rtol=1e-7, l1=1e-2)
-    assert value == pytest.approx(model.value(x) + 1e-2 * np.abs(x[:-1]).sum(), rel=1e-12)
-    assert 0.0 <= value - bound <= 1e-7 * value
-    peer = LogisticRegression(
-        l1_ratio=1.0, C=1.0 / (1e-2 * y.size), solver="saga", tol=1e-8, max_iter=10**5
-    ).fit(X, y)
-    np.testing.assert_allclose(x[:-1], peer.coef_[0], atol=1e-3)
-    np.testing.assert_array_equal(x[:-1] == 0.0, peer.coef_[0] == 0.0)
 
 
 # -- how it gets there -------------------------------------------------------------------------------

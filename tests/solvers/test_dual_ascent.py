@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose
-from sklearn.svm import SVC
 
 import accelegrad as ag
 from accelegrad import kernels
@@ -18,14 +17,6 @@ from toys import linear_problem
 def problem(loss="hinge", kind="csr", rows=60, columns=25, l2=2e-2, seed=5, **options):
     more = dict(density=0.3, noise=0.5, l2=l2, seed=seed, **options)
     return linear_problem(loss, kind, (rows, columns), **more)
-
-
-def synthetic_text():
-    """Return 300 short rows of 900 words, and labels that some of the words go with."""
-    rng = np.random.default_rng(8)
-    X = sp.random(300, 900, density=0.03, format="csr", rng=rng)
-    y = np.where(X @ rng.standard_normal(900) + 0.3 * rng.standard_normal(300) > 0.2, 1.0, -1.0)
-    return X, y
 
 
 def first_order(seed, n):
@@ -146,29 +137,6 @@ def test_evaluations_come_when_the_gap_is_expected_to_be_small_enough():
     assert epochs_to(1e-3, Gap(60, 1.1e-2), Gap(100, 1e-2)) == 50
     assert epochs_to(0.0, Gap(90, 1e-1), Gap(100, 1e-2)) == 50
     assert epochs_to(1e-3, Gap(90, 1e-2), Gap(100, 1e-1)) == 50
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-def test_with_an_intercept_it_ends_where_newton_does(loss):
-    model = problem(loss, rows=40, columns=120, l2=5e-2, fit_intercept=True)
-    climbed = ag.minimize(model, method="dual-ascent", rtol=1e-7, max_iter=20_000, rng=0)
-    other = ag.minimize(model, method="accelegrad-newton", rtol=1e-9, rng=0)
-    assert climbed.success
-    assert climbed.lower_bound <= other.fun * (1.0 + 1e-12)
-    assert other.lower_bound <= climbed.fun * (1.0 + 1e-12)
-    assert climbed.nit > 10 * climbed.nfev > 0 or climbed.nit < 60
-
-
-def test_a_hinge_fit_of_text_with_an_intercept_is_certified():
-    X, y = synthetic_text()
-    model = ag.LinearModel(X, y, "hinge", l2=1e-4, fit_intercept=True)
-    result = ag.minimize(model, rtol=1e-3, rng=0)
-    assert result.method == "dual-ascent"
-    assert result.success
-    peer = SVC(kernel="linear", C=1.0 / (1e-4 * X.shape[0]), tol=1e-6).fit(X, y)
-    best = np.append(peer.coef_.toarray().ravel(), peer.intercept_)
-    assert result.lower_bound <= model.value(best)
-    assert model.value(best) >= result.fun * (1.0 - 1e-3)
 
 
 @pytest.mark.parametrize("stop", [9, 10, 21])

@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.optimize import linprog
-from sklearn.datasets import load_diabetes
-from sklearn.linear_model import QuantileRegressor
 from sklearn.svm import SVC
 
 import accelegrad as ag
@@ -88,17 +86,6 @@ def test_slopes_prove_the_parameters_with_an_l1_term(loss, l2, share):
         assert (weights == 0.0).any() or share < 0.05
 
 
-def test_quantiles_with_an_l1_term_are_those_of_scikit_learn():
-    X, y = load_diabetes(return_X_y=True)
-    model = ag.LinearModel(X, y, "quantile", quantile=0.8, fit_intercept=True)
-    for l1 in (0.05, 0.01):
-        found = points([model], 1e-9, l1=l1)[0].parameters
-        peer = QuantileRegressor(quantile=0.8, alpha=l1).fit(X, y)
-        size = np.abs(peer.coef_).max()
-        np.testing.assert_allclose(found[:-1], peer.coef_, rtol=1e-5, atol=1e-6 * size)
-        np.testing.assert_array_equal(found[:-1] != 0.0, np.abs(peer.coef_) > 1e-9 * size)
-
-
 def test_targets_do_not_depend_on_each_other():
     chosen = models("hinge")
     together = points(chosen, 1e-7)
@@ -116,22 +103,6 @@ def test_data_of_all_kinds_give_the_same(kind):
     plain, other = (points(models("quantile", X=part), 1e-6) for part in (X, given))
     for one, another in zip(plain, other, strict=True):
         np.testing.assert_allclose(one.parameters, another.parameters, rtol=1e-5, atol=1e-8)
-
-
-def test_a_row_of_twice_the_weight_is_two_rows():
-    weights = np.random.default_rng(3).integers(1, 4, 150)
-    weighted = models("absolute", k=1, weights=weights.astype(float))[0]
-    repeated = ag.LinearModel(
-        np.repeat(weighted.X, weights, axis=0),
-        np.repeat(weighted.y, weights),
-        "absolute",
-        l2=weighted.l2,
-        fit_intercept=True,
-    )
-    one, another = points([weighted], 1e-6)[0], points([repeated], 1e-6)[0]
-    assert weighted.value(one.parameters) == pytest.approx(
-        repeated.value(another.parameters), rel=2e-6
-    )
 
 
 def test_the_hinge_loss_as_libsvm_minimises_it():

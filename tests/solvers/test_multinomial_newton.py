@@ -1,7 +1,6 @@
 """Newton's method by conjugate gradients, and the curvature of many classes."""
 
 import math
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -298,15 +297,3 @@ def test_a_warm_start_at_the_minimum_is_the_end():
     fit.fit(X, y)
     assert fit.converged_
     assert fit.n_iter_ <= 2
-
-
-def test_memory_is_that_of_some_vectors():
-    rows, columns, k = 300, 20_000, 10
-    X = sp.random_array((rows, columns), density=1e-3, rng=np.random.default_rng(0), format="csr")
-    y = np.arange(rows) % k
-    tracemalloc.start()
-    AcceleGradClassifier(alpha=1e-2).fit(X, y)
-    most = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    # The look at convexity keeps some dozens; a block of curvature would take 2000 such vectors.
-    assert most <= 8 * 100 * columns * k

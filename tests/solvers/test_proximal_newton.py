@@ -5,13 +5,11 @@ import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import lsq_linear
-from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, Ridge
+from sklearn.linear_model import ElasticNet, Lasso, Ridge
 
 import accelegrad as ag
-from accelegrad import kernels
 from accelegrad.models.gram import ColumnProducts, gram_matrix
 from accelegrad.models.losses import LOSSES
-from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 from accelegrad.solvers import ProximalNewton
 from accelegrad.solvers.oracles import sum_oracle
 from accelegrad.solvers.quadratic import Limits, box_minimum
@@ -167,17 +165,6 @@ def test_lasso_and_elastic_net_end_where_scikit_learns_do(data, ratio):
     assert_array_equal(weights != 0.0, peer.coef_ != 0.0)
     if model.fit_intercept:
         assert result.x[-1] == pytest.approx(peer.intercept_, rel=1e-7)
-
-
-def test_logistic_regression_ends_where_saga_does():
-    model = problem("logistic", rows=150, columns=6, fit_intercept=True)
-    alpha = 0.1 * strongest(model)
-    result = ag.minimize(model, penalty=ag.L1(alpha), rtol=1e-10)
-    assert result.success
-    peer = LogisticRegression(l1_ratio=1.0, C=1 / (150 * alpha), solver="saga")
-    peer.set_params(tol=1e-12, max_iter=100_000, random_state=0).fit(model.X, model.y)
-    assert_allclose(result.x, np.append(peer.coef_, peer.intercept_), atol=1e-6)
-    assert_array_equal(result.x[:-1] != 0.0, peer.coef_.ravel() != 0.0)
 
 
 def test_bounds_end_where_ridge_and_lsq_linear_do():
@@ -384,43 +371,4 @@ def test_a_model_of_columns_is_one_of_those_columns():
     assert model.of_columns(None, 0.1).X is model.X
 
 
-@pytest.mark.parametrize("mode", ["always", "never"])
-def test_kernels_change_nothing_but_rounding(mode):
-    model = problem("logistic", kind="csr", rows=100, columns=300)
-    with kernels.use(mode):
-        result = ag.minimize(model, penalty=ag.L1(0.02), rtol=1e-10)
-    plain = ag.minimize(problem("logistic", "csr", 100, 300), penalty=ag.L1(0.02), rtol=1e-10)
-    assert_allclose(result.x, plain.x, atol=1e-9)
-
-
-NO_COMPILER = """
-import sys
-import numpy as np, scipy.sparse as sp
-from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
-rng = np.random.default_rng(0)
-X, w = rng.normal(size=(3000, 200)), np.zeros(200)
-w[:9] = 1.0
-y = X @ w + rng.normal(size=3000)
-text = sp.random(1500, 4000, 0.02, format="csr", rng=rng)
-AcceleGradRegressor(penalty="l1", alpha=0.1).fit(X, y)
-AcceleGradRegressor(penalty="elasticnet", alpha=0.1).fit(X, y)
-AcceleGradClassifier("log_loss", penalty="l1", alpha=1e-3).fit(text, text @ np.ones(4000) > 40)
-print("numba" in sys.modules)
-"""
-
-
 # -- estimators --------------------------------------------------------------------------------------
-
-
-def test_estimators_take_it_for_l1_terms_and_boxes():
-    model = problem()
-    alpha = 0.1 * strongest(model)
-    ours = AcceleGradRegressor(penalty="l1", alpha=alpha, tol=1e-9).fit(model.X, model.y)
-    peer = Lasso(alpha=alpha, tol=1e-14).fit(model.X, model.y)
-    assert ours.converged_
-    assert ours.n_iter_ == 1
-    assert_allclose(ours.coef_, peer.coef_, atol=1e-7)
-    signs = AcceleGradClassifier("hinge", penalty="l1", alpha=1e-2, feasible_set="nonnegative")
-    signs.fit(model.X, model.y > 0)
-    assert signs.converged_
-    assert (signs.coef_ >= 0.0).all()

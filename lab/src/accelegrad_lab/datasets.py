@@ -29,24 +29,12 @@ _ENDINGS = ("", *COMPRESSIONS, ".txt", *LIBSVM.endings)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """A matrix of features with a target for each row.
+    """A matrix of features (sparse or dense, float64) with a target for each row."""
 
-    Attributes
-    ----------
-    name : str
-        The name of the file without endings of compression and format, or of the generator.
-    X : CSR matrix or array of shape (n_samples, n_features)
-        The features in float64: sparse from LIBSVM files and `sparse_text`, dense from CSV files.
-    y : Vector
-        The targets in float64.
-    source : str
-        The path as it was given, or the call of the generator.
-    """
-
-    name: str
+    name: str  # of the file, without endings of compression and format
     X: sp.csr_matrix[np.float64] | Matrix
     y: Vector
-    source: str
+    source: str  # the path as it was given, or the call of the generator
 
     def __repr__(self) -> str:
         return f"Dataset({self.description})"
@@ -86,23 +74,11 @@ def read(
     path : str or path
         The file.
     n_features : int, optional
-        The number of features. A LIBSVM file has the largest index as the number by default, which
-        is too few if the last features are 0 in all rows; others must have as many as given.
+        The number of features; of a LIBSVM file the largest index by default.
     target : str or int, optional
-        The column of a CSV or parquet file with the targets: its name, or its number, which counts
-        from 0, or from the end if negative. By default the last column.
+        The column with the targets: its name or number. By default the last one.
     reading : Reading, optional
         How a CSV or parquet file is read.
-
-    Returns
-    -------
-    Dataset
-        The data: X is sparse from a LIBSVM file or a sparse matrix, and dense from others.
-
-    Raises
-    ------
-    DataError
-        If the file cannot be read or something in it is wrong; the message says where.
     """
     path = Path(path)
     wanted = Wanted(target, n_features=n_features, targets=Targets.NUMBERS)
@@ -118,18 +94,7 @@ def _in_double(values: Any) -> Any:
 
 
 def find(name: str) -> Path | None:
-    """Return the path of a data set in the folder that ACCELEGRAD_DATA names.
-
-    Parameters
-    ----------
-    name : str
-        The name of the file; the endings .bz2, .gz, .xz, .txt, .svm and .libsvm may be left out.
-
-    Returns
-    -------
-    Path or None
-        None if the variable is not set or the folder has no such file.
-    """
+    """Return the path of a data set in the folder that ACCELEGRAD_DATA names; None without one."""
     given = os.environ.get(DATA_FOLDER, "")
     if not given:
         return None

@@ -345,6 +345,22 @@ def _estimator(kind: str, name: str, **options: Any) -> Call:
     return lambda: _of_estimator(estimator, *data_of(name))
 
 
+def _partial_fit(name: str) -> Call:
+    """Return ten chunks of `partial_fit`."""
+    from accelegrad.sklearn import AcceleGradClassifier
+
+    X, y = data_of(name)
+    chunks = [(X[part], y[part]) for part in np.array_split(np.arange(y.size), 10)]
+
+    def call() -> Outcome:
+        estimator = AcceleGradClassifier(random_state=0)
+        for part in chunks:
+            estimator.partial_fit(*part, classes=np.unique(y))
+        return Outcome(success=True, value=float(1 - estimator.score(X, y)), gap=math.nan)
+
+    return call
+
+
 def _minibatches(name: str, batch_size: int, steps: int) -> Call:
     """Return a run of a fixed number of steps on minibatches, which no tolerance ends."""
     import accelegrad as ag
@@ -560,6 +576,7 @@ CALLS: dict[str, Callable[[], Call]] = {
     "estimator, regressor, simplex, diabetes": partial(_estimator, _REGRESSOR, "diabetes", feasible_set="simplex"),
     "estimator, classifier CV, breast_cancer": partial(_estimator, _CLASSIFIER + "CV", "breast_cancer"),
     "estimator, regressor CV, diabetes": partial(_estimator, _REGRESSOR + "CV", "diabetes"),
+    "estimator, partial_fit, rcv1": partial(_partial_fit, "rcv1"),
     "stream, logistic, tall": partial(_stream, "tall", "logistic"),
     "stream, hinge, short text": partial(_stream, "short text", "hinge", tol=1e-3),
     "stream, squared, l1, numbers": partial(_stream, "numbers", "squared", penalty=_made("L1", 0.01), tol=1e-5),

@@ -69,52 +69,22 @@ def accuracies() -> Iterator[float]:
 
 @dataclass(frozen=True)
 class Peer:
-    """A solver, declared.
+    """A solver, declared."""
 
-    Parameters
-    ----------
-    method, variant : str
-        Its name in figures: the method decides the colour, the variant is added in words.
-    words : str
-        What is called.
-    make : callable, optional
-        See above; None for CVXPY, which is given the formula of a function.
-    against : callable
-        ``against(problem)`` returns why it cannot take part, or nothing.
-    suites : tuple of str
-        The benchmarks that it takes part in.
-    ladder : callable
-        ``ladder()`` yields the settings to try in turn, where it is not run with its defaults.
-    needs : str
-        A package that has to be installed.
-    own : bool
-        Whether it is of this package. Its fits count only where they prove their accuracy.
-    counts : bool
-        Whether it is compared with; others are only shown.
-    cold : bool
-        Whether it is a first fit, in a new process with an empty cache of compiled code.
-    apart : bool
-        Whether it gets processes of its own, because it compiles for long in each new one.
-    by_columns : bool
-        Whether it wants sparse matrices as CSC; they are converted before the clock starts.
-    dash : str
-        How it is drawn.
-    """
-
-    method: str
-    words: str
-    make: Callable[..., Any] | None
-    against: Callable[[Any], str]
-    suites: tuple[str, ...] = BOTH
-    variant: str = ""
-    ladder: Callable[[], Iterator[float]] = iterations
-    needs: str = ""
-    own: bool = False
-    counts: bool = True
-    cold: bool = False
-    apart: bool = False
-    by_columns: bool = False
-    dash: str = "solid"
+    method: str  # its name in figures, which decides the colour
+    words: str  # what is called
+    make: Callable[..., Any] | None  # see above; None for CVXPY, which is given a formula
+    against: Callable[[Any], str]  # why it cannot take part in a problem, or nothing
+    suites: tuple[str, ...] = BOTH  # the benchmarks that it takes part in
+    variant: str = ""  # is added to the name
+    ladder: Callable[[], Iterator[float]] = iterations  # the settings to try in turn
+    needs: str = ""  # a package that has to be installed
+    own: bool = False  # of this package: its fits count only where they prove their accuracy
+    counts: bool = True  # others are only shown
+    cold: bool = False  # a first fit, in a new process with an empty cache of compiled code
+    apart: bool = False  # gets processes of its own, because it compiles for long in each
+    by_columns: bool = False  # wants sparse matrices as CSC, converted before the clock starts
+    dash: str = "solid"  # how it is drawn
 
     @property
     def shown(self) -> str:

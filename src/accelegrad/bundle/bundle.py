@@ -33,8 +33,8 @@ from accelegrad.rules.distance_free import DistanceFreeAcceleGrad
 # dimensions; `accelegrad bench --functions` compares methods on others.
 #: The centre moves where the value falls by this share of what the model promises.
 SERIOUS = 0.1
-#: The step grows where the value falls by this share of the promise, by this factor at most.
-GOOD, LARGEST_GROWTH = 0.5, 10.0
+#: The step grows by this factor at most.
+LARGEST_GROWTH = 10.0
 #: It grows by this factor, too, where this many trials in a row did not miss: with a short step
 #: all succeed, and gain little (functions with kinks, geometric means of calls to 1e-4 and 1e-6: 36
 #: and 59 on 26 of the suite with it or without; 87 and 165 without, 75 and 147 with on 16 others).
@@ -61,19 +61,12 @@ INSURED = 2.2
 #: (functions with kinks, calls to 1e-4: 50 without waiting, 40 with, and 40 without AcceleGrad).
 #: With a set or a term they do not wait: steps that are too short there are not lengthened.
 UNINSURED = 10
-#: AcceleGrad's steps between two of the bundle's, at most
-MOST_INSURED = 2
 #: The gap is estimated for a minimiser within this many times the distance travelled.
 REACH = 2.0
 #: A fall that is a smaller share of the value counts as one that values do not resolve.
 ROUNDING_SHARE = 1e-13
-#: Where the model promises less than values resolve, its lowest point is evaluated only if the
-#: estimated gap has fallen to this share since the last time; chosen.
-FALLEN = 0.5
 #: Where the function is not finite the step is cut to this share, and this often at most.
 NOT_FINITE_CUT, MOST_CUTS = 0.1, 100
-#: A trial is rough where it misses this share of what the model promises.
-ROUGH = 0.5
 #: Where the model promises less than values resolve, the step is lengthened this often at most,
 #: and shortened where trials are rough.
 MOST_LENGTHENED = 4
@@ -89,7 +82,6 @@ class Counts(NamedTuple):
     insured: int = 0  # of these, AcceleGrad's
     misses: int = 0  # the last trials in a row without a fall
     recent: int = 0  # which of the last trials missed, as bits; uneven ones are several
-    in_turn: int = 0  # AcceleGrad's steps since the bundle's last
 
 
 class BundleState(NamedTuple):
@@ -350,8 +342,9 @@ class Bundle(StepRule):
         trial, t = self._worthwhile(state)
         if trial.is_rough:
             return self._without_model(state, oracle)
-        # The first time that nothing seems to be left, a proof may follow from the next cut.
-        news = self._plain and trial.estimated_gap < FALLEN * state.estimated_gap
+        # Where nothing seems to be left, a proof may follow from the next cut; with a set or a
+        # term it is more likely to follow from a spectral step.
+        news = self._plain and trial.estimated_gap < state.estimated_gap
         if not self._is_resolved(state, trial) and not news:
             done = state._replace(step_size=t, estimated_gap=trial.estimated_gap)
             return self._without_model(done, oracle)
@@ -362,8 +355,8 @@ class Bundle(StepRule):
                 trial.point if share == 1.0 else state.center + share * (trial.point - state.center)
             ),
         )
-        counts = state.counts._replace(in_turn=0)
-        state = state._replace(estimated_gap=trial.estimated_gap, counts=counts)
+        counts = state.counts
+        state = state._replace(estimated_gap=trial.estimated_gap)
         if share < 1.0:
             lower = at.value < state.value
             moved = self._centred(state, at, paired=False) if lower else state
@@ -375,8 +368,7 @@ class Bundle(StepRule):
             counts = _noted(counts, misses=0)
             moved = self._centred(state, at, paired=True, counts=counts)
             all_fell = self._plain and moved.counts.recent & ((1 << IN_A_ROW) - 1) == 0
-            longer = max(t, lowest) if fall >= GOOD * promise else t
-            longer = min(LARGEST_GROWTH * t, max(longer, GROWN * t if all_fell else t))
+            longer = min(LARGEST_GROWTH * t, max(lowest, GROWN * t if all_fell else t))
             return moved._replace(step_size=longer), at
         moved = state._replace(step_size=t, counts=_noted(counts, misses=1))
         if state.cuts.added == added:
@@ -409,8 +401,7 @@ class Bundle(StepRule):
             at = oracle(self._model(state.cuts).feasible(spectral.target, spectral.length))
         except NonFiniteError:
             return self._insure(state._replace(spectral=spectral.given_up()), oracle)
-        counts = state.counts._replace(in_turn=0)
-        following = state._replace(spectral=spectral.after(at), counts=counts)
+        following = state._replace(spectral=spectral.after(at))
         if at.value < state.value:
             following = self._centred(following, at, paired=False)
         return following, at
@@ -441,7 +432,7 @@ class Bundle(StepRule):
         point, promise, combination, missed = self._model(state.cuts).lowest(center, t)
         length = math.sqrt(inner(combination.slope, combination.slope))
         left = combination.error + self._reach(state, t * length) * length
-        return Trial(point, promise, left, missed > ROUGH * max(promise, 0.0))
+        return Trial(point, promise, left, missed > max(promise, 0.0))
 
     def _model(self, cuts: CutMemory) -> CutModel:
         return CutModel(cuts, self.project, self.prox, self.term, self.lowest_of_cuts)
@@ -464,9 +455,9 @@ class Bundle(StepRule):
         no less than the present one. It counts as having had some from the start.
         """
         counts = state.counts
-        if state.estimated_gap == math.inf or counts.in_turn >= MOST_INSURED:
-            return False
         gap = state.estimated_gap
+        if gap == math.inf:
+            return False
         behind = state.insured_value - state.value + gap
         waited = UNINSURED if self._plain else 0
         share = (waited + counts.insured) / counts.calls
@@ -484,8 +475,7 @@ class Bundle(StepRule):
             return self._follow_model(state._replace(insured_value=math.inf, counts=counts), oracle)
         best = oracle.best
         assert best is not None
-        counts = state.counts
-        counts = counts._replace(insured=counts.insured + oracle.calls, in_turn=counts.in_turn + 1)
+        counts = state.counts._replace(insured=state.counts.insured + oracle.calls)
         following = state._replace(
             insurance=step.state,
             insured_value=min(state.insured_value, best.value),
@@ -506,7 +496,7 @@ def _noted(counts: Counts, *, misses: int) -> Counts:
     recent = counts.recent << max(misses, 1) | ((1 << misses) - 1)
     recent &= (1 << RECENT) - 1
     in_a_row = counts.misses + misses if misses else 0
-    return Counts(counts.calls, counts.insured, in_a_row, recent, counts.in_turn)
+    return counts._replace(misses=in_a_row, recent=recent)
 
 
 def _finite_trial(oracle: Recorder, point_of: Callable[[float], Vector]) -> tuple[Evaluated, float]:

@@ -15,6 +15,7 @@ from scipy.linalg.blas import ddot  # @ takes longer to begin
 from accelegrad.bundle.cut_programme import CutProgramme
 from accelegrad.errors import Vector
 from accelegrad.norms import norm
+from accelegrad.rounding import FEW, SMALLEST, UNIT
 from accelegrad.rules.base import Evaluated
 
 #: The memory that cuts take by default, in bytes; chosen
@@ -44,13 +45,7 @@ def _held(dimension: int) -> int:
 #: What is known of a cut besides its slope: its value at the origin; its weight in the last
 #: combination; when it was added; the size of the terms of its value; the length of its slope; and
 #: how far the first and the slope can be off, because of adding up cuts or of few bits.
-LEVEL, WEIGHT, ADDED, SIZE, LENGTH, LOST, BLURRED = range(7)
-N_NUMBERS = 7
-UNIT = float(np.finfo(np.float64).eps)
-#: Levels that differ by so much of their terms' size are the same but for rounding.
-FEW_UNITS = 8 * UNIT
-#: What is lost to underflow in one operation, at most
-SMALLEST = float(np.nextafter(0.0, 1.0))
+LEVEL, WEIGHT, ADDED, SIZE, LENGTH, LOST, BLURRED = NUMBERS = range(7)
 
 
 class CutMemory:
@@ -70,7 +65,7 @@ class CutMemory:
         rows = min(size, 2 * FEWEST_CUTS)
         # At once what the default takes: it need not be copied, and takes no room until it is used.
         self._slopes = np.empty((min(size, max(rows, _held(origin.size))), origin.size))
-        self._numbers = np.zeros((rows, N_NUMBERS))
+        self._numbers = np.zeros((rows, len(NUMBERS)))
         self._gram = np.zeros((0, 0))
         self._gram_rows = 0  # those that are up to date
         self._programme = CutProgramme()
@@ -140,7 +135,8 @@ class CutMemory:
         """
         if self.count:
             last = self._numbers[self.count - 1]
-            same = abs(last[LEVEL] - numbers[LEVEL]) <= FEW_UNITS * max(last[SIZE], numbers[SIZE])
+            size = max(last[SIZE], numbers[SIZE])
+            same = abs(last[LEVEL] - numbers[LEVEL]) <= FEW * UNIT * size
             if same and np.array_equal(self._slopes[self.count - 1], slope):
                 return
         if self.count == self.size:
@@ -232,7 +228,7 @@ class CutMemory:
         if rows > len(self._slopes):
             slopes, self._slopes = self._slopes, np.empty((rows, self.origin.size))
             self._slopes[:n] = slopes[:n]
-        numbers, self._numbers = self._numbers, np.zeros((rows, N_NUMBERS))
+        numbers, self._numbers = self._numbers, np.zeros((rows, len(NUMBERS)))
         self._numbers[:n] = numbers[:n]
 
     def _make_room(self) -> None:

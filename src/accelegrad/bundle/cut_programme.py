@@ -35,16 +35,10 @@ MOST_CHANGES = 40
 #: units of rounding
 RIDGE = 1e-13
 SMALLEST = float(np.finfo(np.float64).tiny)
-#: A vector enters if that lowers the sum by more than this share of its terms; these are taken to
-#: be no smaller than the second number times the largest square.
-WORTH_ENTERING, SMALL_TERMS = 1e-11, 1e-3
-#: Rows of the factor beyond the active ones: at least, and one for so many of these; chosen
-SPARE_ROWS, SPARE_SHARE = 8, 4
+#: A vector enters if that lowers the sum by more than this share of it.
+WORTH_ENTERING = 1e-11
 #: Columns that LAPACK takes at a time where a vector leaves (measured: 4 to 8 take least)
 REMOVED_BLOCK = 8
-#: With fewer active rows than this share of all, a copy of them is multiplied, not the whole
-#: (measured: from there on copying takes longer).
-FEW_ROWS = 0.25
 
 
 class CutProgramme:
@@ -148,7 +142,7 @@ class CutProgramme:
     def _spread(self, factor: np.ndarray) -> np.ndarray:
         """Return a factor in a larger one, the rest of which is the identity."""
         n = self._active.size
-        rows = n + max(SPARE_ROWS, n // SPARE_SHARE)
+        rows = 2 * n + REMOVED_BLOCK
         spread = np.zeros((rows, rows))
         spread.flat[:: rows + 1] = 1.0
         spread[:n, :n] = factor[:n, :n]
@@ -184,13 +178,11 @@ class CutProgramme:
         """Return the vector that lowers the sum most when it enters; None if there is none."""
         active = self._active
         best = weights[active]
-        few = active.size < FEW_ROWS * linear.size
-        reduced = best @ K[active] if few else weights @ K
+        reduced = best @ K[active]
         reduced += linear
         level = ddot(reduced[active], best)
         entering = int(reduced.argmin())
-        terms = abs(level) + SMALL_TERMS * self._scale
-        return entering if reduced[entering] < level - WORTH_ENTERING * terms else None
+        return entering if reduced[entering] < level - WORTH_ENTERING * abs(level) else None
 
     def _enter(self, K: np.ndarray, linear: Vector, entering: int) -> None:
         """Add a row to the factor, and what follows for the solutions."""

@@ -14,19 +14,16 @@ import numpy as np
 from scipy.linalg.blas import ddot  # @ takes longer to begin
 from scipy.linalg.lapack import dtrtrs
 
+from accelegrad.bundle.cut_memory import DEFAULT_BYTES, FEWEST_CUTS
 from accelegrad.errors import Vector
 
 #: Pairs that are kept (measured on seven smooth functions, geometric mean of calls to 1e-6: 68 with
 #: 10 or 15, 64 with 20, 62 with 30; each costs two products a step).
 MOST_PAIRS = 20
-#: The memory that they take at most, in bytes, unless fewer than five fit
-PAIRS_BYTES, FEWEST_PAIRS = 64 * 2**20, 5
 #: A pair counts where the gradient grows along the step by more than this share of both lengths.
 LEAST_CURVATURE = 1e-10
 #: What the value has to fall by, as a share of what the slope at the start promises (Armijo)
 FALL = 1e-4
-#: Values that differ by less than this share of them count as the same.
-UNRESOLVED = 1e-14
 #: How steep the slope may still be, as a share of that at the start
 STEEP = 0.9
 #: A trial is uneven where the cut at the start is further below the value at the trial than the
@@ -83,7 +80,8 @@ class Pairs:
         self._products[:n, n - 1] = self._in_order(self._steps[:n].dot(change))
 
     def _take_memory(self, size: int) -> None:
-        held = max(FEWEST_PAIRS, min(MOST_PAIRS, PAIRS_BYTES // (16 * size)))
+        # As much memory as cuts take, unless only a few fit.
+        held = max(FEWEST_CUTS, min(MOST_PAIRS, DEFAULT_BYTES // (16 * size)))
         self._steps, self._changes = np.empty((held, size)), np.empty((held, size))
         self._products = np.zeros((held, held), order="F")
 
@@ -168,8 +166,7 @@ class LineSearch(NamedTuple):
         start = self.start
         if end.value <= start.value + FALL * end.at * start.slope:
             return True
-        same = end.value <= start.value + UNRESOLVED * abs(start.value)
-        return same and end.slope <= (2.0 * FALL - 1.0) * start.slope
+        return end.value <= start.value and end.slope <= (2.0 * FALL - 1.0) * start.slope
 
     def is_over(self, end: End) -> bool:
         """Return whether a point is good enough to end the search."""

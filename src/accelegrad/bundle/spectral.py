@@ -16,10 +16,8 @@ from accelegrad.errors import Vector
 from accelegrad.rules.base import Evaluated
 
 #: Steps are worth it while the shortest movement, relative to its length, falls to this share
-#: within so many steps; chosen, as are the next two.
+#: within so many steps; chosen.
 WORTH, PATIENCE = 0.5, 30
-#: It is never this many times the shortest so far where they converge.
-LOST = 1e4
 #: The length changes by this factor at most: at the last digits changes are rounding.
 LARGEST_CHANGE = 100.0
 
@@ -65,7 +63,7 @@ class Spectral(NamedTuple):
         moved, change = at.point - self.point, at.gradient - self.gradient
         square, growth = float(moved @ moved), float(moved @ change)
         movement = math.sqrt(square) / self.length
-        if not (square > 0.0 and movement <= LOST * self.shortest):
+        if not square > 0.0:
             return self.given_up()
         shortest, left, worth = min(self.shortest, movement), self.left - 1, self.worth
         if shortest <= worth:

@@ -187,13 +187,9 @@ def part_of(
 def pieces_of(X: Any, y: Any, sample_weight: Any = None) -> list[Any]:
     """Return the blocks of the data as delayed tuples or futures, one for each.
 
-    Parameters
-    ----------
-    X : dask.array, dask.dataframe, or list of delayed or futures
-        The rows. With a list and without `y`, each element is a tuple ``(X, y)`` or
-        ``(X, y, sample_weight)``; else a block of rows.
-    y, sample_weight
-        The targets and weights, in the same blocks; those of arrays are put into them.
+    X is a dask.array, a dask.dataframe, or a list of delayed values or futures: tuples ``(X, y)``
+    or ``(X, y, sample_weight)`` where y is None. Targets and weights in arrays are put into X's
+    blocks.
     """
     if isinstance(X, Sequence) and not isinstance(X, str):
         return _listed(X, y, sample_weight)
@@ -292,9 +288,9 @@ def delayed_blocks(client: Client, pieces: Sequence[Any]) -> list[Delayed]:
 def _spread(client: Client, read: Sequence[Delayed]) -> list[Future]:
     """Return the blocks as futures, as many neighbours on each worker as it has threads for.
 
-    The scheduler alone gives more blocks to workers that happen to be idle at the start, and they
-    stay where they are: one with three of four blocks would be waited for in every round trip.
-    Blocks of data that are on the workers already are made where these are.
+    The scheduler alone gives more blocks to workers that happen to be idle at the start: one with
+    three of four blocks would be waited for in every round trip. Blocks of data that are on the
+    workers already are made where these are.
     """
     threads = client.nthreads()
     if len(threads) < 2 or any(map(_needs_futures, read)):

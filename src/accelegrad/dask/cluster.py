@@ -25,7 +25,7 @@ from distributed import Client, Future, default_client, get_worker
 from distributed import wait as wait_for
 from distributed.client import FutureCancelledError
 
-from accelegrad.dask.part import aligned, on_part
+from accelegrad.dask.part import KEPT_POINTS, aligned, on_part
 from accelegrad.errors import Vector, real_number
 from accelegrad.models.row_parts import total
 
@@ -33,8 +33,6 @@ from accelegrad.models.row_parts import total
 LARGEST_ARGUMENT = 1 << 16
 #: Up to this many results are added by the client, in each task of a tree of sums as many.
 ADDED_AT_ONCE = 8
-#: So many of the last long points stay on the workers: two of a step, and the best one.
-KEPT_VECTORS = 3
 #: Actors are asked for vectors that have up to this many bytes, summed over the parts.
 LARGEST_CALL = 1 << 22
 #: Dask's configuration says whether actors are called; with False all work is on the dashboard.
@@ -103,7 +101,7 @@ class Cluster:
         # By the addresses of workers; an actor ends with the future that asked for it.
         self._actors: dict[str, tuple[Future, Any]] = {}
         self._held: dict[str, list[int]] | None = None
-        self._sent: deque[tuple[Vector, Future]] = deque(maxlen=KEPT_VECTORS)
+        self._sent: deque[tuple[Vector, Future]] = deque(maxlen=KEPT_POINTS)
 
     def of_parts(self, parts: Sequence[Future]) -> Cluster:
         """Return other parts on the same workers, whose actors they share."""

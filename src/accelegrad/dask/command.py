@@ -25,16 +25,9 @@ KEEPS_MEMORY = {"MALLOC_TRIM_THRESHOLD_": 1 << 30, "MALLOC_MMAP_THRESHOLD_": 1 <
 
 
 def fit_files(estimator: Any, table: TableFile, cluster: str) -> int:
-    """Fit a local estimator on a cluster, and return how many rows there were.
+    """Fit a local estimator on a cluster, "local" or a scheduler's address; return how many rows.
 
-    Parameters
-    ----------
-    estimator : AcceleGradClassifier or AcceleGradRegressor of `accelegrad.sklearn`
-        What is fitted.
-    table : TableFile
-        The file, with what is wanted of it; the workers must see it under the same path.
-    cluster : str
-        "local" or the address of a scheduler.
+    The workers must see the file under the same path.
     """
     if isinstance(table, FrameFile):
         table.survey()  # for the categories

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-_KEPT_OF_NAME = 40  # characters, so that a name as long as names can be has room for an ending
 _STANDARD_OUTPUT = 1
 
 
@@ -29,8 +28,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             yield file
         return
     path = path.resolve()
-    beginning = path.name[:_KEPT_OF_NAME]
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=beginning, suffix=".part")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix="accelegrad-", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
             yield file

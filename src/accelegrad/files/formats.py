@@ -40,15 +40,7 @@ FORMATS = (
 
 
 def open_table(path: str | os.PathLike[str], wanted: Wanted | None = None) -> TableFile:
-    """Return a file as a table, by the reader of its format.
-
-    Parameters
-    ----------
-    path : str or path
-        The file.
-    wanted : Wanted, optional
-        Which columns are read; by default all, with the last one as the target.
-    """
+    """Return a file as a table, by default with all columns and the last one as the target."""
     path, wanted = Path(path), wanted or Wanted()
     if wanted.n_features is not None:
         width = whole_number("n_features", wanted.n_features, least=1)

@@ -13,7 +13,7 @@ import warnings
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +48,7 @@ _MISSING = ("", "?", "NA", "N/A", "n/a", "nan", "NaN", "null", "NULL", "None")
 class FrameFile(TableFile):
     """A file that pandas reads.
 
-    Attributes
-    ----------
-    header : list of str
-        The names of all columns: "column 0", ... where the file has none.
-    has_names : bool
-        Whether the file has names.
+    `header` has the names of all columns, "column 0", ... where the file has none (`has_names`).
     """
 
     def __init__(self, path: Path, wanted: Wanted) -> None:
@@ -88,10 +83,7 @@ class FrameFile(TableFile):
 
     @abstractmethod
     def _frames(self, rows: int | None) -> Iterator[Any]:
-        """Yield data frames of this many rows (None: one), with the columns of `_as_text` as str.
-
-        Their indices are the numbers of the rows, from 0.
-        """
+        """Yield frames of so many rows (None: one) numbered from 0, with `_as_text` as str."""
 
     # -- which columns ---------------------------------------------------------------------------
 
@@ -401,9 +393,8 @@ class CsvFile(FrameFile):
     def _read_header(self) -> tuple[list[str], bool]:
         """Return the names of all columns, and whether the first line has them.
 
-        The first line is a header if none of its cells is a number, or if it has the name of the
-        target or of all known columns. A line of numbers and other cells may be either: then the
-        user has to say it.
+        It has if none of its cells is a number, or if the target or all known columns are in it. A
+        line of numbers and other cells may be either: then the user has to say it.
         """
         first = self._first_line()
         first[0] = first[0].lstrip("# ")  # numpy.savetxt marks the header as a comment
@@ -454,23 +445,9 @@ class CsvFile(FrameFile):
             return [cell.strip() for cell in first]
 
     def _frames(self, rows: int | None) -> Iterator[Any]:
-        frames = self._read(
-            header=0 if self.has_names else None,
-            names=self.header,
-            dtype=dict.fromkeys(self._as_text, str),
-            chunksize=rows,
-        )
-        for frame in frames:
-            for name in frame.select_dtypes(["object", "string"]):
-                if self.pandas.api.types.infer_dtype(frame[name]) == "string":
-                    frame[name] = frame[name].str.strip()
-            yield frame.copy()  # in one block: pandas takes long for wide frames in pieces
-
-    def _read(self, chunksize: int | None, **options: Any) -> Iterator[Any]:
-        """Yield what pandas reads; its errors become a DataError."""
         reading = self.wanted.reading
         with self._errors():
-            frames = self.pandas.read_csv(
+            found = self.pandas.read_csv(
                 self.path,
                 sep=self._separator,
                 decimal=reading.decimal,
@@ -481,10 +458,17 @@ class CsvFile(FrameFile):
                 index_col=False,
                 skipinitialspace=True,
                 low_memory=False,
-                chunksize=chunksize,
-                **options,
+                header=0 if self.has_names else None,
+                names=self.header,
+                dtype=dict.fromkeys(self._as_text, str),
+                chunksize=rows,
             )
-            yield from [frames] if chunksize is None else frames
+            with nullcontext([found]) if rows is None else found as frames:
+                for frame in frames:
+                    for name in frame.select_dtypes(["object", "string"]):
+                        if self.pandas.api.types.infer_dtype(frame[name]) == "string":
+                            frame[name] = frame[name].str.strip()
+                    yield frame.copy()  # in one block: pandas is slow with wide frames in pieces
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

@@ -21,9 +21,7 @@ from accelegrad.files.tables import TableFile, Wanted, rows_per_block
 def is_stream(given: Any) -> bool:
     """Tell a source of chunks from a table of rows, in what `fit` got without targets.
 
-    A source is a path, a function, an iterator or another iterable that is no array; a tuple that
-    begins with a table or a path; or a list of tuples that begin with a table. Rows that are lists
-    or tuples of numbers are no source.
+    Rows that are lists or tuples of numbers are no source.
     """
     if isinstance(given, (str, os.PathLike)) or callable(given):
         return True
@@ -43,18 +41,9 @@ def _is_table(given: Any) -> bool:
 def open_source(source: Any, wanted: Wanted) -> Callable[[], Any] | Iterable[Any]:
     """Return what gives the chunks of a source, again and again.
 
-    Parameters
-    ----------
-    source : path, tuple of arrays or paths, list, callable or iterable
-        - The path of a LIBSVM, CSV or .tsv file (plain, .bz2, .gz, .xz), an .npz file with the
-          arrays `X` (or those that `scipy.sparse.save_npz` writes) and `y`, or a .parquet file.
-        - A tuple ``(X, y)`` or ``(X, y, sample_weight)`` of arrays, CSR matrices, memory maps, or
-          paths of .npy files, of which chunks are read.
-        - A list of chunks ``(X, y)`` or ``(X, y, sample_weight)``.
-        - A function that makes a new iterator of chunks each time it is called, or another
-          iterable of chunks.
-    wanted : Wanted
-        What is to be read of a file.
+    A source is the path of a data file; a tuple ``(X, y)`` or ``(X, y, sample_weight)`` of arrays,
+    CSR matrices, memory maps or paths of .npy files; a list of such chunks; or a function that
+    makes an iterator of chunks each time it is called, or another iterable of them.
     """
     if isinstance(source, (str, os.PathLike)):
         return FileChunks(open_table(Path(source), wanted))

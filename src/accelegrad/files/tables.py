@@ -88,18 +88,10 @@ class Block(NamedTuple):
 class TableFile(ABC):
     """A file with rows.
 
-    Attributes
-    ----------
-    names : tuple of str or None
-        The names of the features, where the file has some.
-    columns : tuple of Column or None
-        What a model has to know of the columns; None where the features are the columns.
-    target : str, int or None
-        The name of the target, or the number of its column where columns have no names.
-    n_features : int or None
-        The number of features; None where it is not known before `survey`.
-    first_feature : int
-        The number that the file gives to its first feature.
+    `names` are those of the features, where the file has some; `columns` is what a model has to
+    know of its columns, None where these are the features; `target` is the target's name, or the
+    number of its column; `n_features` is None where it is not known before `survey`;
+    `first_feature` is the number that the file gives to its first feature.
     """
 
     names: tuple[str, ...] | None = None

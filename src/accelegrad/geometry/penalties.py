@@ -53,7 +53,6 @@ __all__ = [
 ]
 
 _Labels = npt.NDArray[np.intp]
-_FREE = -1  # the label of coordinates that are not penalised
 
 
 class Penalty(OnVectors):
@@ -122,30 +121,25 @@ class L1(Penalty):
     _shown = ("strength",)
 
     def __init__(self, strength: npt.ArrayLike) -> None:
-        self._strength: float | Vector
+        self.strength: float | Vector
         if real_array("strength", strength).ndim == 0:
-            self._strength = real_number("strength", strength, above=0.0)
+            self.strength = real_number("strength", strength, above=0.0)
         else:
-            self._strength = _weights("strength", strength)
-        self._dimension = length(self._strength)
-        self._least = float(np.min(self._strength))
-
-    @property
-    def strength(self) -> float | Vector:
-        """The strength, read-only."""
-        return self._strength
+            self.strength = _weights("strength", strength)
+        self._dimension = length(self.strength)
+        self._least = float(np.min(self.strength))
 
     def value(self, x: Vector) -> float:
         """Return the weighted sum of |x_i|."""
         self.check_dimension(x.size)
-        if isinstance(self._strength, float):
-            return self._strength * float(np.abs(x).sum())
-        return float(self._strength.dot(np.abs(x)))
+        if isinstance(self.strength, float):
+            return self.strength * float(np.abs(x).sum())
+        return float(self.strength.dot(np.abs(x)))
 
     def prox(self, x: Vector, step: float) -> Vector:
         """Return sign(x) max(|x| - step * strength, 0)."""
         self.check_dimension(x.size)
-        return _soft_threshold(x, _checked_step(step) * self._strength)
+        return _soft_threshold(x, _checked_step(step) * self.strength)
 
     def level_radius(self, value: float) -> float:
         """Return value / (the least weight): the Euclidean norm is at most the l1 norm."""
@@ -166,29 +160,19 @@ class ElasticNet(Penalty):
     _shown = ("l1", "l2")
 
     def __init__(self, l1: float, l2: float) -> None:
-        self._l1 = real_number("l1", l1, least=0.0)
-        self._l2 = real_number("l2", l2, least=0.0)
-        if self._l1 == self._l2 == 0.0:
+        self.l1 = real_number("l1", l1, least=0.0)
+        self.l2 = real_number("l2", l2, least=0.0)
+        if self.l1 == self.l2 == 0.0:
             raise ValueError("l1 or l2 must be > 0, but both are 0.")
-
-    @property
-    def l1(self) -> float:
-        """The factor of the l1 norm."""
-        return self._l1
-
-    @property
-    def l2(self) -> float:
-        """The factor of half the squared norm."""
-        return self._l2
 
     def value(self, x: Vector) -> float:
         """Return l1 ||x||_1 + l2 / 2 ||x||^2."""
-        return self._l1 * float(np.abs(x).sum()) + scaled_square(0.5 * self._l2, x)
+        return self.l1 * float(np.abs(x).sum()) + scaled_square(0.5 * self.l2, x)
 
     def prox(self, x: Vector, step: float) -> Vector:
         """Return sign(x) max(|x| - step * l1, 0) / (1 + step * l2)."""
         step = _checked_step(step)
-        shrunk: Vector = _soft_threshold(x, step * self._l1) / (1.0 + step * self._l2)
+        shrunk: Vector = _soft_threshold(x, step * self.l1) / (1.0 + step * self.l2)
         return shrunk
 
     def level_radius(self, value: float) -> float:
@@ -197,8 +181,8 @@ class ElasticNet(Penalty):
         if level in (0.0, math.inf):
             return level
         # Written without the difference that the usual formula for the root has.
-        half = 0.5 * self._l1
-        root = math.hypot(half, math.sqrt(0.5 * self._l2) * math.sqrt(level))
+        half = 0.5 * self.l1
+        root = math.hypot(half, math.sqrt(0.5 * self.l2) * math.sqrt(level))
         return level / (half + root)
 
 
@@ -236,15 +220,15 @@ class GroupL2(Penalty):
         weights: npt.ArrayLike | None = None,
         size: int | None = None,
     ) -> None:
-        self._strength = real_number("strength", strength, above=0.0)
+        self.strength = real_number("strength", strength, above=0.0)
         self._dimension = None if size is None else whole_number("size", size, least=1)
         labels, self._count = self._labels(groups)
         # Coordinates in no group get one more, whose factor is always 1: see prox.
-        self._member = read_only(np.where(labels == _FREE, self._count, labels))
-        self._strengths = self._strength * self._checked_weights(weights)
+        self._member = read_only(np.where(labels == -1, self._count, labels))
+        self._strengths = self.strength * self._checked_weights(weights)
 
     def _labels(self, groups: Any) -> tuple[_Labels, int]:
-        """Return a label from 0 on, or _FREE, for every coordinate known, and how many there are.
+        """Return the number of each coordinate's group, -1 for none, and how many groups there are.
 
         Labels also set the size: there is one for each coordinate.
         """
@@ -269,11 +253,6 @@ class GroupL2(Penalty):
                 f"weights must have one entry per group, {self._count}, but it has {checked.size}."
             )
         return checked
-
-    @property
-    def strength(self) -> float:
-        """The factor of the whole sum."""
-        return self._strength
 
     def check_dimension(self, size: int) -> None:
         """Raise ValueError unless points of `size` coordinates have all the indices."""
@@ -319,7 +298,7 @@ class GroupL2(Penalty):
     def __repr__(self) -> str:
         grouped = np.count_nonzero(self._member < self._count)
         return (
-            f"GroupL2(strength={self._strength!r}, groups={self._count} groups of {grouped} "
+            f"GroupL2(strength={self.strength!r}, groups={self._count} groups of {grouped} "
             f"coordinates, size={self._dimension})"
         )
 
@@ -340,35 +319,25 @@ class NuclearNorm(Penalty):
     _shown = ("strength", "shape")
 
     def __init__(self, strength: float, shape: Sequence[int]) -> None:
-        self._strength = real_number("strength", strength, above=0.0)
+        self.strength = real_number("strength", strength, above=0.0)
         if not isinstance(shape, (tuple, list)) or len(shape) != 2:
             raise TypeError(f"shape must be a pair of whole numbers >= 1, not {shape!r}.")
         rows, columns = (
             whole_number(f"shape[{axis}]", length, least=1) for axis, length in enumerate(shape)
         )
-        self._shape, self._dimension = (rows, columns), rows * columns
-
-    @property
-    def strength(self) -> float:
-        """The factor of the norm."""
-        return self._strength
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """The matrix's shape."""
-        return self._shape
+        self.shape, self._dimension = (rows, columns), rows * columns
 
     def value(self, x: Vector) -> float:
         """Return the sum of the singular values, times the strength."""
         matrix = self._matrix(x)
         if not np.isfinite(matrix).all():
             return math.nan
-        return self._strength * float(np.linalg.svd(matrix, compute_uv=False).sum())
+        return self.strength * float(np.linalg.svd(matrix, compute_uv=False).sum())
 
     def prox(self, x: Vector, step: float) -> Vector:
         """Return the matrix with singular values max(sigma - step * strength, 0)."""
         matrix = self._matrix(x)
-        threshold = _checked_step(step) * self._strength
+        threshold = _checked_step(step) * self.strength
         if threshold == 0.0:
             return x.copy()
         if not np.isfinite(matrix).all():  # LAPACK would say that it does not converge
@@ -380,11 +349,11 @@ class NuclearNorm(Penalty):
 
     def level_radius(self, value: float) -> float:
         """Return value / strength: the Euclidean norm is at most the nuclear norm."""
-        return _level(value) / self._strength
+        return _level(value) / self.strength
 
     def _matrix(self, x: Vector) -> Vector:
         self.check_dimension(x.size)
-        return x.reshape(self._shape)
+        return x.reshape(self.shape)
 
 
 class OnLeading(Penalty):
@@ -400,47 +369,32 @@ class OnLeading(Penalty):
     """
 
     def __init__(self, penalty: Any, size: int, total: int) -> None:
-        self._penalty = as_penalty(penalty)
-        self._size = whole_number("size", size, least=1)
-        self._total = whole_number("total", total, least=1)
-        if self._total < self._size:
-            raise ValueError(f"total must be >= size, {self._size}, but it is {self._total}.")
-        self._penalty.check_dimension(self._size)
-        self.separable = self._penalty.separable
-        self.homogeneous = self._penalty.homogeneous
-        self.nonnegative = self._penalty.nonnegative
-
-    @property
-    def penalty(self) -> Penalty:
-        """The penalty of the first coordinates."""
-        return self._penalty
-
-    @property
-    def size(self) -> int:
-        """How many coordinates it applies to."""
-        return self._size
-
-    @property
-    def dimension(self) -> int:
-        """The number of all the coordinates."""
-        return self._total
+        self.penalty = as_penalty(penalty)
+        self.size = whole_number("size", size, least=1)
+        self._dimension = self.total = whole_number("total", total, least=1)
+        if self.total < self.size:
+            raise ValueError(f"total must be >= size, {self.size}, but it is {self.total}.")
+        self.penalty.check_dimension(self.size)
+        self.separable = self.penalty.separable
+        self.homogeneous = self.penalty.homogeneous
+        self.nonnegative = self.penalty.nonnegative
 
     def value(self, x: Vector) -> float:
         """Return the penalty of the leading coordinates."""
         self.check_dimension(x.size)
-        return self._penalty.value(x[: self._size])
+        return self.penalty.value(x[: self.size])
 
     def prox(self, x: Vector, step: float) -> Vector:
         """Return the prox of the leading coordinates and the others as they are."""
         self.check_dimension(x.size)
-        return np.concatenate([self._penalty.prox(x[: self._size], step), x[self._size :]])
+        return np.concatenate([self.penalty.prox(x[: self.size], step), x[self.size :]])
 
     def level_radius(self, value: float) -> float:
         """Return the inner penalty's if it applies to all the coordinates, else inf."""
-        return self._penalty.level_radius(value) if self._size == self._total else math.inf
+        return self.penalty.level_radius(value) if self.size == self.total else math.inf
 
     def __repr__(self) -> str:
-        return f"OnLeading({self._penalty!r}, size={self._size}, total={self._total})"
+        return f"OnLeading({self.penalty!r}, size={self.size}, total={self.total})"
 
 
 class _Foreign(Penalty):
@@ -591,17 +545,17 @@ def _index_lists(groups: Any) -> list[Any] | None:
 def _consecutive_labels(groups: Any) -> tuple[_Labels, int]:
     """Return the labels as 0, 1, ... in their order, -1 for no group, and how many there are."""
     given = _whole_vector("groups", groups)
-    if (given < _FREE).any():
-        first = int(np.argmax(given < _FREE))
+    if (given < -1).any():
+        first = int(np.argmax(given < -1))
         raise ValueError(
             f"groups must be labels >= 0, or -1 for no group, but groups[{first}] is "
             f"{given[first]}."
         )
-    grouped = given != _FREE
+    grouped = given != -1
     if not grouped.any():
         raise ValueError("groups must have a label >= 0, but all are -1.")
     distinct, order = np.unique(given[grouped], return_inverse=True)
-    labels = np.full_like(given, _FREE)
+    labels = np.full_like(given, -1)
     labels[grouped] = order
     return labels, distinct.size
 
@@ -620,7 +574,7 @@ def _labels_of_lists(lists: list[Any], size: int | None) -> _Labels:
             f"groups must hold indices {allowed}, but groups[{owners[first]}] has {flat[first]}."
         )
     _refuse_overlap(flat, owners)
-    labels = np.full(end, _FREE, dtype=np.intp)
+    labels = np.full(end, -1, dtype=np.intp)
     labels[flat] = owners
     return labels
 

@@ -36,7 +36,7 @@ from accelegrad.geometry.vectors import (
     users_dimension,
 )
 from accelegrad.norms import norm
-from accelegrad.rounding import growth
+from accelegrad.rounding import UNIT, growth
 
 __all__ = [
     "Affine",
@@ -54,8 +54,9 @@ __all__ = [
 
 # A part of g outside of a cone or a subspace is taken for rounding if it is at most this share.
 NEGLIGIBLE = 1e-12
-# Relative residual above which the equations of an affine set contradict each other.
-_INCONSISTENT = 1e-9
+#: By how much the best point found may miss a row, relative to its terms, if a point meets them
+#: all; far above rounding, far below what a user means by a contradiction. Chosen.
+INCONSISTENT = 1e-9
 #: Steps of the search for the best bound in a ball; how far its point may be from the boundary, as
 #: a share of the radius; by what factor steps grow where the point hardly moves. Chosen.
 MOST_STEPS, ON_BOUNDARY, MOST_GROWTH = 30, 1e-6, 1e3
@@ -63,13 +64,12 @@ MOST_STEPS, ON_BOUNDARY, MOST_GROWTH = 30, 1e-6, 1e3
 LONGEST_STEP = 1e304
 # Larger sets count as unbounded: squares of such numbers overflow.
 LARGEST = 1e150
-_EPSILON = float(np.finfo(np.float64).eps)
 
 
 class FeasibleSet(OnVectors):
     """A closed convex set in Euclidean space.
 
-    A user-defined set needs `project`, `linear_minimum` and `diameter`; the rest follows.
+    A user-defined set needs `project` and `linear_minimum`, and `diameter` if it is bounded.
     """
 
     role = "feasible_set"
@@ -94,23 +94,18 @@ class FeasibleSet(OnVectors):
         """Return the minimum over the set of <g, u>, or -inf where there is none."""
 
     @property
-    @abstractmethod
     def diameter(self) -> float:
         """The largest distance of two points of the set, inf if it is unbounded.
 
         Where the dimension is unknown it is the least number that holds in every dimension;
         see `diameter_for`.
         """
+        return math.inf
 
     def diameter_for(self, size: int) -> float:
-        """Return the diameter of the set in the space of `size` coordinates."""
+        """Return the diameter in `size` coordinates, inf where squares of it would overflow."""
         self.check_dimension(size)
-        return self.diameter
-
-    def usable_diameter(self, size: int) -> float:
-        """Return the diameter, or inf where it is so large that squares of it would overflow."""
-        diameter = self.diameter_for(size)
-        return diameter if diameter <= LARGEST else math.inf
+        return _usable(self.diameter)
 
     def contains(self, x: npt.ArrayLike, tolerance: float = 1e-12) -> bool:
         """Say whether `x` lies in the set, up to `tolerance * scale` in Euclidean distance.
@@ -235,7 +230,7 @@ class FeasibleSet(OnVectors):
         At a point e away from the true projection q comes out too high by up to ||g|| ||e||. Where
         sets project exactly, the error has no first-order effect on q.
         """
-        return 0.0 if self._projects_exactly else max(16, size) * _EPSILON
+        return 0.0 if self._projects_exactly else max(16, size) * UNIT
 
 
 class WholeSpace(FeasibleSet):
@@ -254,11 +249,6 @@ class WholeSpace(FeasibleSet):
         size = norm(g)
         return float(g.dot(center)) - radius * size if size > 0.0 else 0.0
 
-    @property
-    def diameter(self) -> float:
-        """Infinite."""
-        return math.inf
-
 
 class _CentredSet(FeasibleSet):
     """What the two balls share: a centre, and a radius in the norm of each."""
@@ -267,27 +257,17 @@ class _CentredSet(FeasibleSet):
     _shown = ("center", "radius")
 
     def __init__(self, center: npt.ArrayLike, radius: float) -> None:
-        self._center = number_or_vector("center", center)
-        self._dimension = length(self._center)
-        self._radius = real_number("radius", radius, above=0.0)
-
-    @property
-    def center(self) -> float | Vector:
-        """The centre, read-only."""
-        return self._center
-
-    @property
-    def radius(self) -> float:
-        """The radius."""
-        return self._radius
+        self.center = number_or_vector("center", center)
+        self._dimension = length(self.center)
+        self.radius = real_number("radius", radius, above=0.0)
 
     @property
     def diameter(self) -> float:
         """Twice the radius."""
-        return 2.0 * self._radius
+        return 2.0 * self.radius
 
     def _scale(self) -> float:
-        return _size(self._center) + self._radius
+        return _size(self.center) + self.radius
 
 
 class Ball(_CentredSet):
@@ -303,24 +283,24 @@ class Ball(_CentredSet):
 
     def __init__(self, center: npt.ArrayLike, radius: float) -> None:
         super().__init__(center, radius)
-        self._at_origin = not np.any(self._center)
+        self._at_origin = not np.any(self.center)
 
     def project(self, x: Vector) -> Vector:
         """Return c + r (x - c) / ||x - c|| for a point outside."""
         if self._at_origin:  # the usual centre of a run, in half the time
             size = norm(x)
-            return x if size <= self._radius else x * (self._radius / size)
-        offset: Vector = x - self._center
+            return x if size <= self.radius else x * (self.radius / size)
+        offset: Vector = x - self.center
         distance = norm(offset)
-        if distance <= self._radius:
+        if distance <= self.radius:
             return x
-        offset *= self._radius / distance
-        offset += self._center
+        offset *= self.radius / distance
+        offset += self.center
         return offset
 
     def linear_minimum(self, g: Vector) -> float:
         """Return <g, c> - r ||g||."""
-        return _dot(g, self._center) - self._radius * norm(g)
+        return _dot(g, self.center) - self.radius * norm(g)
 
 
 class Box(FeasibleSet):
@@ -337,39 +317,27 @@ class Box(FeasibleSet):
     _shown = ("lower", "upper")
 
     def __init__(self, lower: npt.ArrayLike, upper: npt.ArrayLike) -> None:
-        self._lower = _bound("lower", lower, refused=math.inf)
-        self._upper = _bound("upper", upper, refused=-math.inf)
-        sizes = {length(self._lower), length(self._upper)} - {None}
+        self.lower = _bound("lower", lower, refused=math.inf)
+        self.upper = _bound("upper", upper, refused=-math.inf)
+        sizes = {length(self.lower), length(self.upper)} - {None}
         if len(sizes) > 1:
             raise ValueError(
                 "lower and upper must have the same length or be numbers, but the lengths are "
-                f"{length(self._lower)} and {length(self._upper)}."
+                f"{length(self.lower)} and {length(self.upper)}."
             )
         self._dimension = next(iter(sizes), None)
         self._refuse_crossing()
 
     def _refuse_crossing(self) -> None:
-        crossing = np.atleast_1d(np.greater(self._lower, self._upper))
+        crossing = np.atleast_1d(np.greater(self.lower, self.upper))
         if not crossing.any():
             return
         first = int(np.argmax(crossing))
-        lower, upper = (
-            np.broadcast_to(b, crossing.shape)[first] for b in (self._lower, self._upper)
-        )
+        lower, upper = (np.broadcast_to(b, crossing.shape)[first] for b in (self.lower, self.upper))
         where = "" if self._dimension is None else f"[{first}]"
         raise ValueError(
             f"lower must be <= upper, but lower{where} is {lower} and upper{where} is {upper}."
         )
-
-    @property
-    def lower(self) -> float | Vector:
-        """The lower bounds, read-only."""
-        return self._lower
-
-    @property
-    def upper(self) -> float | Vector:
-        """The upper bounds, read-only."""
-        return self._upper
 
     @property
     def diameter(self) -> float:
@@ -380,51 +348,41 @@ class Box(FeasibleSet):
         """
         if self._dimension is not None:
             return self.diameter_for(self._dimension)
-        return 0.0 if self._lower == self._upper else math.inf
+        return 0.0 if self.lower == self.upper else math.inf
 
     def diameter_for(self, size: int) -> float:
         """Return the norm of upper - lower in the space of `size` coordinates."""
         self.check_dimension(size)
         with np.errstate(over="ignore"):  # it is infinite then
-            width = np.subtract(self._upper, self._lower)
-        return norm(width) if width.ndim else float(width) * math.sqrt(size)
+            width = np.subtract(self.upper, self.lower)
+        return _usable(norm(width) if width.ndim else float(width) * math.sqrt(size))
 
     def project(self, x: Vector) -> Vector:
         """Return min(max(x, lower), upper)."""
-        clipped: Vector = np.maximum(x, self._lower)
-        np.minimum(clipped, self._upper, out=clipped)
+        clipped: Vector = np.maximum(x, self.lower)
+        np.minimum(clipped, self.upper, out=clipped)
         return clipped
 
     def linear_minimum(self, g: Vector) -> float:
         """Return the sum of g_i lower_i over g_i > 0 and of g_i upper_i over g_i < 0."""
-        corner = np.where(g > 0.0, self._lower, self._upper)
+        corner = np.where(g > 0.0, self.lower, self.upper)
         corner[g == 0.0] = 0.0  # 0 * inf is 0 here
         least: float = ddot(g, corner)  # unlike g @ corner it gives no warning when it overflows
         return least if math.isfinite(least) else -math.inf
 
     def _scale(self) -> float:
-        bounds = np.concatenate([np.ravel(self._lower), np.ravel(self._upper)])
+        bounds = np.concatenate([np.ravel(self.lower), np.ravel(self.upper)])
         return float(np.abs(bounds[np.isfinite(bounds)]).max(initial=0.0))
 
 
-class NonNegative(FeasibleSet):
+class NonNegative(Box):
     """The orthant {u: u >= 0}."""
 
-    _projects_exactly = True
+    def __init__(self) -> None:
+        super().__init__(0.0, math.inf)
 
-    def project(self, x: Vector) -> Vector:
-        """Return max(x, 0)."""
-        positive: Vector = np.maximum(x, 0.0)
-        return positive
-
-    def linear_minimum(self, g: Vector) -> float:
-        """Return 0 if g >= 0, else -inf."""
-        return 0.0 if (g >= 0.0).all() else -math.inf
-
-    @property
-    def diameter(self) -> float:
-        """Infinite."""
-        return math.inf
+    def __repr__(self) -> str:
+        return "NonNegative()"
 
 
 class Simplex(FeasibleSet):
@@ -440,12 +398,7 @@ class Simplex(FeasibleSet):
     _shown = ("total",)
 
     def __init__(self, total: float = 1.0) -> None:
-        self._total = real_number("total", total, above=0.0)
-
-    @property
-    def total(self) -> float:
-        """The sum of the coordinates."""
-        return self._total
+        self.total = real_number("total", total, above=0.0)
 
     @property
     def diameter(self) -> float:
@@ -454,22 +407,22 @@ class Simplex(FeasibleSet):
         With a single coordinate the simplex is a point and this is an upper bound; `diameter_for`
         knows that case.
         """
-        return math.sqrt(2.0) * self._total
+        return math.sqrt(2.0) * self.total
 
     def diameter_for(self, size: int) -> float:
         """Return sqrt(2) total from two coordinates on, 0 for one."""
-        return self.diameter if size > 1 else 0.0
+        return _usable(self.diameter) if size > 1 else 0.0
 
     def project(self, x: Vector) -> Vector:
         """Return max(x - t, 0), with the t that gives the right sum."""
-        return _project_onto_simplex(x, self._total)
+        return _project_onto_simplex(x, self.total)
 
     def linear_minimum(self, g: Vector) -> float:
         """Return total * min(g), the value at the best corner."""
-        return self._total * float(g.min())
+        return self.total * float(g.min())
 
     def _scale(self) -> float:
-        return self._total
+        return self.total
 
 
 class L1Ball(_CentredSet):
@@ -490,20 +443,20 @@ class L1Ball(_CentredSet):
 
     def project(self, x: Vector) -> Vector:
         """Return c + sign(x - c) max(|x - c| - t, 0), with the t that gives the radius."""
-        offset: Vector = x - self._center
+        offset: Vector = x - self.center
         sizes = np.abs(offset)
-        if sizes.sum() <= self._radius:
+        if sizes.sum() <= self.radius:
             return x
-        shrunk = _project_onto_simplex(sizes, self._radius)
+        shrunk = _project_onto_simplex(sizes, self.radius)
         # Just outside the ball rounding can make t negative, and zeros would grow.
         np.minimum(shrunk, sizes, out=shrunk)
         projected: Vector = np.copysign(shrunk, offset)
-        projected += self._center
+        projected += self.center
         return projected
 
     def linear_minimum(self, g: Vector) -> float:
         """Return <g, c> - r max|g|, the value at the best corner."""
-        return _dot(g, self._center) - self._radius * float(np.abs(g).max())
+        return _dot(g, self.center) - self.radius * float(np.abs(g).max())
 
 
 class Halfspace(FeasibleSet):
@@ -519,29 +472,14 @@ class Halfspace(FeasibleSet):
     _shown = ("normal", "offset")
 
     def __init__(self, normal: npt.ArrayLike, offset: float) -> None:
-        self._normal = read_only(finite_vector("normal", normal))
-        self._offset = real_number("offset", offset)
-        size = norm(self._normal)
+        self.normal = read_only(finite_vector("normal", normal))
+        self.offset = real_number("offset", offset)
+        size = norm(self.normal)
         if size == 0.0:
             raise ValueError("normal must not be zero, but all its entries are 0.")
-        self._dimension = self._normal.size
-        self._unit = self._normal / size
-        self._level = self._offset / size
-
-    @property
-    def normal(self) -> Vector:
-        """The normal as it was given, read-only."""
-        return self._normal
-
-    @property
-    def offset(self) -> float:
-        """The largest value of <normal, u>."""
-        return self._offset
-
-    @property
-    def diameter(self) -> float:
-        """Infinite."""
-        return math.inf
+        self._dimension = self.normal.size
+        self._unit = self.normal / size
+        self._level = self.offset / size
 
     def project(self, x: Vector) -> Vector:
         """Return x - (<n, x> - b) n for a point outside, with n and b scaled to ||n|| = 1."""
@@ -604,11 +542,11 @@ class Affine(FeasibleSet):
     def __init__(self, A: npt.ArrayLike, b: npt.ArrayLike) -> None:
         matrix, right = _equations(A, b)
         left, singular, rows = np.linalg.svd(matrix, full_matrices=False)
-        cut = singular[0] * max(matrix.shape) * _EPSILON
-        self._rank = int(np.count_nonzero(singular > cut))
+        cut = singular[0] * max(matrix.shape) * UNIT
+        self.rank = int(np.count_nonzero(singular > cut))
         # An orthonormal basis of the row space, and the coordinates that every point shares in it.
-        self._basis = read_only(np.ascontiguousarray(rows[: self._rank]))
-        shared = left[:, : self._rank].T @ right / singular[: self._rank]
+        self._basis = read_only(np.ascontiguousarray(rows[: self.rank]))
+        shared = left[:, : self.rank].T @ right / singular[: self.rank]
         self._level: Vector = read_only(shared)
         self._nearest_zero: Vector = read_only(self._level @ self._basis)
         self._shape, self._dimension = matrix.shape, matrix.shape[1]
@@ -616,7 +554,7 @@ class Affine(FeasibleSet):
 
     def _refuse_contradiction(self, matrix: Vector, right: Vector) -> None:
         residual = np.abs(matrix @ self._nearest_zero - right)
-        allowed = _INCONSISTENT * (norm(self._nearest_zero) + np.abs(right))
+        allowed = INCONSISTENT * (norm(self._nearest_zero) + np.abs(right))
         if (residual > allowed).any():
             first = int(np.argmax(residual > allowed))
             raise ValueError(
@@ -626,18 +564,13 @@ class Affine(FeasibleSet):
             )
 
     @property
-    def rank(self) -> int:
-        """The number of independent equations."""
-        return self._rank
-
-    @property
     def diameter(self) -> float:
         """Zero if the equations leave a single point, else infinite."""
-        return 0.0 if self._rank == self.dimension else math.inf
+        return 0.0 if self.rank == self.dimension else math.inf
 
     def project(self, x: Vector) -> Vector:
         """Return x - Q (Q^T x - Q^T u), Q a basis of the row space and u any solution."""
-        if self._rank == self.dimension:
+        if self.rank == self.dimension:
             return self._nearest_zero.copy()
         projected: Vector = x - (self._basis.dot(x) - self._level).dot(self._basis)
         # Once more: for a distant point the first time leaves the rounding of large numbers.
@@ -668,7 +601,7 @@ class Affine(FeasibleSet):
 
     def _aside(self, g: Vector) -> Vector:
         """Return the part of `g` along the set."""
-        if self._rank == self.dimension:
+        if self.rank == self.dimension:
             return np.zeros_like(g)
         aside: Vector = g - self._basis.dot(g).dot(self._basis)
         return aside
@@ -678,7 +611,7 @@ class Affine(FeasibleSet):
 
     def __repr__(self) -> str:
         rows, columns = self._shape
-        return f"Affine(A={rows} x {columns} matrix of rank {self._rank}, b={rows} numbers)"
+        return f"Affine(A={rows} x {columns} matrix of rank {self.rank}, b={rows} numbers)"
 
 
 class Product(FeasibleSet):
@@ -705,41 +638,35 @@ class Product(FeasibleSet):
             raise ValueError("blocks must hold at least one set, but it is empty.")
         members = [_block(index, given) for index, given in enumerate(blocks)]
         ends = np.cumsum([size for _, size in members]).tolist()
-        self._members = tuple(
+        #: the sets, each with the coordinates that it is for
+        self.blocks = tuple(
             (member, slice(end - size, end))
             for (member, size), end in zip(members, ends, strict=True)
         )
         self._dimension = ends[-1]
 
     @property
-    def blocks(self) -> tuple[tuple[FeasibleSet, slice], ...]:
-        """The sets, each with the coordinates that it is for."""
-        return self._members
-
-    @property
     def diameter(self) -> float:
         """The root of the sum of the blocks' squared diameters."""
-        return math.hypot(
-            *(member.diameter_for(block.stop - block.start) for member, block in self._members)
-        )
+        return math.hypot(*(member.diameter_for(_length(block)) for member, block in self.blocks))
 
     def project(self, x: Vector) -> Vector:
         """Return the blocks' projections, one after the other."""
-        return np.concatenate([member.project(x[block]) for member, block in self._members])
+        return np.concatenate([member.project(x[block]) for member, block in self.blocks])
 
     def linear_minimum(self, g: Vector) -> float:
         """Return the sum of the blocks' minima."""
-        return sum(member.linear_minimum(g[block]) for member, block in self._members)
+        return sum(member.linear_minimum(g[block]) for member, block in self.blocks)
 
     def _neglected(self, g: Vector) -> float:
-        return math.hypot(*(member._neglected(g[block]) for member, block in self._members))
+        return math.hypot(*(member._neglected(g[block]) for member, block in self.blocks))
 
     def _scale(self) -> float:
-        return math.hypot(*(member._scale() for member, _ in self._members))
+        return math.hypot(*(member._scale() for member, _ in self.blocks))
 
     def _is_near(self, x: Vector, tolerance: float) -> bool:
         # Each block relative to its size: errors of a large one must not hide those of a small one.
-        return all(member._is_near(x[block], tolerance) for member, block in self._members)
+        return all(member._is_near(x[block], tolerance) for member, block in self.blocks)
 
     def proximal_minimum(
         self, g: Vector, center: Vector, radius: float, theta: float
@@ -747,34 +674,31 @@ class Product(FeasibleSet):
         """Return that of all blocks: the Lagrangian is a sum over them."""
         parts = [
             member.proximal_minimum(g[block], center[block], radius, theta)
-            for member, block in self._members
+            for member, block in self.blocks
         ]
         distances, lowest = zip(*parts, strict=True)
         return norm(np.array(distances)), math.fsum(lowest)
 
     def _projection_error(self, size: int) -> float:  # noqa: ARG002
-        return max(
-            member._projection_error(block.stop - block.start) for member, block in self._members
-        )
+        return max(member._projection_error(_length(block)) for member, block in self.blocks)
 
     def __repr__(self) -> str:
-        blocks = (f"({member!r}, {block.stop - block.start})" for member, block in self._members)
+        blocks = (f"({member!r}, {_length(block)})" for member, block in self.blocks)
         return f"Product([{', '.join(blocks)}])"
 
 
 class _Foreign(FeasibleSet):
     """A user's object with `project`, and where it can `linear_minimum` and `diameter`."""
 
+    diameter = math.inf
+
     def __init__(self, given: Any) -> None:
         self._given = given
         self._linear_minimum = getattr(given, "linear_minimum", None)
-        self._diameter = _foreign_diameter(getattr(given, "diameter", math.inf))
         self._dimension = users_dimension(self.role, given)
-
-    @property
-    def diameter(self) -> float:
-        """The user's object's diameter, inf if it has none."""
-        return self._diameter
+        size = getattr(given, "diameter", math.inf)
+        if not (isinstance(size, (float, np.floating)) and size == math.inf):
+            self.diameter = real_number("feasible_set.diameter", size, least=0.0)
 
     def project(self, x: Vector) -> Vector:
         """Return the object's projection of a copy of `x`: it may work in place."""
@@ -820,12 +744,6 @@ def as_feasible_set(given: Any) -> FeasibleSet:
     return _Foreign(given)
 
 
-def _foreign_diameter(given: Any) -> float:
-    if isinstance(given, (float, np.floating)) and given == math.inf:
-        return math.inf
-    return real_number("feasible_set.diameter", given, least=0.0)
-
-
 def _block(index: int, given: Any) -> tuple[FeasibleSet, int]:
     """Return one block of a product as a set and the number of its coordinates."""
     name = f"blocks[{index}]"
@@ -855,6 +773,10 @@ def _block(index: int, given: Any) -> tuple[FeasibleSet, int]:
     return member, size
 
 
+def _length(block: slice) -> int:
+    return int(block.stop - block.start)
+
+
 def _equations(A: Any, b: Any) -> tuple[Vector, Vector]:
     """Return the matrix and the right-hand side, each row divided by its norm."""
     matrix, right = finite_matrix("A", A), finite_vector("b", b)
@@ -882,6 +804,10 @@ def _project_onto_simplex(x: Vector, total: float) -> Vector:
     threshold = (kept[:count].sum() - total) / count
     projected: Vector = np.maximum(below - threshold, 0.0)
     return projected
+
+
+def _usable(diameter: float) -> float:
+    return diameter if diameter <= LARGEST else math.inf
 
 
 def _half_chord(radius: float, distance: float, error: float) -> float:

@@ -15,19 +15,16 @@ import scipy.sparse as sp
 from accelegrad import kernels
 from accelegrad.errors import Vector
 from accelegrad.kernels import blocks
-from accelegrad.models.matrix import Matrix, RowNumbers, runs
+from accelegrad.models.matrix import BLOCK_ENTRIES, Matrix, RowNumbers, runs, stored_entries
 
 # Seconds on the machine where they were measured, of which only the ratios matter. By BLAS: to copy
 # and scale an entry of a row in dense and in sparse storage, and a product. By the kernel: a pair.
 DENSE_COPY, SPARSE_COPY, BLAS_PRODUCT, PAIR = 3e-9, 1e-8, 3e-11, 1.1e-9
 # By SciPy: a pair, which it takes twice.
 SCIPY_PAIR = 1e-8
-# Entries of a block of rows that is copied for BLAS, which the processor's cache holds; and the
-# fewest rows of it: with fewer, adding its Gram matrix to the others takes longer than computing it
-# (4000 x 1500, a Gram matrix of half the rows: 500 ms with 21 rows, 140 with 256, 130 with 384).
-_BLOCK_ENTRIES, _BLOCK_ROWS = 1 << 15, 384
-# From one row in this many on, multiplying the whole matrix is faster than copying rows (measured).
-_MANY_ROWS = 10
+# The fewest rows of a block copied for BLAS: with fewer, adding up Gram matrices takes longer
+# than computing them (4000 x 1500, half the rows: 500 ms with 21 rows, 130 with 384).
+_BLOCK_ROWS = 384
 
 
 class Storage(NamedTuple):
@@ -67,20 +64,9 @@ def gram_matrix(
     intercept: bool,
     pairs_of: tuple[Any, ...] | None = None,
 ) -> Matrix:
-    """Return sum_k weights_k a_k a_k' over some rows.
+    """Return sum_k weights_k a_k a_k' over some rows (None: all), each with a 1 for an intercept.
 
-    Parameters
-    ----------
-    X : array or CSR matrix
-        The data.
-    rows : array of int, optional
-        The rows' numbers; all rows by default.
-    weights : Vector
-        One weight per row.
-    intercept : bool
-        Whether each row has a 1 at its end.
-    pairs_of : tuple of arrays, optional
-        The parts of X as kernels read them, where the kernel is faster.
+    `pairs_of` are the parts of X as kernels read them, where the kernel is faster.
     """
     d = int(X.shape[1])
     matrix = np.zeros((d + intercept, d + intercept), order="F")
@@ -105,18 +91,10 @@ def _by_scipy(X: Any, rows: RowNumbers | None, weights: Vector) -> Matrix:
 
 
 class ColumnProducts:
-    """Products of columns of a sparse matrix with each other; those that are known are kept.
+    """Products of columns of a CSR matrix with each other, by the rows' weights.
 
-    An entry is the same however many are asked for at a time.
-
-    Parameters
-    ----------
-    X : CSR matrix
-        The data.
-    weights : Vector
-        One weight per row.
-    most : int
-        No more columns are kept than this, unless they are asked for at once.
+    Those that are known are kept, at most `most` columns unless more are asked for at once. An
+    entry is the same however many are asked for at a time.
     """
 
     def __init__(self, X: Any, weights: Vector, most: int) -> None:
@@ -155,17 +133,12 @@ class ColumnProducts:
 
 
 def _combination(X: Any, rows: RowNumbers | None, weights: Vector) -> Vector:
-    """Return the sum of some rows by their weights, without copying many of them."""
-    if rows is not None and rows.size >= X.shape[0] // _MANY_ROWS:
-        weights = np.bincount(rows, weights, X.shape[0]).astype(np.float64, copy=False)
-        rows = None
-    chosen = X if rows is None else X[rows]
-    if isinstance(chosen, np.ndarray) and chosen.dtype != np.float64:  # a product would copy all
-        total = np.zeros(X.shape[1])
-        for part in runs(weights.size, 8 * _BLOCK_ENTRIES // max(X.shape[1], 1)):
-            total += weights[part] @ chosen[part]
-        return total
-    return np.asarray(weights @ chosen)
+    """Return the sum of some rows by their weights, without copying many of them at a time."""
+    total = np.zeros(X.shape[1])
+    entries_per_row = max(stored_entries(X) // X.shape[0], 1)
+    for part in runs(weights.size, BLOCK_ENTRIES // entries_per_row):
+        total += weights[part] @ X[part if rows is None else rows[part]]
+    return total
 
 
 def _by_pairs(parts: tuple[Any, ...], d: int, rows: RowNumbers | None, weights: Vector) -> Matrix:
@@ -191,7 +164,7 @@ def _by_blocks(X: Any, rows: RowNumbers | None, weights: Vector) -> Matrix:
         if least == weights.max():  # as those of least squares are
             return least * _summed(lambda part: X[part].T @ X[part], n, d)
     roots = np.sqrt(weights)
-    most = min(max(_BLOCK_ROWS, _BLOCK_ENTRIES // d), n)
+    most = min(max(_BLOCK_ROWS, BLOCK_ENTRIES // d), n)
 
     def added_up(whole: slice) -> Matrix:
         total, room = np.zeros((d, d)), np.empty((most, d))

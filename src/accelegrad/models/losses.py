@@ -401,10 +401,7 @@ def _operands(m: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Array, Array, bool]:
 
 
 def _beyond(shape: Shape, m: Array, y: Array) -> Array:
-    """Return by how much residuals are beyond the flat zone, as a new array.
-
-    Where there is no slope above the zone, being above it does not count.
-    """
+    """Return by how much residuals are beyond the flat zone, on a side with a slope."""
     kind, _, high, _, epsilon = shape
     if kind == TARGETS:
         s = m - y

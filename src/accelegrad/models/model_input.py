@@ -10,10 +10,7 @@ import scipy.sparse as sp
 
 from accelegrad.errors import Vector, finite_vector, real_array, real_number
 from accelegrad.models.losses import Array, Loss
-from accelegrad.models.matrix import runs
-
-# Entries looked at in one go when searching for non-finite numbers: bounds the memory taken.
-_CHECKED_ENTRIES = 1 << 20
+from accelegrad.models.matrix import BLOCK_ENTRIES, runs
 
 
 def _is_sparse(X: Any) -> bool:
@@ -91,7 +88,7 @@ def _first_bad_row(X: Any) -> int | None:
         return (
             int(np.searchsorted(X.indptr, entries[0], side="right")) - 1 if entries.size else None
         )
-    for block in runs(X.shape[0], _CHECKED_ENTRIES // X.shape[1]):
+    for block in runs(X.shape[0], BLOCK_ENTRIES // X.shape[1]):
         rows = np.flatnonzero(~np.isfinite(X[block]).all(axis=1))
         if rows.size:
             return int(block.start + rows[0])

@@ -201,10 +201,7 @@ class PartedPoint:
 
 
 class PartedClasses(MultinomialModel):
-    """A `MultinomialModel` of rows in parts, in a stream or on a cluster.
-
-    The targets of its rows are the numbers of the classes; the rows' own loss is not used.
-    """
+    """A `MultinomialModel` of rows in parts, whose targets are the numbers of the classes."""
 
     rows: PartedModel
     _at: PartedPoint | None = None

@@ -217,8 +217,7 @@ class PartedRows(ModelRows):
 def _places_in_parts(sums: Vector, random: Vector) -> list[Vector]:
     """Return one place from each of equal pieces of a running sum, for each part those in it.
 
-    Places count from where the part begins. None is in a part whose sum is 0, since a place is in
-    the part that ends behind it.
+    Places count from where the part begins. None is in a part whose sum is 0.
     """
     ends, size = np.cumsum(sums), random.size
     places = (np.arange(size) + random) * (ends[-1] / size)
@@ -334,10 +333,7 @@ class PartedModel(LinearModel):
         return squares
 
     def best_constant(self) -> float:
-        """Return the best constant prediction of numbers, or about it.
-
-        It is the mean for squared losses, and for others a quantile of some of the targets.
-        """
+        """Return about the best constant prediction: the mean, or a quantile of some targets."""
         found = self._known_targets("some", tasks.target_sums, max(1, SOME_TARGETS // self.n_parts))
         if self.loss.lipschitz == np.inf:
             # Rounding may put the mean of equal targets beyond them, and a minimum of 0 out of

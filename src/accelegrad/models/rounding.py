@@ -31,19 +31,10 @@ class PointRounding(NamedTuple):
 
 
 def few_bits_rounding(unit: float, size: float, steep: float, point: Vector) -> PointRounding:
-    """Return how far a function of the user's can be off that computes in less than 64 bits.
+    """Return how far a function of the user's can be off that computes with few bits.
 
-    Its value and gradient are taken to be right to some units of rounding of their sizes, as those
-    of other functions are; and they are those at the nearest point that has so few bits.
-
-    Parameters
-    ----------
-    unit : float
-        The unit of rounding of the numbers that it computes with.
-    size, steep : float
-        The sizes of value and gradient.
-    point : Vector
-        Where.
+    Value and gradient, of these sizes, are taken to be right to some units of rounding; and they
+    are those at the nearest point that has so few bits.
     """
     share = growth(point.size, unit)
     value = share * size + unit * steep * norm(point)
@@ -53,18 +44,8 @@ def few_bits_rounding(unit: float, size: float, steep: float, point: Vector) -> 
 class DataRounding:
     """Bounds on the rounding of products with the rows of a linear model.
 
-    They follow from the norms of the columns, so that the units of these do not matter.
-
-    Parameters
-    ----------
-    X : array or CSR matrix
-        The data.
-    shares : Vector
-        The weights p_i of the rows.
-    intercept : bool
-        Whether rows have a 1 for an intercept besides.
-    squares : Vector, optional
-        sum_i p_i x_ij^2 for each column, where it is known, up to rounding.
+    They follow from the norms of the columns, so that the units of these do not matter; `squares`
+    are sum_i p_i x_ij^2, up to rounding, where they are known.
     """
 
     def __init__(

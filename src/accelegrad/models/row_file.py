@@ -13,15 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from accelegrad.errors import Vector
-from accelegrad.models.matrix import RowNumbers, runs
-
-#: How many numbers are in memory at a time where all are looked at: 256 KB. Chosen.
-READ_AT_ONCE = 1 << 15
+from accelegrad.models.matrix import BLOCK_ENTRIES, RowNumbers, runs
 
 
 def together(*files: Any) -> Iterator[list[Any]]:
     """Yield the numbers of the same rows of several files, some at a time; None of None."""
-    for rows in runs(files[0].size, READ_AT_ONCE):
+    for rows in runs(files[0].size, BLOCK_ENTRIES):
         yield [None if file is None else file[rows] for file in files]
 
 
@@ -110,7 +107,7 @@ class RowFile:
         """Return the numbers of some rows, block by block."""
         order = np.argsort(rows, kind="stable")
         ordered, found = rows[order], np.empty(rows.size)
-        for block in runs(self.size, READ_AT_ONCE):
+        for block in runs(self.size, BLOCK_ENTRIES):
             first, last = np.searchsorted(ordered, (block.start, block.stop))
             if last > first:
                 found[order[first:last]] = self[block][ordered[first:last] - block.start]

@@ -12,25 +12,11 @@ from accelegrad.models.matrix import RowNumbers
 
 
 class BatchSampler:
-    """Draws batches of row numbers from 0 .. n-1.
+    """Draws batches of row numbers from 0 .. n-1 by a generator, which it does not copy.
 
-    Parameters
-    ----------
-    n : int
-        The number of rows.
-    batch_size : int
-        Rows in a batch, from 1 to n.
-    rng : numpy.random.Generator
-        The source of randomness, which the sampler uses and does not copy.
-    replacement : bool
-        False: every epoch walks through a fresh permutation, and its last batch is shorter where
-        `batch_size` does not divide n, so that an epoch is exactly n rows. True: every batch is
-        `batch_size` independent uniform rows.
-
-    Attributes
-    ----------
-    rows_drawn : int
-        How many rows have been given out.
+    Without replacement every epoch walks through a fresh permutation, and its last batch is shorter
+    where `batch_size` does not divide n: an epoch is exactly n rows. With replacement every batch
+    is `batch_size` independent uniform rows. `rows_drawn` counts the rows that were given out.
     """
 
     def __init__(
@@ -67,10 +53,9 @@ class BatchSampler:
         return self.next_batches(1)
 
     def next_batches(self, most: int) -> RowNumbers:
-        """Return the rows of the next batches one after the other, the same as batch by batch.
+        """Return the rows of up to `most` next batches, the same as batch by batch.
 
-        They are at most `most` batches, and never go beyond an epoch's end: only their last one may
-        be shorter.
+        They never go beyond an epoch's end: only the last batch may be shorter.
         """
         if self.replacement:
             self.rows_drawn += most * self.batch_size
@@ -89,11 +74,7 @@ class BatchSampler:
         self._position = 0
 
     def state(self) -> dict[str, Any]:
-        """Return all that decides the coming batches, the generator's state included.
-
-        The dict holds JSON-able scalars and dicts, and NumPy arrays. It does not change as the
-        sampler goes on.
-        """
+        """Return all that decides the coming batches: JSON-able scalars, dicts, and arrays."""
         return {
             "rows_drawn": self.rows_drawn,
             "position": self._position,

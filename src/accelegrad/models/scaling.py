@@ -18,7 +18,7 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from accelegrad.errors import Vector, finite_vector
 from accelegrad.geometry.penalties import L1, OnLeading, Penalty
-from accelegrad.geometry.sets import Box, FeasibleSet, NonNegative, WholeSpace
+from accelegrad.geometry.sets import Box, FeasibleSet, WholeSpace
 from accelegrad.geometry.vectors import read_only
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import Loss
@@ -36,26 +36,14 @@ _WORTH_FITTING = 0.1
 _FEW_ENTRIES = 1e-3
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class ColumnScaling:
-    r"""The change of coordinates x = T v that scales a linear model's columns, and centres them.
+    """The change of coordinates x = T v that scales a linear model's columns, and centres them.
 
     x holds the weights of one class after the other, then an intercept for each class, or none.
-    With x = (w, b) and v = (u, c), for each class
-
-    .. math:: w = s u, \qquad b = c - \textstyle\sum_j \mu_j s_j u_j,
-
-    so that the margins X w + b are those of the columns :math:`s_j (a_j - \mu_j)` with weights u
-    and intercept c.
-
-    Parameters
-    ----------
-    scale : array of shape (n_features,)
-        s, positive.
-    shift : array of shape (n_features,), optional
-        mu, what is taken off the columns; 0 by default. Without intercepts it does not matter.
-    n_classes : int
-        How many rows of weights there are.
+    With x = (w, b) and v = (u, c), for each class w = s u and b = c - sum_j mu_j s_j u_j: the
+    margins X w + b are those of the columns s_j (a_j - mu_j) with weights u and intercept c. The
+    scale s is positive; without intercepts the shift mu does not matter.
     """
 
     scale: Vector
@@ -71,10 +59,6 @@ class ColumnScaling:
             )
         object.__setattr__(self, "scale", read_only(scale))
         object.__setattr__(self, "shift", read_only(shift))
-
-    def __repr__(self) -> str:
-        low, high = float(self.scale.min()), float(self.scale.max())
-        return f"ColumnScaling({self.scale.size} columns, scale {low:g} to {high:g})"
 
     def apply(self, v: Vector) -> Vector:
         """Return x = T v."""
@@ -109,7 +93,7 @@ class ColumnScaling:
         if isinstance(penalty, OnLeading):
             inner = self.scaled_penalty(penalty.penalty)
             assert inner is not None
-            return OnLeading(inner, penalty.size, penalty.dimension)
+            return OnLeading(inner, penalty.size, penalty.total)
         assert isinstance(penalty, L1)
         return L1(penalty.strength * np.tile(self.scale, self.n_classes))
 
@@ -127,33 +111,19 @@ class ColumnScaling:
 def column_scaling(
     model: LinearModel, *, center: bool = True, noisy: bool = False, n_classes: int = 1
 ) -> ColumnScaling:
-    r"""Return the change of coordinates in which the columns of a model's data are standardised.
+    """Return the change of coordinates in which the columns of a model's data are standardised.
 
-    Without an intercept column j is divided by :math:`\sqrt{q_j + l_2}`, with q_j the mean of its
-    squares; with one it is centred and divided by :math:`\sqrt{\sigma_j^2 + l_2}`, with its
-    variance. Both stand for the objective's curvature in that direction, which becomes about 1
-    everywhere: without the l2 term, a column much smaller than sqrt(l2) would get a penalty larger
-    than everything else. Constant columns are not centred. Rows count as much as in the model's
-    objective. Columns of zeros stay as they are where there is no l2 term, and so do those whose
-    squares are beyond the range of floats.
+    Without an intercept column j is divided by sqrt(q_j + l2), with q_j the mean of its squares;
+    with one it is centred (unless it is constant) and divided by sqrt(variance_j + l2). Both stand
+    for the objective's curvature in that direction, which becomes about 1 everywhere. Columns of
+    zeros stay as they are where there is no l2 term, and so do those whose squares are beyond the
+    range of floats.
 
     That is right for exact gradients. Under noise a rare column, with entries in a share p_j of the
-    rows only, has its scale multiplied by :math:`p_j^{1/4}`. The error is then about the distance
-    times the size of the gradients, :math:`\|w^*/s\| \, (\sum_j s_j^2 q_j)^{1/2}`. With entries of
-    size u_j, :math:`q_j = p_j u_j^2`, and weights about :math:`1/u_j`, which is a matter of units,
-    that is least for :math:`s_j = p_j^{-1/4} / u_j`: the scales of a diagonal AdaGrad.
-
-    Parameters
-    ----------
-    model : LinearModel
-        The model; its data are read (in blocks, once if dense, twice if sparse, and once more under
-        noise), and not changed.
-    center : bool, default True
-        With False columns are never centred.
-    noisy : bool, default False
-        Whether the gradients will come from minibatches.
-    n_classes : int, default 1
-        How many classes have a row of weights each.
+    rows only, has its scale multiplied by p_j^(1/4). The error is then about the distance times the
+    size of the gradients, ||w*/s|| (sum_j s_j^2 q_j)^(1/2). With entries of size u_j, q_j = p_j
+    u_j^2, and weights about 1/u_j that is least for s_j = p_j^(-1/4) / u_j: the scales of a
+    diagonal AdaGrad.
     """
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         mean, variance = _moments(model)
@@ -173,16 +143,16 @@ def can_scale(penalty: Penalty | None, feasible_set: FeasibleSet | None) -> bool
     """Tell whether penalty and set keep their form in scaled coordinates: l1 norms and boxes do."""
     term = penalty.penalty if isinstance(penalty, OnLeading) else penalty
     return (term is None or isinstance(term, L1)) and (
-        feasible_set is None or isinstance(feasible_set, Box | NonNegative | WholeSpace)
+        feasible_set is None or isinstance(feasible_set, Box | WholeSpace)
     )
 
 
 def limits_intercept(feasible_set: FeasibleSet | None) -> bool:
     """Tell whether a set that `can_scale` limits the last parameter."""
-    if isinstance(feasible_set, Box):
-        ends = np.array([np.ravel(feasible_set.lower)[-1], np.ravel(feasible_set.upper)[-1]])
-        return bool(np.isfinite(ends).any())
-    return isinstance(feasible_set, NonNegative)
+    if not isinstance(feasible_set, Box):
+        return False
+    ends = np.array([np.ravel(feasible_set.lower)[-1], np.ravel(feasible_set.upper)[-1]])
+    return bool(np.isfinite(ends).any())
 
 
 def near_start(model: LinearModel, x: Vector) -> Vector:
@@ -191,13 +161,6 @@ def near_start(model: LinearModel, x: Vector) -> Vector:
     What noise costs is proportional to the distance from the start. Where y is large against its
     spread, most of that is the way of the intercept, which a fit in one dimension goes at once.
     Where it is not, the start stays: the distance that a run can prove rests on the intercept too.
-
-    Parameters
-    ----------
-    model : LinearModel
-        The model; of many rows some, evenly spread, are looked at.
-    x : array
-        The start; its last coordinate is the intercept, where the model has one.
     """
     if not model.fit_intercept:
         return x
@@ -216,8 +179,7 @@ def near_start(model: LinearModel, x: Vector) -> Vector:
 def _best_shift(loss: Loss, margins: Vector, y: Vector, shares: Vector) -> float:
     """Return what to add to all margins for the least mean loss.
 
-    For a regression that is no more than the largest residual, and no less than the smallest; nor
-    need a classification go beyond these to have all margins right.
+    It lies between the smallest and the largest residual, where all classes are right too.
     """
 
     def slope(shift: float) -> float:
@@ -234,11 +196,9 @@ def _best_shift(loss: Loss, margins: Vector, y: Vector, shares: Vector) -> float
 def unevenness(model: LinearModel) -> float:
     """Return how many times larger the entries of the largest column are than of the smallest.
 
-    Of sparse data only the stored entries count: that a column has few of them does not make it
-    small. Nor do those columns at either end that hold next to none of all entries: among a hundred
-    thousand words there are always some that only the shortest texts have. Nor do columns of zeros,
-    and of a single entry, whose size is that of the entry: it says nothing of a column's unit, and
-    couples no rows. Rows count as much as in the model's objective.
+    Of sparse data only stored entries count. Columns at either end that hold next to none of all
+    entries do not: among many words there are always some that only the shortest texts have. Nor do
+    columns of zeros, or of a single entry, whose size says nothing of a column's unit.
     """
     found: float = model.of_data_alone("unevenness", lambda: _unevenness(model))
     return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from functools import partial, reduce
 from itertools import repeat
@@ -24,6 +24,7 @@ from accelegrad.errors import Vector, finite_vector
 from accelegrad.models.gram import Storage, pairs_per_row
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import Loss, make_loss
+from accelegrad.models.matrix import BLOCK_ENTRIES
 from accelegrad.models.model_input import (
     check_labels,
     checked_intercept,
@@ -36,27 +37,17 @@ from accelegrad.models.parted_model import PartedModel
 from accelegrad.models.row_file import RowFile, mapped, of_blocks
 from accelegrad.models.row_parts import Where, add, model_by
 
-#: Small chunks are looked at together, up to this many numbers (4 MB), so that what a task costs
-#: besides its rows does not matter (three streams with limits of 0 to 2^20: 2^19 and 2^20 were the
-#: fastest). A row counts as its entries and the vectors that a task has besides X.
-PART_ENTRIES, VECTORS = 1 << 17, 12
+#: Small chunks are looked at together, up to BLOCK_ENTRIES numbers, so that what a task costs
+#: besides its rows does not matter. A row counts as its entries and the vectors that a task has
+#: besides X: about this many.
+VECTORS = 12
 
 
 class StreamedMatrix:
     """The rows of a source of chunks as a matrix, in parts: a large chunk, or several small ones.
 
-    Parameters
-    ----------
-    read : callable
-        Returns a new iterator over the chunks, each a dense or CSR matrix, the same at every call.
-    ends : array of int
-        Where each part's rows end.
-    n_features : int
-        The number of columns.
-    storage : Storage
-        How the chunks are stored.
-    dtype : dtype
-        The type of what is gathered: that of the chunks, or one that holds all of theirs.
+    `read` returns a new iterator over the same dense or CSR chunks at every call, `ends` are where
+    the parts' rows end, and `dtype` holds what is gathered.
     """
 
     ndim = 2
@@ -191,10 +182,7 @@ class _Chunk:
 
 
 class Chunks:
-    """The chunks as parts of a sum over rows: tasks are done with one after the other.
-
-    The source is read only where a task asks for rows.
-    """
+    """The chunks as parts of a sum; the source is read only where a task asks for rows."""
 
     def __init__(
         self, X: StreamedMatrix, y: RowFile, shares: Any, loss: Loss, fit_intercept: bool
@@ -226,10 +214,7 @@ class Chunks:
         *arguments: Any,
         by_part: Sequence[Any] = (),
     ) -> list[Any]:
-        """Return what a task gives for each part and the arguments, in order.
-
-        `by_part` are more arguments, after the others: lists with one for each part.
-        """
+        """Return what a task gives for each part; `by_part` are lists with one item per part."""
         return list(self._results(task, arguments, by_part))
 
     def total(
@@ -290,39 +275,33 @@ class StreamedModel(PartedModel):
         **parameters: float,
     ) -> None:
         X, y, weights = read_rows(source)
-        self._take_rows(X, y, weights, loss, l2, fit_intercept, parameters)
+        options: dict[str, Any] = {"l2": l2, "fit_intercept": fit_intercept, **parameters}
+        self._take_rows(X, y, loss, sample_weight=weights, **options)
 
     @classmethod
     def of(
-        cls,
-        X: StreamedMatrix,
-        y: npt.ArrayLike,
-        loss: str = "logistic",
-        *,
-        l2: float = 0.0,
-        fit_intercept: bool = False,
-        sample_weight: npt.ArrayLike | None = None,
-        **parameters: float,
+        cls, X: StreamedMatrix, y: npt.ArrayLike, loss: str = "logistic", **options: Any
     ) -> StreamedModel:
         """Return the model of rows that have been read through, with targets and weights."""
         model = object.__new__(cls)
-        model._take_rows(X, y, sample_weight, loss, l2, fit_intercept, parameters)
+        model._take_rows(X, y, loss, **options)
         return model
 
     def _take_rows(
         self,
         X: StreamedMatrix,
         y: npt.ArrayLike,
-        weights: npt.ArrayLike | None,
         loss: str,
-        l2: float,
-        fit_intercept: bool,
-        parameters: Mapping[str, float],
+        *,
+        l2: float = 0.0,
+        fit_intercept: bool = False,
+        sample_weight: npt.ArrayLike | None = None,
+        **parameters: float,
     ) -> None:
         chosen = make_loss(loss, **parameters)
         self._set_up(X, chosen, checked_l2(l2), checked_intercept(fit_intercept))
         self.y = _in_file(y, self.n_samples, self.loss)
-        self.sample_weight, self.shares = _weights_in_files(weights, self.n_samples)
+        self.sample_weight, self.shares = _weights_in_files(sample_weight, self.n_samples)
         self._split()
 
     def _split(self) -> None:
@@ -406,14 +385,7 @@ def read_rows(
 ) -> tuple[StreamedMatrix, RowFile, RowFile | None]:
     """Return the rows of a source as a matrix, with all targets and weights: the first pass.
 
-    Parameters
-    ----------
-    source : list, callable or iterable of chunks
-        As `StreamedModel` takes it.
-    check : callable
-        From a chunk, a tuple of two or three, to what can be used of it.
-    targets : RowFile, optional
-        Where targets are appended, chunk by chunk.
+    `check` makes of a chunk what can be used of it; targets are appended to `targets`, if given.
     """
     read, first = _reader(source), _FirstPass(RowFile() if targets is None else targets)
     for number, chunk in enumerate(read(), start=1):
@@ -470,7 +442,7 @@ class _FirstPass:
         size = entries + VECTORS * X.shape[0]
         if size > self._room:
             self._ends.append(0)
-            self._room = PART_ENTRIES
+            self._room = BLOCK_ENTRIES
         self._ends[-1], self._room = self.targets.size, self._room - size
         self._entries += entries
         self._dense &= dense

@@ -12,20 +12,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from accelegrad.models.linear_model import LinearModel
-from accelegrad.proofs.certificate import DualCertificate
+from accelegrad.proofs.certificate import SPACING, DualCertificate
 from accelegrad.proofs.cuts import CutCertificate, rounding_of
 from accelegrad.proofs.region import Region
 from accelegrad.rounding import FEW, UNIT, growth
 from accelegrad.rules.base import Evaluated
 
-#: The bound is at most this share of the steps old. Chosen.
-STALE = 0.1
 #: The best average of the kept cuts, which costs as much as some steps do, is looked for after so
 #: many steps at least. Chosen.
 PAUSE = 20
-#: Steps between two bounds by the average that a method has just used, where a linear function's
-#: minimum over the region is costly. Chosen.
-COSTLY_PAUSE = 5
 #: It is looked for sooner where the method's estimate of the gap has fallen to the first share and
 #: is at most the second number times the goal: estimates are that much too large (maximum of ten
 #: quadratics, d = 20: 1e-6 where 1e-9 is proved).
@@ -109,13 +104,12 @@ class Bracket:
         near = estimate <= early * goal and estimate < fallen * self._estimate
         # Without a goal nothing waits for a bound, and single cuts show how a smooth run goes.
         wanted = goal > 0.0 or self.cuts.averages
-        if near or (wanted and waited >= PAUSE + int(STALE * self._tightened)):
+        if near or (wanted and waited >= PAUSE + int(SPACING * self._tightened)):
             self._updated = self._tightened = iteration
             self._estimate = estimate
             self.cuts.tighten(best, goal)
             return True
-        pause = COSTLY_PAUSE if costly else 0
-        if iteration > self._updated + pause + int(STALE * self._updated):
+        if iteration > self._updated + int(SPACING * self._updated):
             self._updated = iteration
             return self.cuts.take_last_average()
         return False

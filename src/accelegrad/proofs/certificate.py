@@ -20,10 +20,10 @@ from accelegrad.proofs.model_dual import ModelDual
 #: The least number of steps before an expensive bound (in the null space, or a `LateBound`), and
 #: between two of them: with 20 in the null space, 46 fits without a penalty took 1.13 times as long
 PATIENCE = 8
-#: Steps between two expensive bounds, as a share of those done: with a goal, and without
-OFTEN, SELDOM = 0.25, 3.0
-#: Steps between two bounds that cost a few products at most, as a share of those done
+#: Steps between two bounds, as a share of those done
 SPACING = 0.1
+#: The same between two expensive bounds that cannot end the run
+SELDOM = 3.0
 #: Slopes are averaged with weights that grow as this power of the step: with the rule's weights,
 #: which grow as the first, hinge and absolute losses took up to twice as many steps to a gap of
 #: 1e-3 with an l1 term or a set.
@@ -96,9 +96,9 @@ class DualCertificate:
         self.dual, self.model = dual, dual.model
         self.lower_bound = 0.0  # losses are nonnegative
         #: how many more steps, as a share of those so far, there are between two costly bounds
-        self._spacing = OFTEN if often else SELDOM
+        self._spacing = SPACING if often else SELDOM
         self._count = 0
-        self._next, self._next_late = PATIENCE if dual.needs_null_space else 0, PATIENCE
+        self._next = 0
         self._weight, self._slopes = 0.0, np.zeros(0)  # of the average
         self._best: ModelPoint | None = None
         self._best_value = math.inf
@@ -113,13 +113,14 @@ class DualCertificate:
             self._late = None
         elif self._late is None:
             self._add_slopes(evaluation, weight)
-        elif self._count >= self._next_late:
-            self._next_late = self._count + self._wait()
-            self.finish()
+        else:
+            self._finish_if_due()
 
-    def _wait(self) -> int:
-        """Return how many steps to wait for the next expensive bound."""
-        return max(PATIENCE, int(self._spacing * self._count))
+    def _finish_if_due(self) -> None:
+        """Compute the expensive bounds, unless that was done not long ago."""
+        if self._count >= max(self._next, PATIENCE):
+            self._next = self._count + max(PATIENCE, int(self._spacing * self._count))
+            self.finish()
 
     def _add_slopes(self, evaluation: Any, weight: float) -> None:
         at: ModelPoint | None = evaluation.model  # which those that a rule carried over lack
@@ -128,16 +129,14 @@ class DualCertificate:
             self._weight += share
             moved = share * at.derivatives
             self._slopes = self._slopes + moved if self._slopes.size else moved
-        is_due = self._count >= self._next
+        is_due = self._count >= max(self._next, PATIENCE if self.dual.needs_null_space else 0)
         is_best = self._best is None or evaluation.value < self._best_value
         if at is None and (is_due or is_best):
             at = self.model.at(evaluation.point)
         if is_best:
             self._best, self._best_value = at, float(evaluation.value)
         if self.dual.needs_null_space:
-            if is_due:
-                self._next = self._count + self._wait()
-                self.finish()
+            self._finish_if_due()
         elif is_due or weight == 0.0:
             assert at is not None
             self._next = self._count + 1 + int(SPACING * self._count)
@@ -182,15 +181,7 @@ class DualCertificate:
         """Start a new average."""
         self._weight, self._slopes = 0.0, np.zeros(0)
 
-    _KEPT = (
-        "lower_bound",
-        "_best_value",
-        "_count",
-        "_next",
-        "_next_late",
-        "_slopes",
-        "_weight",
-    )
+    _KEPT = ("lower_bound", "_best_value", "_count", "_next", "_slopes", "_weight")
 
     def state(self) -> dict[str, Any]:
         """Return all that has to be kept to go on."""

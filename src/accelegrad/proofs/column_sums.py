@@ -20,11 +20,8 @@ import numpy as np
 from accelegrad.errors import Vector
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.norms import norm
-from accelegrad.proofs.fenchel import SlopeSums
+from accelegrad.proofs.fenchel import SIZE_ROUNDED_UP, SlopeSums
 from accelegrad.rounding import SMALLEST, growth
-
-#: By what sizes are raised: much more than their rounding.
-RAISED = 1.0 + 1e-3
 
 
 class SumsAtPoint(NamedTuple):
@@ -52,8 +49,8 @@ class ColumnSums:
         products[size, :size] = products[:size, size] = model.combination(y)
         products[size, size] = float(shares @ (y * y))
         self._products = products
-        ones = [RAISED] * model.fit_intercept
-        target_size = RAISED * norm(np.sqrt(shares) * y)
+        ones = [SIZE_ROUNDED_UP] * model.fit_intercept
+        target_size = SIZE_ROUNDED_UP * norm(np.sqrt(shares) * y)
         self._sizes = np.concatenate([model.rounding.columns, ones, [target_size]])
         # Of the products, and of a sum of them.
         self._growth = growth(model.n_samples) + growth(size + 1)

@@ -18,9 +18,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from accelegrad.bundle.cut_memory import CutMemory
+from accelegrad.bundle.cut_memory import SMALLEST_TOTAL, CutMemory
 from accelegrad.bundle.cut_model import Center, CutModel, Lowest
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.geometry.penalties import Penalty
@@ -34,12 +33,8 @@ from accelegrad.rules.base import Evaluated, KnownEvaluation, inner
 
 #: Bounds that are costly, or that cannot end the run, are computed once in this many cuts. Chosen.
 SELDOM = 16
-#: The sum of smaller weights is no mean: their products vanish.
-LEAST_WEIGHT = 1e-200
 #: No step of the cut model is longer: a square of it may be needed.
 LONGEST_STEP = 1e100
-#: How many of the cuts that raised the bound are remembered. Chosen.
-RECORDS = 8
 #: The smallest gap that is asked for, as a multiple of what rounding can add to a bound
 PROVABLE = 2.0
 #: The best average is looked for in this many rounds at most, and no longer than each of them
@@ -113,9 +108,9 @@ class CutCertificate:
         self.kept, self._shared = kept, False
         self._lost_in_average = 0.0  # what rounding takes from the best average so far
         self._step = 0.0  # of the cut model, that gave the best average last
-        #: the last cuts, or averages of cuts, that raised the bound: they prove something of a
-        #: larger region, too
-        self._records: list[Cut] = []
+        #: the last cut, or average of cuts, that raised the bound: it proves something of a larger
+        #: region, too
+        self._record: Cut | None = None
         self.lower_bound = -math.inf
         self._growth = growth(region.center.size)
         self._unit = UNIT  # of rounding, of the numbers that a user's function returns
@@ -186,7 +181,7 @@ class CutCertificate:
         """Take numbers for less exact than those seen so far; what these proved counts no more."""
         if self.kept is not None:
             self.kept.blur(growth(self.region.center.size, unit) - self._growth)
-        self._unit, self.lower_bound, self._records = unit, -math.inf, []
+        self._unit, self.lower_bound, self._record = unit, -math.inf, None
         self._waiting = 0
         self.forget()
 
@@ -314,7 +309,7 @@ class CutCertificate:
     def _raise_by_sum(self) -> None:
         """Take the mean of all cuts, with what rounding can have done to the sums."""
         total = self._sum
-        if not total.weight > LEAST_WEIGHT:
+        if not total.weight > SMALLEST_TOTAL:
             return
         # Each term is rounded as often as something was added to it, at most.
         times, size = FEW + self._count, total.gradient.size
@@ -335,11 +330,10 @@ class CutCertificate:
         self._raise_to(self._bound(mean._replace(length=norm(mean.gradient))))
 
     def widen(self, radius: float) -> None:
-        """Make the region larger, and prove of it what the best cuts so far prove."""
+        """Make the region larger, and prove of it what the best cut so far proves."""
         self.refresh()
         self.region.radius = radius
-        bounds = [self._bound(cut) for cut in self._records]
-        self.lower_bound = max(bounds, default=-math.inf)
+        self.lower_bound = -math.inf if self._record is None else self._bound(self._record)
         self._raise_by_sum()
 
     def forget(self) -> None:
@@ -387,8 +381,7 @@ class CutCertificate:
             return False
         self.lower_bound = bound
         if cut is not None:
-            self._records.append(cut)
-            del self._records[:-RECORDS]
+            self._record = cut
         return True
 
     def state(self) -> dict[str, Any]:
@@ -403,7 +396,7 @@ class CutCertificate:
             "unit": self._unit,
             "waiting": self._waiting,
             "last": None if self._last is None else self._last._asdict(),
-            "records": columns_of(Cut, self._records),
+            "record": None if self._record is None else self._record._asdict(),
             "kept": None if self.kept is None or self._shared else self.kept.state(),
         }
 
@@ -416,21 +409,9 @@ class CutCertificate:
         self._step = state["step"]
         if self.kept is not None and not self._shared:
             self.kept.restore(state["kept"])
-        self._waiting, last = state["waiting"], state["last"]
+        self._waiting, last, record = state["waiting"], state["last"], state["record"]
         self._last = None if last is None else Cut(**last)
-        self._records = rows_of(Cut, state["records"])
-
-
-def columns_of(kind: Any, rows: list[Any]) -> dict[str, npt.NDArray[Any]]:
-    """Return the fields of NamedTuples, each as an array: what a checkpoint can hold."""
-    columns = zip(*rows, strict=True) if rows else [()] * len(kind._fields)
-    return {name: np.array(column) for name, column in zip(kind._fields, columns, strict=True)}
-
-
-def rows_of(kind: Any, columns: Mapping[str, npt.NDArray[Any]]) -> list[Any]:
-    """Return the NamedTuples, of numbers and vectors, whose fields these are."""
-    rows = zip(*(columns[name] for name in kind._fields), strict=True)
-    return [kind(*(part if np.ndim(part) else float(part) for part in row)) for row in rows]
+        self._record = None if record is None else Cut(**record)
 
 
 def cut_model(kept: CutMemory, region: Region) -> CutModel:

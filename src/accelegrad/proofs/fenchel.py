@@ -31,7 +31,6 @@ from accelegrad.geometry.sets import (
     LARGEST,
     Box,
     FeasibleSet,
-    NonNegative,
     Product,
     WholeSpace,
 )
@@ -224,7 +223,7 @@ class Terms:
         self.intercept = (-math.inf, math.inf)
         self.lower, self.upper = np.full(n_features, -np.inf), np.full(n_features, np.inf)
         #: whether the set limits each parameter by itself
-        self.separable = feasible_set is None or isinstance(feasible_set, (Box, NonNegative))
+        self.separable = feasible_set is None or isinstance(feasible_set, Box)
         if self.separable:
             self._take_ends()
         #: whether the weights are not limited at all
@@ -256,8 +255,6 @@ class Terms:
     def _take_ends(self) -> None:
         """Take the ends of a box; ends so large that products with them overflow count as open."""
         chosen, d = self.feasible_set, self.n_features
-        if isinstance(chosen, NonNegative):
-            chosen = Box(0.0, np.inf)
         if not isinstance(chosen, Box):
             return
         ends = (
@@ -282,9 +279,9 @@ class Terms:
             with np.errstate(over="ignore"):
                 return float(np.linalg.norm(self.upper - self.lower))
         if not isinstance(chosen, Product):
-            return chosen.usable_diameter(d + self.fit_intercept)
+            return chosen.diameter_for(d + self.fit_intercept)
         parts = [(part, where) for part, where in chosen.blocks if where.stop <= d]
-        sizes = (part.usable_diameter(where.stop - where.start) for part, where in parts)
+        sizes = (part.diameter_for(where.stop - where.start) for part, where in parts)
         return math.hypot(*sizes)
 
     @cached_property

@@ -413,7 +413,7 @@ class DualBounds:
         `width` times the mean length of the intervals. So the least such width is searched, by
         bisection over the number of rows that it frees: it is small near a minimiser.
         """
-        distances = np.abs(np.abs(margins - self.y) - float(getattr(self.loss, "epsilon", 0.0)))
+        distances = np.abs(np.abs(margins - self.y) - self.loss.shape.epsilon)
         distances[~self._weighs] = np.inf
         theta, widths = derivatives, self._widths(distances)
         found, first, last = False, 0, len(widths) - 1

@@ -69,7 +69,7 @@ class Region:
         self.is_ball = isinstance(feasible_set, WholeSpace)
         self._closed_form = (
             not (assumed or self.is_ball)
-            and math.isfinite(feasible_set.usable_diameter(center.size))
+            and math.isfinite(feasible_set.diameter_for(center.size))
             and math.isfinite(feasible_set.linear_minimum(np.ones_like(center)))
         )
         #: searching for a minimum in both set and ball takes many projections

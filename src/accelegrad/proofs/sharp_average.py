@@ -27,8 +27,6 @@ from accelegrad.rounding import UNIT
 CHANGES, MOST_WORK = 3, 1e10
 #: A slope depends on others where the rest of it is a smaller share of its length.
 DEPENDENT = 100 * UNIT
-#: A cut enters if that lowers the sum by more than this share of it, and by more than rounding.
-WORTH_ENTERING = 1e-12
 
 
 def sharp_average(slopes: np.ndarray, linear: Vector, weights: Vector) -> Vector:
@@ -131,7 +129,7 @@ def _entering(
     reduced = slopes @ slope + linear
     level, entering = float(reduced[active] @ weights), int(reduced.argmin())
     length, steep = np.linalg.norm(slope), np.linalg.norm(slopes[entering])
-    lost = WORTH_ENTERING * length**2 + 2.0 * UNIT * length * steep
+    lost = 2.0 * UNIT * length * steep  # the rounding of the product
     if entering in active or not reduced[entering] < level - lost:
         return None
     return entering

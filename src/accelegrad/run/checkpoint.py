@@ -21,8 +21,8 @@ from accelegrad.files import archive
 if TYPE_CHECKING:
     from accelegrad.run.oracle import Oracle
 
-#: 2: 0.1.0; 3: the parts of a run declare their fields; 4: fewer parts
-FORMAT = archive.Format("accelegrad-checkpoint", 4, "checkpoint")
+#: 2: 0.1.0; 3: the parts of a run declare their fields; 4: fewer parts; 5: one record of cuts
+FORMAT = archive.Format("accelegrad-checkpoint", 5, "checkpoint")
 #: What a value may differ by where a function is evaluated again, relative to the values' size:
 #: thousands of units of rounding, for sums that are split otherwise (threads)
 SAME_VALUE = 1e-12

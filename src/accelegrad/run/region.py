@@ -33,8 +33,6 @@ EXPLAINED = 1e-3
 BEYOND = 2.0
 #: How far from the best point the model that past cuts make is tried, in radii. Chosen.
 FARTHER = 10.0
-#: Changes of steps that are a smaller share of them are taken to be rounding. Chosen.
-ROUNDING_SHARE = 1e-10
 #: A prediction is right where steps are at most this share of what they were. Chosen.
 VERIFIED = 0.3
 #: A region never reaches farther, nor is a step longer: squares of it can still be computed with.
@@ -303,11 +301,10 @@ class GuessedRegion(AssumedRegion):
 def _extrapolated(offsets: np.ndarray, changes: np.ndarray, step: Vector) -> tuple[Vector, Vector]:
     """Return the way to where steps vanish, and the part of the step that is not explained.
 
-    From the nearest points, as many as there are coordinates; changes that are rounding say
-    nothing.
+    From the nearest points with other steps, as many as there are coordinates.
     """
     nearest = np.einsum("ij,ij->i", offsets, offsets).argsort(kind="stable")
-    telling = np.sqrt(np.einsum("ij,ij->i", changes, changes)) > ROUNDING_SHARE * norm(step)
+    telling = np.abs(changes).max(axis=1, initial=0.0) > 0.0
     chosen = nearest[telling[nearest]][: step.size]
     if not chosen.size:
         return np.zeros_like(step), step

@@ -23,7 +23,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from accelegrad import threads
 from accelegrad.errors import Vector, nearest, real_number, whole_number
-from accelegrad.geometry.sets import Box, NonNegative, WholeSpace, as_feasible_set
+from accelegrad.geometry.sets import Box, WholeSpace, as_feasible_set
 from accelegrad.models.losses import LOSSES, LossEntry, make_loss, plain_loss_name
 from accelegrad.models.row_file import RowFile
 from accelegrad.models.streamed_model import Checked, read_rows
@@ -139,7 +139,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         # It refuses parameters out of range.
         loss = make_loss(self._loss_name, **parameters)
         held_in = None if self.feasible_set is None else as_feasible_set(self.feasible_set)
-        if l1 > 0.0 and not isinstance(held_in, (NoneType, Box, NonNegative, WholeSpace)):
+        if l1 > 0.0 and not isinstance(held_in, (NoneType, Box, WholeSpace)):
             raise ValueError(
                 f"penalty={self.penalty!r} and feasible_set={self.feasible_set!r} cannot be used "
                 "together: beside an l1 term, feasible_set must be 'nonnegative' or an "
@@ -243,7 +243,6 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
 
     def _taken(self, data: Data) -> tuple[Data, bool]:
         """Return checked rows as problems take them, and whether targets are as in the last fit."""
-        data = without_weightless(data)
         self._refuse_no_rows(data)
         same = self._take_targets(data.counted)
         data = self._prepared(data)

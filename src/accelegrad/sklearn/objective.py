@@ -18,7 +18,6 @@ from accelegrad.geometry.penalties import L1, OnLeading, Penalty
 from accelegrad.geometry.sets import (
     Box,
     FeasibleSet,
-    NonNegative,
     Product,
     WholeSpace,
 )
@@ -159,11 +158,6 @@ class Problem:
         return can_scale(None, self.feasible_set)
 
     @property
-    def is_smooth(self) -> bool:
-        """Whether the loss has a gradient everywhere."""
-        return isinstance(self.model, MultinomialModel) or self.model.loss.curvature < np.inf
-
-    @property
     def rows(self) -> LinearModel:
         """The model that has the rows, their weights and the intercept's flag."""
         return self.model if isinstance(self.model, LinearModel) else self.model.rows
@@ -239,8 +233,6 @@ def parameter_set(
             f"feasible_set must fit the {size} coefficients, but {given!r} has dimension "
             f"{dimension}."
         )
-    if isinstance(given, NonNegative):
-        given = Box(0.0, np.inf)
     if isinstance(given, Box):
         open_end = np.full(free, np.inf)
         lower, upper = (

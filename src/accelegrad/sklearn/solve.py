@@ -183,11 +183,7 @@ def solve(
     fits: dict[int, Fit] = {}
     without_run = scores is None and settings.leaves_all_open
     tried = ""
-    if (
-        without_run
-        and not problems[0].is_smooth
-        and choose(request_of(problems[0])).name == INTERIOR
-    ):
+    if without_run and _is_for_interior_points(problems[0]):
         fits, tried = _by_interior_points(problems, settings, starts), INTERIOR
     elif without_run:
         each = enumerate(zip(problems, starts, strict=True))
@@ -199,8 +195,11 @@ def solve(
         problem, watch = problems[place], None
         if scores is not None:
             watch = EarlyStopping(scores[place], problem, settings)
-        by_run = _solved_model if isinstance(problem.model, LinearModel) else _solved_classes
-        calls.append(partial(by_run, problem, settings, starts[place], seed, tried, watch))
+        given = problem, settings, starts[place], seed, watch
+        if isinstance(problem.model, LinearModel):
+            calls.append(partial(_solved_model, *given, tried=tried))
+        else:
+            calls.append(partial(_solved_classes, *given))
     if len(calls) == 1:  # for which joblib would take longer than small fits do
         fits[missing[0]] = calls[0]()
     elif calls:
@@ -232,6 +231,12 @@ def request_of(problem: Problem) -> Request:
     assert isinstance(model, LinearModel)
     start = np.zeros(model.n_parameters)
     return Request(model, Space(start, problem.feasible_set, problem.penalty()))
+
+
+def _is_for_interior_points(problem: Problem) -> bool:
+    """Return whether the row of the interior-point method is the first in `TABLE` that holds."""
+    in_table = isinstance(problem.model, LinearModel)
+    return in_table and request_of(problem).few_rows_with_one_kink
 
 
 def _by_interior_points(
@@ -331,8 +336,8 @@ def _solved_model(
     settings: Settings,
     start: Vector,
     seed: int,
-    tried: str,
     watch: EarlyStopping | None,
+    tried: str = "",
 ) -> Fit:
     """Hand the model over as it is; `tried` is a method that has not proved enough."""
     model, tolerance = problem.model, Tolerance.of(problem, settings)
@@ -440,7 +445,6 @@ def _solved_classes(
     settings: Settings,
     start: Vector,
     seed: int,
-    tried: str,  # noqa: ARG001
     watch: EarlyStopping | None,
 ) -> Fit:
     """Hand over a function, to Newton's method or of scaled coordinates where possible."""

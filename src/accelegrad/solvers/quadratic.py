@@ -21,10 +21,6 @@ from accelegrad.solvers.search import DESCENT
 MOST_STEPS = 100
 #: A step is halved this often at most.
 MOST_HALVINGS = 10
-#: At most so many coordinates leave their kinks at a time, or as many as are free already: most of
-#: those that would leave at first come back, and more free ones than the rank make the matrix
-#: singular.
-MOST_RELEASED = 64
 #: What is added to a diagonal of ones: more after a step that was too long, up to where steps are
 #: those of gradient descent, and less after one that was not.
 LEAST_SHIFT, LARGEST_SHIFT, SHIFT_GROWTH = 1e-13, 1e4, 100.0
@@ -151,8 +147,8 @@ def _minimum(matrix: Matrix, slope: Vector, limits: Limits, start: Vector) -> Mi
 def _free(slopes: Vector, at_low: Any, at_high: Any, least: Vector) -> Any:
     """Return which coordinates move; none at the minimum, where slopes are at most `least`.
 
-    They are those between kinks, and the steepest of those that would fall from a kink. The latter
-    wait while one of the former is steeper than all of them.
+    They are those between kinks, and those that would fall from a kink. The latter wait while one
+    of the former is steeper than all of them.
     """
     falls = np.where(at_low, -slopes, np.where(at_high, slopes, np.abs(slopes)))
     # Between two kinks in one place, and where rounding hides the slope, there is no fall.
@@ -164,13 +160,7 @@ def _free(slopes: Vector, at_low: Any, at_high: Any, least: Vector) -> Any:
         return np.empty(0, dtype=np.intp)
     if steepest < steep or steepest == 0.0:
         return np.flatnonzero(~at_kink)
-    free = np.flatnonzero(~at_kink | (leaving > 0.0))
-    most = max(MOST_RELEASED, slopes.size - int(np.count_nonzero(at_kink)))
-    excess = int(np.count_nonzero(leaving[free])) - most
-    if excess <= 0:
-        return free
-    order = np.where(at_kink[free], leaving[free], np.inf)
-    return np.sort(free[np.argpartition(order, excess)[excess:]])
+    return np.flatnonzero(~at_kink | (leaving > 0.0))
 
 
 def _newton_step(matrix: Matrix, slopes: Vector, free: Any, shift: float) -> Vector:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from accelegrad.errors import nearest
 from accelegrad.geometry.penalties import L1, ElasticNet
-from accelegrad.geometry.sets import Box, NonNegative
+from accelegrad.geometry.sets import Box
 from accelegrad.torch.tensors import Bucket, Tensors
 
 Projection: TypeAlias = Callable[[Tensor], Tensor]
@@ -115,7 +115,7 @@ def is_separable(group: dict[str, Any]) -> bool:
     set_is = (
         projection in (None, NONNEGATIVE)
         if isinstance(projection, str | None)
-        else (isinstance(projection, Box | NonNegative))
+        else isinstance(projection, Box)
     )
     if has_joint_parts(group):
         return False

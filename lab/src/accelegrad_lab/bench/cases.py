@@ -180,41 +180,19 @@ def _functions(quick: bool) -> Iterator[Case]:
 
 @dataclass(frozen=True)
 class Suite:
-    """A benchmark, declared.
+    """A benchmark, declared."""
 
-    Parameters
-    ----------
-    title, summary : str
-        Of its report.
-    ours : str
-        The solver that others are compared with.
-    groups : mapping
-        The groups of cases, in words.
-    cases : callable
-        ``cases(quick)`` yields the cases whose data are there.
-    open : callable
-        ``open(case)`` returns the problem of a case.
-    accuracies, judged
-        What is looked at, and what the sentences of the report speak of.
-    measures : tuple of str
-        What an accuracy costs, the first one judged.
-    limits : pair of float
-        The seconds that a run may take, and in a quick benchmark.
-    proves : bool
-        Whether our solver has to prove its accuracy.
-    """
-
-    title: str
+    title: str  # of its report
     summary: str
-    ours: str
-    groups: Mapping[str, str]
-    cases: Callable[[bool], Iterator[Case]]
-    open: Callable[[Case], Any]
+    ours: str  # the solver that others are compared with
+    groups: Mapping[str, str]  # of cases, in words
+    cases: Callable[[bool], Iterator[Case]]  # those whose data are there; True: the quick ones
+    open: Callable[[Case], Any]  # returns the problem of a case
     accuracies: tuple[float, ...]
-    judged: float
-    measures: tuple[str, ...] = ("seconds", "CPU seconds")
-    limits: tuple[float, float] = (4.0, 0.5)
-    proves: bool = True
+    judged: float  # the accuracy that the sentences of the report speak of
+    measures: tuple[str, ...] = ("seconds", "CPU seconds")  # costs, the first one judged
+    limits: tuple[float, float] = (4.0, 0.5)  # seconds of a run, and in a quick benchmark
+    proves: bool = True  # whether our solver has to prove its accuracy
 
     def settings(self, peer: Peer) -> Iterator[float]:
         """Go through what a solver is asked for in turn; NaN stands for its defaults."""
@@ -283,15 +261,8 @@ SUITES: Mapping[str, Suite] = {
 def chosen_cases(suite: str, only: Sequence[str] = (), *, quick: bool = False) -> list[Case]:
     """Return the cases whose data are there.
 
-    Parameters
-    ----------
-    suite : str
-        Which benchmark.
-    only : sequence of str
-        Names of groups, sets (or functions) and goals. Several of one kind are alternatives; a case
-        has to fit one of each kind that is named.
-    quick : bool
-        Small cases of data that are everywhere.
+    `only` names groups, sets (or functions) and goals. Several of one kind are alternatives; a case
+    has to fit one of each kind that is named.
     """
     found = list(SUITES[suite].cases(quick))
     if only and quick and suite == FUNCTIONS:

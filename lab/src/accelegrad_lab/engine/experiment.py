@@ -23,7 +23,7 @@ class Setup:
 
     quick: bool
     seeds: int
-    data: Mapping[str, Any] = field(default_factory=dict)  # of `text.py`
+    data: Mapping[str, Any] = field(default_factory=dict)  # of `stored_data.py`
     rows: int = 0  # of that data
 
 

@@ -46,33 +46,15 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Goal:
-    """A kind of fit.
+    """A kind of fit."""
 
-    Parameters
-    ----------
-    loss : str
-        As `LinearModel` names it.
-    penalty : str, optional
-        As the estimators name it.
-    share : float, optional
-        `alpha`, as a share of the least one at which all weights are zero.
-    strength : float, optional
-        `alpha` times the number of rows. Without it and `share`, alpha is the estimators' default.
-    nonnegative : bool
-        Whether weights have to be.
-    path : bool
-        Whether alpha is chosen by cross-validation.
-    parameters : mapping
-        Of the loss.
-    """
-
-    loss: str
-    penalty: str | None = "l2"
-    share: float | None = None
-    strength: float | None = None
-    nonnegative: bool = False
-    path: bool = False
-    parameters: Mapping[str, float] = field(default_factory=dict)
+    loss: str  # as `LinearModel` names it
+    penalty: str | None = "l2"  # as the estimators name it
+    share: float | None = None  # alpha over the least one at which all weights are zero
+    strength: float | None = None  # alpha times rows; without it and `share`, alpha is the default
+    nonnegative: bool = False  # whether weights have to be
+    path: bool = False  # whether alpha is chosen by cross-validation
+    parameters: Mapping[str, float] = field(default_factory=dict)  # of the loss
 
     @property
     def is_plain(self) -> bool:
@@ -87,20 +69,11 @@ class Goal:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A goal on given rows, and the objective that everybody is judged by.
-
-    Parameters
-    ----------
-    goal, rows
-        What is minimised, and on what.
-    defaults : bool
-        Whether estimators have an intercept and all their defaults, or iterations and tolerances
-        are given to them and there is no intercept.
-    """
+    """A goal on given rows, and the objective that everybody is judged by."""
 
     goal: Goal
     rows: Rows
-    defaults: bool = True
+    defaults: bool = True  # an intercept and all defaults; else iterations or tolerances are given
 
     @property
     def words(self) -> str:

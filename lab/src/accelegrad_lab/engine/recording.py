@@ -43,16 +43,8 @@ OF_CLOCKED_RUNS = ("seconds", "certified")
 class Recorder:
     """A callback that notes the objective and the certified gap, on the clock of the run.
 
-    What `minimize` does before that clock starts counts too: it is made before.
-
-    Parameters
-    ----------
-    objective : callable
-        What is noted, at the average and at the last point.
-    rows_a_call : float
-        What share of the data one call looks at: epochs = calls times this.
-    epochs : float
-        The run is stopped when it has looked at the data so often.
+    What `minimize` does before that clock starts counts too. One call looks at `rows_a_call` of the
+    data; the run is stopped when it has looked at all of it `epochs` times.
     """
 
     def __init__(

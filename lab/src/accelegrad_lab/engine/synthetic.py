@@ -16,26 +16,12 @@ Matrix = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class PaperProblem:
-    """F(x) = ||A x - b||_p^p, a sum over the rows and not a mean, with p = 1 or 2.
-
-    Attributes
-    ----------
-    A, b
-        The data.
-    p : int
-        1: non-smooth; 2: smooth.
-    x_natural : Vector
-        The point from which b was made; not the minimiser, because of the noise.
-    """
+    """F(x) = ||A x - b||_p^p, a sum over the rows: smooth with p = 2, non-smooth with p = 1."""
 
     A: Matrix
     b: Vector
     p: int
-    x_natural: Vector
-
-    def __repr__(self) -> str:
-        n, d = self.A.shape
-        return f"PaperProblem(n={n}, d={d}, p={self.p})"
+    x_natural: Vector  # from which b was made; not the minimiser, because of the noise
 
     def fun(self, x: Vector) -> tuple[float, Vector]:
         """Return F(x) and a (sub)gradient; rows without residual count 0 for p = 1."""
@@ -54,20 +40,10 @@ class PaperProblem:
 def paper_regression(
     p: int, *, n: int = 2000, d: int = 500, noise: float = 1e-2, seed: int
 ) -> PaperProblem:
-    """Make the regression problem of the paper's experiments.
+    """Make the regression problem of the paper's experiments, with the same data for both p.
 
-    A (n x d) and x_natural have standard Gaussian entries, b = A x_natural + Gaussian noise.
-
-    Parameters
-    ----------
-    p : int
-        The norm: 1 or 2.
-    n, d : int
-        Rows and columns.
-    noise : float
-        The variance of the noise, at least 0.
-    seed : int
-        The seed of `numpy.random.default_rng`. One seed gives the same data for both p.
+    A (n x d) and x_natural have standard Gaussian entries, b = A x_natural + Gaussian noise of the
+    given variance.
     """
     if p not in (1, 2):
         raise ValueError(f"p must be 1 or 2, but it is {p!r}.")

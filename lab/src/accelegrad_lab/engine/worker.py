@@ -32,22 +32,12 @@ class SolverError(RuntimeError):
 
 
 class Timing(NamedTuple):
-    """How a process times its calls.
+    """How a process times its calls."""
 
-    Parameters
-    ----------
-    begun : callable
-        Is called whenever a clock starts.
-    cpu : bool
-        Whether CPU time counts, and not wall time.
-    most, enough
-        A call is repeated so often, or until so many seconds are spent; the fastest counts.
-    """
-
-    begun: Callable[[], None] = lambda: None
-    cpu: bool = False
-    most: int = 3
-    enough: float = 0.1
+    begun: Callable[[], None] = lambda: None  # is called whenever a clock starts
+    cpu: bool = False  # whether CPU time counts, and not wall time
+    most: int = 3  # a call is repeated so often, or until
+    enough: float = 0.1  # so many seconds are spent; the fastest counts
 
     @property
     def clock(self) -> Callable[[], float]:
@@ -97,14 +87,10 @@ def compilations() -> Iterator[list[Any]]:
 
 
 class Worker:
-    """A process that calls functions; it is started when needed.
+    """A process that calls functions, on one thread or on as many as by default.
 
-    Functions must be importable, and take what starts their clock as their first argument.
-
-    Parameters
-    ----------
-    one_thread : bool
-        Whether linear algebra and kernels run on one thread, or on as many as they do by default.
+    It is started when needed. Functions must be importable, and take what starts their clock as
+    their first argument.
     """
 
     def __init__(self, *, one_thread: bool) -> None:

@@ -32,20 +32,7 @@ class Recorder:
 
     Points that the method evaluates are judged, whatever it returns: f - f* over f(x0) - f*, the
     penalty included. Points outside of the set do not count. The clock stands still while a point
-    is judged.
-
-    Parameters
-    ----------
-    function : Function
-        What is minimised.
-    minimum : float
-        Its minimum.
-    max_calls, max_seconds
-        Where the run ends with `Enough`.
-    accuracies : sequence of float
-        Which accuracies are noted; the run ends at the last.
-    clock : callable
-        `time.perf_counter` for wall time, `time.process_time` for CPU time.
+    is judged. The run ends with `Enough` at the last accuracy or at a limit.
     """
 
     def __init__(

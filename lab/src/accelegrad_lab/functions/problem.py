@@ -26,41 +26,18 @@ Statement = Callable[[Any, Any], Any]
 
 @dataclass(frozen=True)
 class Function:
-    """A convex function, with all that a method or a solver is told of it.
+    """A convex function, with all that a method or a solver is told of it."""
 
-    Parameters
-    ----------
-    fun : callable
-        ``fun(x)`` returns the exact value and one subgradient. It does not change x.
-    x0 : array
-        The start; it lies in the set.
-    statement : callable
-        The whole objective, penalty included, stated anew for CVXPY: ``statement(cp, x)`` returns
-        an expression, where `cp` is the module and x a variable.
-    feasible_set, penalty
-        As `minimize` takes them.
-    limits : callable, optional
-        The set stated anew: ``limits(cp, x)`` returns a list of constraints.
-    equations : (array, array), optional
-        A and b of the set's equations A x = b, for solvers that take equations.
-    slope : callable, optional
-        ``slope(x)`` returns a subgradient of the penalty, for methods without proximal steps.
-    minimum : float, optional
-        The minimum, where a formula gives it.
-    smooth : bool
-        Whether `fun` has a continuous gradient (of f alone, without set and penalty).
-    """
-
-    fun: Evaluate
-    x0: Vector
-    statement: Statement
+    fun: Evaluate  # the exact value and one subgradient; it does not change x
+    x0: Vector  # lies in the set
+    statement: Statement  # the objective with its penalty for CVXPY, given the module and x
     feasible_set: FeasibleSet | None = None
     penalty: Penalty | None = None
-    limits: Statement | None = None
-    equations: tuple[Vector, Vector] | None = None
-    slope: Callable[[Vector], Vector] | None = None
-    minimum: float | None = None
-    smooth: bool = False
+    limits: Statement | None = None  # the set for CVXPY: a list of constraints
+    equations: tuple[Vector, Vector] | None = None  # A and b of the set's equations A x = b
+    slope: Callable[[Vector], Vector] | None = None  # a subgradient of the penalty
+    minimum: float | None = None  # where a formula gives it
+    smooth: bool = False  # whether `fun` has a continuous gradient
 
     def value(self, x: Vector) -> float:
         """Return f(x) + penalty(x)."""

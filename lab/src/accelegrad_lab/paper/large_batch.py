@@ -8,7 +8,7 @@ import numpy as np
 
 from accelegrad.errors import Vector
 from accelegrad.models.losses import LOSSES
-from accelegrad_lab.engine.content import Claim, Curve, Figure, Panel, Verdict
+from accelegrad_lab.engine.content import Claim, Curve, Figure, Panel
 from accelegrad_lab.engine.experiment import (
     POINTS,
     Experiment,
@@ -17,6 +17,7 @@ from accelegrad_lab.engine.experiment import (
     Setup,
     cells_text,
     number,
+    verdict_of,
 )
 from accelegrad_lab.engine.recording import NAMES, record
 from accelegrad_lab.engine.stored_data import minimum_task, model_of
@@ -254,13 +255,6 @@ def improves(cells: Cells, loss: str, diameter: float, chosen: list[int]) -> boo
     )
 
 
-def judged(cells: list[bool]) -> Verdict:
-    """Return the verdict."""
-    if all(cells):
-        return Verdict.HOLDS
-    return Verdict.IN_PART if any(cells) else Verdict.FAILS
-
-
 def adagrad_degrades(cells: Cells, chosen: list[int]) -> Claim:
     """AdaGrad beyond b = 1000."""
     evidence, holds = [], []
@@ -272,7 +266,7 @@ def adagrad_degrades(cells: Cells, chosen: list[int]) -> Claim:
         "adagrad-degrades-with-batch",
         "AdaGrad's performance degrades as we increase the minibatch size beyond b = 1000.",
         "Appendix E, large minibatch",
-        judged(holds),
+        verdict_of(holds, part=0.0),
         "average",
         "At equal gradient computations each batch size beyond 1000 ends at more than 1.2 times "
         "the gap of b = 1000 (logistic regression, both D).",
@@ -294,7 +288,7 @@ def accelegrad_improves(cells: Cells, chosen: list[int]) -> Claim:
         "For AcceleGrad, if we aim for an error below 1e-2, performance does not degrade but "
         "improves as the minibatch size increases.",
         "Appendix E, large minibatch",
-        judged(holds),
+        verdict_of(holds, part=0.0),
         "average",
         "To 1e-2, and to 1e-3 where it is reached, a batch size of 100 or more needs fewer epochs "
         "than b = 1 and b = 10 (logistic regression, both D). Where no batch size gets to 1e-2 "
@@ -344,7 +338,7 @@ def same_for_svm(cells: Cells, chosen: list[int]) -> Claim:
         "same-for-svm",
         "Similar behaviour is observed when training an SVM, and with other D.",
         "Appendix E, large minibatch",
-        judged(holds),
+        verdict_of(holds, part=0.0),
         "average",
         "The two tests above, with the hinge loss, for both D.",
         evidence,

@@ -38,13 +38,6 @@ def write_report(report: Report, out: Path) -> Path:
 
     The page works offline, opened from disk. It is written last and put in place at once, so an
     interrupted write leaves the previous page. It has a link to the playground beside it.
-
-    Parameters
-    ----------
-    report : Report
-        What to show.
-    out : Path
-        A directory; it is made where it is missing.
     """
     from plotly.offline import get_plotlyjs
 
