@@ -36,7 +36,7 @@ from accelegrad.rules import (
     UDoG,
     UniXGrad,
 )
-from accelegrad.rules.arrays import CompensatedSum, Tree, inner, larger, together
+from accelegrad.rules.arrays import CompensatedSum, Tree, larger, together
 from accelegrad.rules.base import QueryRule, TwoPhaseRule, weighted_average
 from accelegrad.rules.distance import check_radius
 from accelegrad.rules.schedules import LARGEST_SIZE, SMALLEST_SIZE, adaptive_step
@@ -73,8 +73,6 @@ CONSTANT = {"noisy": True}
 LEARNT = ("radius", "evidence", "agreement", "compared", "last_growth", "grown_from")
 #: Parameters of rules that are in the units of gradients
 SIZES = {"gradient_bound", "gradient_scale"}
-#: Of arrays beyond this size roots are taken again, not written down and read; chosen
-SMALL = 1 << 15
 PART = 512  # numbers that are summed one after the other, in float32 without much rounding; chosen
 #: Projections of `optax.projections` whose metric cannot be one of a step per coordinate.
 NOT_SEPARABLE = {
@@ -453,7 +451,7 @@ def _transformation(
         )
         divisor = unit + (unit == 0)
         scaled = _scaled(bound(layout, divisor), jnp.asarray(rate, layout.dtype))
-        gradient = _Multiplied(gradient, 1 / divisor)
+        gradient = gradient * (1 / divisor)
         point, steps, first_gradient = stored.advanced(scaled, layout, state, gradient)
         count = optax.safe_increment(state.count)
         return layout.change_to(point), AcceleGradState(count, steps, first_gradient, unit)
@@ -516,9 +514,9 @@ def _scaled(rule: Rule, factor: Any) -> Any:
 class SearchingAcceleGrad(UntunedAcceleGrad):
     """The same steps, arranged for XLA's compiler on CPUs, which makes one loop of each array.
 
-    With a million parameters a settled step takes 6.5 times as long without this class, and 1.4 to
-    2.5 times as long without `_anew`, `_after` or `_Multiplied` alone; `_seen` makes a step of the
-    search 2.9 times faster (measured against Adam's step in the same run).
+    With a million parameters a settled step takes 4.5 times as long without this class, and 1.2
+    times as long without `_anew` alone; `_seen` makes a step of the search 2.5 times
+    faster (processor time, interleaved runs).
 
     What steps teach is computed only as long as the radius is searched for, and before all else:
     so the step's loops, which wait for its numbers, can write over what they read. Each loop takes
@@ -643,41 +641,12 @@ def _anew(squares: Any) -> Any:
     """Return the same, such that what is made of it is computed again."""
     if not isinstance(squares, Tree) or jax.default_backend() != "cpu":
         return squares
-    return together(lambda part: _hidden(part) if part.size > SMALL else part, squares)
+    return together(_hidden, squares)
 
 
 def _hidden(array: Any) -> Any:
     """Return an array whose formula the compiler may not merge with others."""
     return jax.lax.optimization_barrier(array)  # type: ignore[no-untyped-call]
-
-
-class _Multiplied(Tree):
-    """A tree times a number, which is 1 as a rule, multiplied where it is read.
-
-    XLA would write the product down for a square or a condition, and that takes longer than the
-    rest of some steps.
-    """
-
-    __slots__ = ("factor", "plain")
-
-    def __init__(self, plain: Tree, factor: Any) -> None:
-        self.plain, self.factor = plain, factor
-
-    @property
-    def content(self) -> Any:
-        """The arrays."""
-        return [part * self.factor for part in self.plain.content]
-
-    def inner(self, other: Any) -> Any:
-        """Return the inner product with another tree, or with itself."""
-        if other is not self:
-            return super().inner(other)
-
-        def product() -> Any:
-            scaled = Tree(self.content)
-            return inner(scaled, scaled)
-
-        return _chosen(self.factor == 1, lambda: inner(self.plain, self.plain), product)
 
 
 def _after(array: Any, other: Any) -> Any:
@@ -770,9 +739,7 @@ class _Stored:
         """Return the next point to go to, the state of the rule and the first gradient if kept."""
         if isinstance(rule, QueryRule):
             following = rule.update(self._restored(state.steps, state.count, layout), gradient)
-            # The average is the other one that reads the parameters: they can be written over then.
-            point = together(_after, rule.query(following), _averaging(following))
-            return point, self._kept(following, layout), None
+            return rule.query(following), self._kept(following, layout), None
         before = self._restored(state.steps, state.count // 2, layout)
 
         def look_ahead() -> tuple[Tree, Any, Tree]:

@@ -320,16 +320,6 @@ def test_broken_points_stay_broken_and_do_not_hang(name):
 
 
 @for_all
-def test_a_step_of_zero_gives_a_copy(name):
-    case, rng = drawn(name)
-    x = rng.standard_normal(case.d)
-    for zero in (0.0, 0, np.float64(0.0)):
-        found = case.penalty.prox(x, zero)
-        np.testing.assert_array_equal(found, x)
-        assert not np.shares_memory(found, x)
-
-
-@for_all
 def test_inputs_stay_as_they_are_and_answers_are_new(name):
     case, rng = drawn(name)
     x = rng.standard_normal(case.d)
@@ -466,99 +456,39 @@ def test_affine_minorants_in_the_open():
 # --------------------------------------------------------------------------- constructors
 
 
-@pytest.mark.parametrize(
-    ("build", "error", "words"),
-    [
-        (lambda: L1(0.0), ValueError, r"strength must be a finite number > 0, but it is 0\.0"),
-        (lambda: L1("1"), TypeError, r"strength must be an array of real numbers"),
-        (lambda: L1([1.0, -2.0]), ValueError, r"strength must be >= 0, but strength\[1\] is -2\.0"),
-        (
-            lambda: L1([1.0, math.nan]),
-            ValueError,
-            r"strength must be finite, but strength\[1\] is nan",
-        ),
-        (lambda: L1([0.0, 0.0]), ValueError, r"strength must have an entry > 0, but all are 0"),
-        (
-            lambda: ElasticNet(-1.0, 1.0),
-            ValueError,
-            r"l1 must be a finite number >= 0, but it is -1\.0",
-        ),
-        (lambda: ElasticNet(0, 0), ValueError, r"l1 or l2 must be > 0, but both are 0"),
-        (
-            lambda: GroupL2(1, 3),
-            TypeError,
-            r"groups must be a vector of labels or a list of index lists, not 3",
-        ),
-        (lambda: GroupL2(1, []), ValueError, r"groups must be a vector with entries, .* \(0,\)"),
-        (lambda: GroupL2(1, [0.0, 1.0]), TypeError, r"groups must hold whole numbers, .* float64"),
-        (
-            lambda: GroupL2(1, [0, 1, -2]),
-            ValueError,
-            r"groups must be labels >= 0, or -1 .* groups\[2\] is -2",
-        ),
-        (
-            lambda: GroupL2(1, [-1, -1]),
-            ValueError,
-            r"groups must have a label >= 0, but all are -1",
-        ),
-        (
-            lambda: GroupL2(1, [0, 1], size=3),
-            ValueError,
-            r"size must be 2, the number of labels .* is 3",
-        ),
-        (
-            lambda: GroupL2(1, [[0, 1], 2]),
-            TypeError,
-            r"labels or index lists only, but groups\[1\] is 2",
-        ),
-        (
-            lambda: GroupL2(1, [[0, 1], [2, 1]]),
-            ValueError,
-            r"must not overlap, .* coordinate 1 is in groups\[0\] and again in groups\[1\]",
-        ),
-        (
-            lambda: GroupL2(1, [[0, 1], []]),
-            ValueError,
-            r"groups\[1\] must be a vector with entries, .* \(0,\)",
-        ),
-        (lambda: GroupL2(1, [[0], [-1]]), ValueError, r"indices >= 0, but groups\[1\] has -1"),
-        (
-            lambda: GroupL2(1, [[0], [4]], size=4),
-            ValueError,
-            r"indices from 0 to 3, but groups\[1\] has 4",
-        ),
-        (
-            lambda: GroupL2(1, [0, 1], weights=[1.0]),
-            ValueError,
-            r"weights must have one entry per group, 2, but it has 1",
-        ),
-        (
-            lambda: GroupL2(1, [0, 1], weights=[1.0, -1.0]),
-            ValueError,
-            r"weights must be >= 0, but weights\[1\] is -1\.0",
-        ),
-        (lambda: GroupL2(1, [0, 1], weights=[0, 0]), ValueError, r"weights must have an entry > 0"),
-        (
-            lambda: NuclearNorm(1, 4),
-            TypeError,
-            r"shape must be a pair of whole numbers >= 1, not 4",
-        ),
-        (
-            lambda: NuclearNorm(1, (2, 0)),
-            ValueError,
-            r"shape\[1\] must be a whole number >= 1, but it is 0",
-        ),
-        (lambda: OnLeading(L1(1), 4, 3), ValueError, r"total must be >= size, 4, but it is 3"),
-        (
-            lambda: OnLeading(L1([1, 1]), 3, 4),
-            ValueError,
-            r"has dimension 2, but the points have 3",
-        ),
-        (lambda: OnLeading(3, 2, 3), TypeError, r"penalty must be .* not 3"),
-    ],
-)
-def test_constructors_say_what_is_wrong(build, error, words):
-    with pytest.raises(error, match=words):
+WRONG = [
+    (lambda: L1(0.0), r"strength must be a finite number > 0, but it is 0\.0"),
+    (lambda: L1("1"), r"strength must be an array of real numbers"),
+    (lambda: L1([1.0, -2.0]), r"strength must be >= 0, but strength\[1\] is -2\.0"),
+    (lambda: L1([1.0, math.nan]), r"strength must be finite, but strength\[1\] is nan"),
+    (lambda: L1([0.0, 0.0]), r"strength must have an entry > 0, but all are 0"),
+    (lambda: ElasticNet(-1.0, 1.0), r"l1 must be a finite number >= 0, but it is -1\.0"),
+    (lambda: ElasticNet(0, 0), r"l1 or l2 must be > 0, but both are 0"),
+    (lambda: GroupL2(1, 3), r"groups must be a vector of labels or a list of .*, not 3"),
+    (lambda: GroupL2(1, []), r"groups must be a vector with entries, .* \(0,\)"),
+    (lambda: GroupL2(1, [0.0, 1.0]), r"groups must hold whole numbers, .* float64"),
+    (lambda: GroupL2(1, [0, 1, -2]), r"groups must be labels >= 0, .* groups\[2\] is -2"),
+    (lambda: GroupL2(1, [-1, -1]), r"groups must have a label >= 0, but all are -1"),
+    (lambda: GroupL2(1, [0, 1], size=3), r"size must be 2, the number of labels .* is 3"),
+    (lambda: GroupL2(1, [[0, 1], 2]), r"labels or index lists only, but groups\[1\] is 2"),
+    (lambda: GroupL2(1, [[0, 1], [2, 1]]), r"coordinate 1 is in groups\[0\] .* groups\[1\]"),
+    (lambda: GroupL2(1, [[0, 1], []]), r"groups\[1\] must be a vector with entries"),
+    (lambda: GroupL2(1, [[0], [-1]]), r"indices >= 0, but groups\[1\] has -1"),
+    (lambda: GroupL2(1, [[0], [4]], size=4), r"indices from 0 to 3, but groups\[1\] has 4"),
+    (lambda: GroupL2(1, [0, 1], weights=[1.0]), r"weights must have .* per group, 2, .* has 1"),
+    (lambda: GroupL2(1, [0, 1], weights=[1, -1]), r"weights must be >= 0, but weights\[1\]"),
+    (lambda: GroupL2(1, [0, 1], weights=[0, 0]), r"weights must have an entry > 0"),
+    (lambda: NuclearNorm(1, 4), r"shape must be a pair of whole numbers >= 1, not 4"),
+    (lambda: NuclearNorm(1, (2, 0)), r"shape\[1\] must be a whole number >= 1, but it is 0"),
+    (lambda: OnLeading(L1(1), 4, 3), r"total must be >= size, 4, but it is 3"),
+    (lambda: OnLeading(L1([1, 1]), 3, 4), r"has dimension 2, but the points have 3"),
+    (lambda: OnLeading(3, 2, 3), r"penalty must be .* not 3"),
+]
+
+
+@pytest.mark.parametrize(("build", "words"), WRONG)
+def test_constructors_say_what_is_wrong(build, words):
+    with pytest.raises((TypeError, ValueError), match=words):
         build()
 
 
@@ -593,22 +523,18 @@ def test_dimensions():
 
 @for_all
 def test_steps_are_checked(name):
-    case, _ = drawn(name)
-    x = np.ones(case.d)
+    case, rng = drawn(name)
+    x = rng.standard_normal(case.d)
+    for zero in (0.0, 0, np.float64(0.0)):
+        found = case.penalty.prox(x, zero)
+        np.testing.assert_array_equal(found, x)
+        assert not np.shares_memory(found, x)
     for wrong in (-1.0, -1e-300, math.nan, INF):
-        with pytest.raises(
-            ValueError, match=rf"step must be a finite number >= 0, but it is {wrong}"
-        ):
+        with pytest.raises(ValueError, match=rf"step must be .* >= 0, but it is {wrong}"):
             case.penalty.prox(x, wrong)
     for wrong in (None, "1", np.ones(2), True):
         with pytest.raises(TypeError, match=r"step must be a finite number >= 0, not"):
             case.penalty.prox(x, wrong)
-
-
-@for_all
-def test_penalties_can_be_pickled(name):
-    case, rng = drawn(name)
-    x = rng.standard_normal(case.d)
     again = pickle.loads(pickle.dumps(case.penalty))
     np.testing.assert_array_equal(again.prox(x, 0.5), case.penalty.prox(x, 0.5))
     assert again.value(x) == case.penalty.value(x)

@@ -132,22 +132,6 @@ def soft(x, step):
     return where(x > 0, 1.0, -1.0) * larger(0 * x, shrunk)
 
 
-class Twice:
-    """x = 2 v."""
-
-    def apply(self, v):
-        return 2.0 * v
-
-    def adjoint(self, gradient):
-        return 2.0 * gradient
-
-    def invert(self, x):
-        return x / 2.0
-
-    def invert_adjoint(self, gradient):
-        return gradient / 2.0
-
-
 RULES: dict[str, Rule] = {
     "accelegrad, G": AcceleGrad(4.0, 0.5, onto_ball),
     "accelegrad, all projected": AcceleGrad(4.0, project=onto_ball, project_y=True),
@@ -173,14 +157,11 @@ RULES: dict[str, Rule] = {
     "untuned, radius": UntunedAcceleGrad(first_radius=0.1),
     "untuned, one step, ball": UntunedAcceleGrad(False, 0.1, project=onto_ball),
     "untuned, box, prox": UntunedAcceleGrad(True, 0.1, project=onto_box, prox=soft),
-    "rescaled, auto, probe": Rescaled(DistanceFreeAcceleGrad(probe=True), Twice()),
-    "rescaled, unixgrad": Rescaled(UniXGrad(2.0), Twice()),
 }
 
 
 def probes(rule):
-    inner_rule = rule.rule if isinstance(rule, Rescaled) else rule
-    return "probe" in inner_rule.can and inner_rule.probe
+    return "probe" in rule.can and rule.probe
 
 
 def first_state(rule, fun, radius=None):
@@ -204,9 +185,8 @@ def first_state(rule, fun, radius=None):
 
 def moved(rule, state, fun):
     """Do a step of whatever rule by its formulas."""
-    inner_rule = rule.rule if isinstance(rule, Rescaled) else rule
     first = fun.gradient(rule.query(state))
-    if isinstance(inner_rule, TwoPhaseRule):
+    if isinstance(rule, TwoPhaseRule):
         ahead = rule.look_ahead(state, first)
         return rule.update(ahead, first, fun.gradient(rule.second_query(ahead)))
     return rule.update(state, first)
@@ -364,7 +344,6 @@ def test_every_rule_that_asks_for_gradients_is_tested_here():
     tested = {type(rule) for rule in RULES.values()}
     asking = {kind for kind in public_rules() if issubclass(kind, QueryRule | TwoPhaseRule)}
     assert asking <= tested
-    assert Rescaled in tested
 
 
 @pytest.mark.parametrize("kind", [kind for kind in public_rules() if kind is not Rescaled])

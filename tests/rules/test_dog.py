@@ -18,7 +18,7 @@ from stepping import (
     same,
     sets,
 )
-from toys import AbsoluteDeviations, FlatQuadratic, slope
+from toys import FlatQuadratic, slope
 
 HORIZONS = np.unique(np.logspace(1.5, 3.3, 20).astype(int))
 
@@ -68,36 +68,6 @@ def test_a_dog_is_its_transcription(kind, name, noise, radius):
         assert state.step_size == pytest.approx(expected.eta[t], rel=1e-12)
 
 
-def test_dog_by_hand():
-    # Gradients 3, -4, 12 whatever the point, x0 = 0, r0 = 1/2: sums of squares 3^2, 5^2, 13^2.
-    # x1 = -1/2, r1 = 1/2, x2 = -1/2 + 2/5 = -1/10, r2 = 1/2, x3 = -1/10 - 6/13.
-    rule = DoG(0.5)
-    state, points = rule.init(np.zeros(1)), []
-    for gradient in (3.0, -4.0, 12.0):
-        state = rule.update(state, np.array([gradient]))
-        points.append(float(rule.last(state)[0]))
-    assert points == pytest.approx([-1 / 2, -1 / 10, -1 / 10 - 6 / 13], rel=1e-14)
-    assert state.radius == pytest.approx(1 / 10 + 6 / 13, rel=1e-14)
-    assert rule.output(state)[0] == pytest.approx((0 - 1 / 2 - 1 / 10) / 3, rel=1e-14)
-
-
-def test_a_dog_by_hand():
-    # Gradients 3, 2, 4/3 whatever the point, x0 = 0, r0 = 1. Times alpha: 3, 4, ...
-    # t = 0: alpha 1, eta 1/3, z = y = -1, r stays 1.
-    # t = 1: alpha 2, tau 2/3, x = -1, the sum 5^2, eta 1/5, z = -1 - 4/5, y = -1 - 2/5, r = 9/5.
-    # t = 2: alpha = (2 + 9/5)/(9/5) = 19/9, tau = (19/9)/(3 + 19/9) = 19/46,
-    #        x = -(19 9/5 + 27 7/5)/46 = -36/23.
-    rule = ADoG(1.0)
-    state = rule.init(np.zeros(1))
-    for gradient in (3.0, 2.0):
-        state = rule.update(state, np.array([gradient]))
-    assert state.mirror_point[0] == pytest.approx(-9 / 5, rel=1e-14)
-    assert rule.last(state)[0] == pytest.approx(-7 / 5, rel=1e-14)
-    assert state.radius == pytest.approx(9 / 5, rel=1e-14)
-    assert rule.query(state)[0] == pytest.approx(-36 / 23, rel=1e-14)
-    assert rule.output(state)[0] == pytest.approx((-1 - 2 * 7 / 5) / 3, rel=1e-14)
-
-
 # --- the theorems ---------------------------------------------------------------------------------
 
 
@@ -105,13 +75,6 @@ def test_a_dog_is_accelerated_and_dog_is_not():
     fun = FlatQuadratic()
     assert slope(HORIZONS, gaps(ADoG(probe=True), fun, fun.x0, 0.0, HORIZONS)) <= -1.9
     assert -1.5 <= slope(HORIZONS, gaps(DoG(probe=True), fun, fun.x0, 0.0, HORIZONS)) <= -0.8
-
-
-def test_rates_on_non_smooth_functions():
-    fun, x0 = AbsoluteDeviations.random(60, 15, 0), np.zeros(15)
-    minimum = fun(fun.minimiser)[0]
-    for rule in (ADoG(probe=True), DoG(probe=True)):
-        assert slope(HORIZONS, gaps(rule, fun, x0, minimum, HORIZONS)) <= -0.5
 
 
 @kinds

@@ -92,42 +92,6 @@ def test_prox_is_in_its_place(name):
         same(states[t + 1].base_point, expected.y[t + 1], "y", t)
 
 
-def test_unixgrad_by_hand():
-    # f = x^2/2 from x0 = 1, sqrt(2) D = 1/2, G_0 = M_1 = 1.
-    # t = 1: eta 1/2, x1 = 1/2 = x~1, g = 1/2, y1 = 3/4; the sum becomes 1 + 1/4.
-    # t = 2: eta = 1/sqrt(5), z~2 = (2 3/4 + 1/2)/3 = 2/3, x2 = 3/4 - 4/3 eta,
-    #        x~2 = (1/2 + 2 x2)/3, y2 = 3/4 - 2 eta x~2.
-    fun = lambda x: (0.5 * x @ x, x)  # noqa: E731
-    rule = UniXGrad(2**0.5 / 4)
-    states = run(rule, [1.0], oracle_of(fun), 2)
-    x2 = 3 / 4 - 4 / 3 / 5**0.5
-    average = (1 / 2 + 2 * x2) / 3
-    assert [float(s.step_size) for s in states[1:]] == pytest.approx([1 / 2, 1 / 5**0.5], rel=1e-15)
-    assert [s.query_point[0] for s in states[:2]] == pytest.approx([1, 2 / 3], rel=1e-15)
-    assert [s.point[0] for s in states] == pytest.approx([1, 1 / 2, x2], rel=1e-14)
-    assert [s.base_point[0] for s in states] == pytest.approx(
-        [1, 3 / 4, 3 / 4 - 2 * average / 5**0.5], rel=1e-14
-    )
-    assert rule.output(states[2])[0] == pytest.approx(average, rel=1e-14)
-
-
-def test_u_dog_by_hand():
-    # f = x^2/2 from x0 = 1, r0 = 1/2.
-    # t = 0: alpha 1, w 1/2, m = 1, both steps 1/2: x1 = x~ = 1/2, g = 1/2, Q = 1/4, y1 = 3/4.
-    # t = 1: r = 1/2, alpha 2, w 1, z~ = m = (3/4 + 1/4)/(3/2) = 2/3, M = 16/9, eta_x = 3/8,
-    #        x2 = 3/4 - 1/2, x~ = (1/4 + 1/4)/(3/2) = 1/3 = g, Q = 1/4 + 4/9 < M, y2 = 3/4 - 1/4;
-    #        then r = 3/4.
-    fun = lambda x: (0.5 * x @ x, x)  # noqa: E731
-    rule = UDoG(0.5)
-    states = run(rule, [1.0], oracle_of(fun), 2)
-    assert [s.query_point[0] for s in states[:2]] == pytest.approx([1, 2 / 3], rel=1e-15)
-    assert [s.point[0] for s in states] == pytest.approx([1, 1 / 2, 1 / 4], rel=1e-14)
-    assert [s.base_point[0] for s in states] == pytest.approx([1, 3 / 4, 1 / 2], rel=1e-14)
-    assert [s.radius for s in states] == pytest.approx([1 / 2, 1 / 2, 3 / 4], rel=1e-14)
-    assert states[2].step_size == pytest.approx(3 / 8, rel=1e-14)
-    assert rule.output(states[2])[0] == pytest.approx(1 / 3, rel=1e-14)
-
-
 # --- the theorems ---------------------------------------------------------------------------------
 
 
@@ -154,23 +118,6 @@ def test_u_dog_is_accelerated_where_the_gradient_vanishes(name):
     assert slope(HORIZONS, found) <= -1.8
     fun = OnTheBoundary(name, 0)
     assert slope(HORIZONS, gaps(rule, fun, fun.x0, 0.0, HORIZONS)) <= -1.0
-
-
-class Peak:
-    """max_j |x_j - 1|, whose subgradients name one coordinate at a time: as slow as it can be."""
-
-    def __call__(self, x):
-        j = int(np.argmax(np.abs(x - 1)))
-        gradient = np.zeros(x.size)
-        gradient[j] = np.sign(x[j] - 1)
-        return abs(x[j] - 1), gradient
-
-
-def test_rates_on_non_smooth_functions():
-    horizons, x0 = np.unique(np.logspace(2, 3.4, 20).astype(int)), np.zeros(60)
-    R = 60**0.5
-    for rule in (UniXGrad(2 * R, project=Ball(x0, R).project), UDoG(0.1)):
-        assert slope(horizons, gaps(rule, Peak(), x0, 0.0, horizons)) <= -0.5
 
 
 @boundaries

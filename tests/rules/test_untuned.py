@@ -142,14 +142,6 @@ def test_noise_is_averaged_out():
     assert average < 0.02 * (fun(x0)[0] - least)
 
 
-def test_zero_gradients_move_nothing():
-    rule = UntunedAcceleGrad()
-    states = states_of(rule, np.zeros_like, np.arange(3.0), 5)
-    np.testing.assert_array_equal(rule.output(states[-1]), np.arange(3.0))
-    halted = states_of(rule, lambda x: np.array([1.0, 0.0]) * x, np.ones(2), 200)
-    assert rule.output(halted[-1])[1] == 1.0
-
-
 def test_a_negative_rate_is_refused():
     with pytest.raises(ValueError, match="rate"):
         UntunedAcceleGrad(rate=-1.0)

@@ -132,17 +132,3 @@ def test_gradients_that_grow_beyond_the_range_of_float32_make_steps_too(name):
     torch.testing.assert_close(far, near, rtol=1e-4, atol=1e-5)
     assert optimizer.iteration == 30
     assert optimizer.param_groups[0]["gradient_unit"] > 2.0**30
-
-
-def test_gradients_that_are_not_finite_are_skipped_with_a_warning():
-    x = torch.nn.Parameter(torch.zeros(2))
-    optimizer = AcceleGrad([x])
-    for wrong in (torch.inf, torch.nan):
-        x.grad = torch.tensor([wrong, 1e20])
-        with pytest.warns(RuntimeWarning, match="not finite"):
-            optimizer.step()
-        assert torch.equal(x.detach(), torch.zeros(2))
-    x.grad = torch.ones(2)
-    optimizer.step()
-    assert optimizer.iteration == 1
-    assert not torch.equal(x.detach(), torch.zeros(2))

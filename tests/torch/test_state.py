@@ -224,19 +224,6 @@ def test_three_tensors_at_most_allocated_once(kind, options):
 # -- gradients -------------------------------------------------------------------------------------
 
 
-def test_accumulated_gradients_are_sums():
-    whole, parts = Run(diameter=2.0), Run(diameter=2.0)
-    for _ in range(10):
-        whole.optimizer.zero_grad()
-        whole.loss().backward()
-        whole.optimizer.step()
-        parts.optimizer.zero_grad()
-        for rows in (slice(0, 32), slice(32, 64)):
-            (parts.loss(rows) / 2).backward()
-        parts.optimizer.step()
-    torch.testing.assert_close(whole.values(), parts.values(), rtol=1e-12, atol=1e-12)
-
-
 def test_frozen_and_late_parameters():
     run = Run(diameter=2.0)
     first, second = run.model
@@ -461,11 +448,6 @@ def test_state_of_another_model_or_optimizer_is_refused():
 def test_wrong_options(options, message):
     with pytest.raises((ValueError, TypeError), match=message):
         AcceleGrad([Parameter(torch.ones(2))], **options)
-
-
-def test_an_empty_list_is_refused():
-    with pytest.raises(ValueError, match="empty parameter list"):
-        AcceleGrad([])
 
 
 # -- constraints -----------------------------------------------------------------------------------

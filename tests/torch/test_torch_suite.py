@@ -7,10 +7,6 @@ import pytest
 import torch
 from torch.nn import Parameter
 from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
-from torch.optim.optimizer import (
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
 
 import accelegrad as ag
 from accelegrad import errors
@@ -287,24 +283,6 @@ def test_hooks_of_state_dicts(kind):
     optimizer.load_state_dict(optimizer.state_dict())  # with entries that are no parameter's
     optimizer.eval()
     optimizer.train()
-
-
-@each_kind
-def test_hooks_of_steps(kind):
-    params = [torch.tensor([1.0, 1.0])]
-    optimizer = kind(params)
-    order = []
-    handles = [
-        register_optimizer_step_pre_hook(lambda *_: order.append(0)),
-        optimizer.register_step_pre_hook(lambda *_: order.append(1)),
-        optimizer.register_step_post_hook(lambda *_: order.append(2)),
-        register_optimizer_step_post_hook(lambda *_: order.append(3)),
-    ]
-    optimizer.step()
-    for handle in handles:
-        handle.remove()
-    optimizer.step()
-    assert order == [0, 1, 2, 3]
 
 
 class BrokenError(Exception):

@@ -54,8 +54,8 @@ ADDED = 10.0
 #: The share of its unit that a model of cuts promises at least, and how often the unit is changed
 #: (500 functions: without it 5 proofs of 1e-8 are lost, and 1 of 1e-4).
 CANCELLED, MOST_UNITS = 1e-4, 3
-#: DAQP's codes of an equation and of success
-EQUATION, OPTIMAL = np.intc(5), 1
+#: DAQP's code of an equation
+EQUATION = np.intc(5)
 #: How often the equations that hold are solved: the second time removes what rounding of the first
 #: time left, and the third is for equations that nearly depend on each other.
 SOLVED = 3
@@ -359,7 +359,7 @@ def _shortest(
             sing_tol=SINGULAR,
             eq_reduction=-1,
         )
-        if status == OPTIMAL:
+        if status == 1:  # optimal
             return z, info["lam"]
     return None
 

@@ -53,7 +53,6 @@ __all__ = [
 ]
 
 _Labels = npt.NDArray[np.intp]
-_FREE = -1  # the label of coordinates that are not penalised
 
 
 class Penalty(OnVectors):
@@ -225,11 +224,11 @@ class GroupL2(Penalty):
         self._dimension = None if size is None else whole_number("size", size, least=1)
         labels, self._count = self._labels(groups)
         # Coordinates in no group get one more, whose factor is always 1: see prox.
-        self._member = read_only(np.where(labels == _FREE, self._count, labels))
+        self._member = read_only(np.where(labels == -1, self._count, labels))
         self._strengths = self.strength * self._checked_weights(weights)
 
     def _labels(self, groups: Any) -> tuple[_Labels, int]:
-        """Return a label from 0 on, or _FREE, for every coordinate known, and how many there are.
+        """Return the number of each coordinate's group, -1 for none, and how many groups there are.
 
         Labels also set the size: there is one for each coordinate.
         """
@@ -546,17 +545,17 @@ def _index_lists(groups: Any) -> list[Any] | None:
 def _consecutive_labels(groups: Any) -> tuple[_Labels, int]:
     """Return the labels as 0, 1, ... in their order, -1 for no group, and how many there are."""
     given = _whole_vector("groups", groups)
-    if (given < _FREE).any():
-        first = int(np.argmax(given < _FREE))
+    if (given < -1).any():
+        first = int(np.argmax(given < -1))
         raise ValueError(
             f"groups must be labels >= 0, or -1 for no group, but groups[{first}] is "
             f"{given[first]}."
         )
-    grouped = given != _FREE
+    grouped = given != -1
     if not grouped.any():
         raise ValueError("groups must have a label >= 0, but all are -1.")
     distinct, order = np.unique(given[grouped], return_inverse=True)
-    labels = np.full_like(given, _FREE)
+    labels = np.full_like(given, -1)
     labels[grouped] = order
     return labels, distinct.size
 
@@ -575,7 +574,7 @@ def _labels_of_lists(lists: list[Any], size: int | None) -> _Labels:
             f"groups must hold indices {allowed}, but groups[{owners[first]}] has {flat[first]}."
         )
     _refuse_overlap(flat, owners)
-    labels = np.full(end, _FREE, dtype=np.intp)
+    labels = np.full(end, -1, dtype=np.intp)
     labels[flat] = owners
     return labels
 

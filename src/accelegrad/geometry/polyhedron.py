@@ -17,7 +17,7 @@ from accelegrad.geometry.nearest_point import (
     nearest_point,
     roughly_nearest,
 )
-from accelegrad.geometry.sets import LARGEST, Box, FeasibleSet
+from accelegrad.geometry.sets import INCONSISTENT, LARGEST, Box, FeasibleSet
 from accelegrad.geometry.vectors import finite_matrix, read_only, refuse_limits
 from accelegrad.norms import norm
 from accelegrad.rounding import FEW, ROUNDED_UP, SMALLEST, UNIT, growth
@@ -30,8 +30,6 @@ PASSES = 5
 #: the fewer are needed, and the more digits are lost. Measured on random bounded sets: two steps of
 #: 100 diameters mostly do, and longer ones where g is nearly normal to a face.
 PROXIMAL_STEPS, TIGHT = np.array([1e2, 1e2, 1e4, 1e6, 1e8]), 1e-12
-#: By how much the nearest point found may miss a row, relative to its terms, if there is a point.
-INCONSISTENT = 1e-9
 
 
 class Polyhedron(FeasibleSet):

@@ -54,8 +54,9 @@ __all__ = [
 
 # A part of g outside of a cone or a subspace is taken for rounding if it is at most this share.
 NEGLIGIBLE = 1e-12
-# Relative residual above which the equations of an affine set contradict each other.
-_INCONSISTENT = 1e-9
+#: By how much the best point found may miss a row, relative to its terms, if a point meets them
+#: all; far above rounding, far below what a user means by a contradiction. Chosen.
+INCONSISTENT = 1e-9
 #: Steps of the search for the best bound in a ball; how far its point may be from the boundary, as
 #: a share of the radius; by what factor steps grow where the point hardly moves. Chosen.
 MOST_STEPS, ON_BOUNDARY, MOST_GROWTH = 30, 1e-6, 1e3
@@ -553,7 +554,7 @@ class Affine(FeasibleSet):
 
     def _refuse_contradiction(self, matrix: Vector, right: Vector) -> None:
         residual = np.abs(matrix @ self._nearest_zero - right)
-        allowed = _INCONSISTENT * (norm(self._nearest_zero) + np.abs(right))
+        allowed = INCONSISTENT * (norm(self._nearest_zero) + np.abs(right))
         if (residual > allowed).any():
             first = int(np.argmax(residual > allowed))
             raise ValueError(

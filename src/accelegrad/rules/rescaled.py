@@ -3,60 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from accelegrad.rules.arrays import Array, as_array, inner
-from accelegrad.rules.base import (
-    Evaluated,
-    GradientRule,
-    KnownEvaluation,
-    Oracle,
-    Rule,
-    State,
-    Step,
-)
+from accelegrad.rules.base import Evaluated, KnownEvaluation, Oracle, Rule, State, Step
 
 
 class ChangedEvaluation:
     """What an oracle knows at x = T v, as a function of v."""
 
-    __slots__ = ("_change", "_gradient", "original", "point")
-
     def __init__(self, point: Array, original: Evaluated, change: Any) -> None:
-        self.point, self.original = point, original
-        self._change, self._gradient = change, None
+        self.point, self.original, self._change = point, original, change
+        self.value, self.penalty = original.value, original.penalty
+        self.unit, self.accuracy = original.unit, original.accuracy
 
-    @property
-    def value(self) -> float:
-        """F there."""
-        return self.original.value
-
-    @property
+    @cached_property
     def gradient(self) -> Array:
         """T' g, computed when first asked for."""
-        if self._gradient is None:
-            self._gradient = self._change.adjoint(self.original.gradient)
-        return self._gradient
+        return self._change.adjoint(self.original.gradient)
 
     @property
     def squared_norm(self) -> float:
         """The squared norm of T' g."""
         return inner(self.gradient, self.gradient)  # type: ignore[no-any-return]
-
-    @property
-    def penalty(self) -> float:
-        """The penalty's part of the value."""
-        return self.original.penalty
-
-    @property
-    def unit(self) -> float:
-        """The unit of rounding of the numbers as they came."""
-        return self.original.unit
-
-    @property
-    def accuracy(self) -> float:
-        """How far the value can be off."""
-        return self.original.accuracy
 
     @property
     def lost(self) -> tuple[float, float]:
@@ -98,9 +68,8 @@ class Rescaled(Rule):
     """A rule that runs in the coordinates v of x = T v, and is seen in those of x.
 
     A linear change of coordinates makes another method of a gradient method: it is as if the
-    function were v -> f(T v). The state is the inner rule's, in v; what it asks for, is given and
-    returns is in x. Where the inner rule is a `QueryRule` or a `TwoPhaseRule`, its methods are
-    there too.
+    function were v -> f(T v). The state is the inner rule's, in v; the points that it asks for and
+    returns are in x.
 
     Parameters
     ----------
@@ -152,29 +121,6 @@ class Rescaled(Rule):
             self.change.invert_adjoint(evaluation.gradient),
         )
 
-    def query(self, state: State) -> Array:
-        """Return the point where the next gradient is wanted."""
-        return self.change.apply(self._asking_rule.query(state))
-
-    def look_ahead(self, state: State, prediction: Array) -> State:
-        """Return the state after the first of two gradients."""
-        return self._asking_rule.look_ahead(state, self._changed(prediction))
-
-    def second_query(self, state: State) -> Array:
-        """Return the point where the second of two gradients is wanted."""
-        return self.change.apply(self._asking_rule.second_query(state))
-
-    def update(self, state: State, *gradients: Array) -> State:
-        """Return the state after the gradient at the query point, or after both of them."""
-        return self._asking_rule.update(state, *map(self._changed, gradients))
-
-    def weight(self, state: State) -> Any:
-        """Return the weight of the next gradient in the method's average."""
-        return self._asking_rule.weight(state)
-
-    def _changed(self, gradient: Array) -> Array:
-        return self.change.adjoint(as_array(gradient))
-
     def output(self, state: State) -> Array:
         """Return the point that the method's theorem speaks of."""
         return self.change.apply(self.rule.output(state))
@@ -182,12 +128,3 @@ class Rescaled(Rule):
     def last(self, state: State) -> Array:
         """Return the last iterate."""
         return self.change.apply(self.rule.last(state))
-
-    @property
-    def _asking_rule(self) -> Any:
-        if not isinstance(self.rule, GradientRule):
-            raise TypeError(
-                f"{type(self.rule).__name__} searches for its step and has `step` only; `query` "
-                "and `update` need a rule that asks for gradients."
-            )
-        return self.rule
