@@ -263,6 +263,24 @@ def test_partial_fit_goes_on_block_by_block():
     assert learnt.n_samples_seen_ == 2 * N
 
 
+@pytest.mark.parametrize("kind", ["delayed", "futures", "arrays"])
+def test_every_pass_over_the_same_blocks_is_learnt_from(dask_client, kind):
+    X, y = numbers()
+    parts = [(X[first : first + 100], y[first : first + 100]) for first in range(0, N, 100)]
+    given = {
+        "delayed": ([delayed(part) for part in parts],),
+        "futures": (dask_client.scatter(parts),),
+        "arrays": spread(X, y, 100),
+    }[kind]
+    found, expected = AcceleGradRegressor(random_state=0), local.AcceleGradRegressor(random_state=0)
+    for passes in range(1, 7):
+        found.partial_fit(*given)
+        for part in parts:
+            expected.partial_fit(*part)
+        assert found.n_samples_seen_ == expected.n_samples_seen_ == passes * N
+    assert_allclose(found.coef_, expected.coef_, rtol=1e-10)
+
+
 def test_wrong_data_and_parameters_are_refused():
     X, y = plain_data()
     rows, targets = spread(X, y)

@@ -2,13 +2,19 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import dask
 import numpy as np
+import psutil
 import pytest
 from dask import delayed
+from distributed import Client, LocalCluster
+from distributed.security import Security
 from numpy.testing import assert_allclose, assert_array_equal
 
 import accelegrad as ag
@@ -177,3 +183,59 @@ def test_a_run_goes_on_from_its_checkpoint_where_all_rows_were_forgotten(client,
     model = model_of(client)
     checkpoint = cut_off(model, tmp_path, lambda: client.cancel(model.cluster.parts, force=True))
     goes_on_bit_for_bit(client, checkpoint)
+
+
+@contextmanager
+def started(command, *arguments):
+    """Run a command of Dask's in a process of its own."""
+    arguments = (sys.executable, "-m", f"distributed.cli.{command}", *map(str, arguments))
+    silent = dict(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    paths = os.pathsep.join(filter(None, sys.path))  # where this file is, which it has to import
+    process = subprocess.Popen(arguments, env=os.environ | {"PYTHONPATH": paths}, **silent)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def client_of(file, *processes):
+    """Return a client of a scheduler that is being started."""
+    while True:
+        assert [process.poll() for process in processes] == [None] * len(processes)
+        if file.exists():
+            with suppress(OSError):  # for so many seconds it tries to find a scheduler, also later
+                return Client(scheduler_file=file, set_as_default=False, timeout=5)
+        time.sleep(0.05)
+
+
+def test_a_run_goes_on_from_its_checkpoint_where_its_scheduler_was_killed(dask_client, tmp_path):
+    found, here = ("--scheduler-file", tmp_path / "scheduler.json"), ("--host", "127.0.0.1")
+    worker = ("--nthreads", "1", "--no-nanny", "--no-dashboard")
+    with (
+        started("dask_scheduler", *found, *here, "--port", 0, "--no-dashboard") as scheduler,
+        started("dask_worker", *found, *here, *worker) as one,
+        client_of(found[1], scheduler, one) as lost,
+    ):
+        lost.wait_for_workers(1, timeout=LONG)
+        checkpoint = cut_off(model_of(lost), tmp_path, scheduler.kill)
+    goes_on_bit_for_bit(dask_client, checkpoint)
+
+
+def test_what_a_client_was_told_of_tls_holds():
+    security = Security.temporary()  # certificates of its own, in memory
+    options = dict(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=":0")
+    with (
+        LocalCluster(protocol="tls", security=security, **options) as cluster,
+        Client(cluster, security=security, set_as_default=False) as client,
+    ):
+        addresses = [client.scheduler.address, *client.scheduler_info()["workers"]]
+        assert all(address.startswith("tls://") for address in addresses)
+        result = ag.minimize(model_of(client), **RUN)
+    assert result.success
+    assert_allclose(result.x, minimum().x, rtol=0, atol=1e-9)
+
+
+def test_no_processes_are_left_behind():
+    children = psutil.Process().children(recursive=True)
+    assert not [child for child in children if child.status() == psutil.STATUS_STOPPED]

@@ -20,6 +20,8 @@ import pytest
 import scipy.sparse as sp
 
 import accelegrad as ag
+from accelegrad.cli.main import main
+from accelegrad.files import archive
 from accelegrad.files.archive import ArchiveError
 from accelegrad.files.formats import open_table
 from accelegrad.files.tables import DataError
@@ -77,6 +79,15 @@ def one_bit_a_byte(whole: bytes, seed: int) -> list[int]:
     return [8 * place + int(bit) for place, bit in enumerate(bits)]
 
 
+def written(value: Any) -> Any:
+    """Return nested content in a form that compares bit for bit."""
+    if isinstance(value, dict):
+        return {name: written(part) for name, part in value.items()}
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    return repr(value)
+
+
 def assert_noticed(
     path: Path, bits: list[int], load: Callable[[], Any], error: type[Exception]
 ) -> None:
@@ -93,6 +104,21 @@ def assert_noticed(
         assert got == right, f"bit {bit} changes what is read, and nothing is said"
         assert not message or str(path) in message
     assert noticed > len(bits) // 2
+
+
+@pytest.mark.parametrize("kind", ["<f8", ">f4", "?", "<U3"])
+@pytest.mark.parametrize("shape", [(), (2, 3), (0, 4)])
+def test_arrays_of_every_kind_and_shape_come_back(
+    tmp_path: Path, kind: str, shape: tuple[int, ...]
+) -> None:
+    form = archive.Format("test", 1, "test file")
+    array = np.arange(np.prod(shape)).reshape(shape).astype(kind)
+    for given in (array, np.asfortranarray(array), array.T):
+        archive.save(tmp_path / "file", form, {"array": given})
+        got = archive.load(tmp_path / "file", form)["array"]
+        assert (got.dtype, got.shape) == (given.dtype, given.shape)
+        np.testing.assert_array_equal(got, given)
+        assert got.flags.writeable
 
 
 # Flipped bits
@@ -115,11 +141,11 @@ def test_a_run_that_resumes_from_a_flipped_bit(saved_run: Path) -> None:
 
     bits = one_bit_a_byte(saved_run.read_bytes(), seed=2)
     # The zip directory, which stands at the end, and some of what is before.
-    assert_noticed(saved_run, bits[-900::12] + bits[::120], load, ag.CheckpointError)
+    assert_noticed(saved_run, bits[-900::4] + bits[::40], load, ag.CheckpointError)
 
 
 @pytest.mark.parametrize(("kind", "compressed"), [("dense", False), ("csr", True)])
-def test_a_bit_of_every_ninth_byte_of_an_npz_table(
+def test_a_bit_of_every_third_byte_of_an_npz_table(
     tmp_path: Path, kind: str, compressed: bool
 ) -> None:
     path = tmp_path / "table.npz"
@@ -137,7 +163,7 @@ def test_a_bit_of_every_ninth_byte_of_an_npz_table(
         dense = [part.X.toarray() if sp.issparse(part.X) else part.X for part in blocks]
         return np.concatenate(dense).tobytes(), np.concatenate([part.y for part in blocks]).tolist()
 
-    assert_noticed(path, one_bit_a_byte(path.read_bytes(), seed=3)[::9], load, DataError)
+    assert_noticed(path, one_bit_a_byte(path.read_bytes(), seed=3)[::3], load, DataError)
 
 
 # Sizes that cannot be true
@@ -160,7 +186,7 @@ def rewritten(path: Path, changes: dict[str, bytes], method: int = zipfile.ZIP_S
             file.writestr(name, content)
 
 
-HUGE = [(10**12,), (2**62, 2**62), (-2, -1)]
+HUGE = [(10**12,), (2**62, 2**62), (10**30,), (0, 2**62), (-2, -1)]
 """Shapes of 16 bytes of numbers that claim terabytes, or nonsense."""
 
 
@@ -236,6 +262,34 @@ def test_a_sparse_shape_that_nothing_bears_out(tmp_path: Path) -> None:
                 open_table(path).whole()
 
 
+def with_sizes(path: Path, name: str, size: int) -> None:
+    """Let the zip directory claim that an entry has so many bytes when inflated."""
+    whole = bytearray(path.read_bytes())
+    with zipfile.ZipFile(path) as file:
+        entries = [entry.filename for entry in file.infolist()]
+    place = -1
+    for entry in entries:
+        place = whole.index(b"PK\x01\x02", place + 1)
+        if entry == name:
+            whole[place + 24 : place + 28] = struct.pack("<I", size)
+    path.write_bytes(bytes(whole))
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_an_entry_that_claims_more_than_its_file(tmp_path: Path, compressed: bool) -> None:
+    path = tmp_path / "table.npz"
+    (np.savez_compressed if compressed else np.savez)(path, X=X, y=SIDES)
+    # Both say the same, so that only the file itself can tell.
+    rewritten(
+        path,
+        {"X.npy": npy((130_000_000, 2))},
+        zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED,
+    )
+    with_sizes(path, "X.npy", 128 + 16 * 130_000_000)
+    with little_memory(), pytest.raises(DataError, match=r"'X'|damaged"):
+        open_table(path).whole()
+
+
 @pytest.mark.parametrize("shape", HUGE)
 def test_npy_data_that_claim_more_than_their_file(tmp_path: Path, shape: tuple[int, ...]) -> None:
     long, wide = tmp_path / "X.npy", tmp_path / "y.npy"
@@ -243,6 +297,22 @@ def test_npy_data_that_claim_more_than_their_file(tmp_path: Path, shape: tuple[i
     np.save(wide, np.zeros(2))
     with little_memory(), pytest.raises(ValueError, match=r"X\.npy|equal lengths|no rows"):
         AcceleGradRegressor().fit((long, wide))
+
+
+def test_the_command_says_it_in_a_line(
+    tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "table.npz"
+    np.savez(path, X=X, y=SIDES)
+    rewritten(path, {"X.npy": npy((10**12, 2))})
+    for command in (["fit", path, "--out", tmp_path / "new.agm"], ["predict", model, path]):
+        assert main([str(word) for word in command]) == 1
+        told = capsys.readouterr().err
+        assert "'X'" in told
+        assert len(told.splitlines()) == 1
+    rewritten(model, {"a0.npy": npy((10**12,))})
+    assert main(["inspect", str(model)]) == 1
+    assert "damaged" in capsys.readouterr().err
 
 
 def test_a_sparse_model_with_indices_out_of_range(tmp_path: Path) -> None:

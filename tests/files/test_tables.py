@@ -220,6 +220,15 @@ def test_csv_variants(tmp_path: Path, text: str, ending: str) -> None:
     assert (table.names is None) == (text[:2] in ("1,", '"1'))
 
 
+def test_csv_is_known_by_content(tmp_path: Path) -> None:
+    for name in ("table", "table.txt", "table.data", "table.gz"):
+        content = gzip.compress(CSV.encode()) if name == "table.gz" else CSV.encode()
+        assert_rows(written(tmp_path, content, name), TABLE[:, :2])
+    # The ending goes before the content.
+    refused(written(tmp_path, CSV, "table.svm"), "line 1: ")
+    refused(written(tmp_path, SMALL, "table.csv"), "one column")
+
+
 def test_a_first_line_of_names_or_numbers(tmp_path: Path) -> None:
     rows = "1,2,0\n3,4,1\n"
     # A name of the target or of all columns makes a header of numbers.
@@ -445,6 +454,29 @@ def test_kinds_of_parquet_columns(tmp_path: Path) -> None:
     refused(path, "2 columns have the same name, 'a'")
 
 
+def test_damaged_parquet(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow", reason="the extra files is not installed")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "table.parquet"
+    parquet.write_table(pyarrow.table({"a": X[:, 0], "t": Y}), path, write_page_checksum=True)
+    whole, right = path.read_bytes(), rows_of(path, 7)
+    rng = np.random.default_rng(1)
+    noticed = 0
+    for place, bit in list(enumerate(rng.integers(8, size=len(whole))))[::5]:
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << int(bit)
+        path.write_bytes(bytes(damaged))
+        try:
+            got, message = rows_of(path, 7), str(path)
+        except DataError as error:
+            got, message = right, str(error)
+            noticed += 1
+        assert message.startswith(str(path))
+        # Names and numbers of rows are not part of any checksum.
+        assert got[0].shape[1] == right[0].shape[1]
+    assert noticed > len(whole) // 20
+
+
 @pytest.mark.parametrize(("missing", "name"), [("pandas", "a.csv"), ("pyarrow", "a.parquet")])
 def test_a_missing_package_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str, name: str
@@ -482,12 +514,26 @@ def test_every_sparse_format(tmp_path: Path, kind: str, compressed: bool) -> Non
     refused(path)
 
 
+def test_duplicates_and_unsorted_indices(tmp_path: Path) -> None:
+    path = tmp_path / "table.npz"
+    arrays = {"data": [1.0, 2.0, 3.0, 4.0], "indices": [2, 0, 2, 1], "indptr": [0, 3, 3, 4]}
+    np.savez(path, **arrays, shape=[3, 3], y=[1.0, 2.0, 3.0], format="csr")
+    assert_rows(path, [[2.0, 0.0, 4.0], [0.0, 0.0, 0.0], [0.0, 4.0, 0.0]])
+    assert open_table(path).whole().X.has_canonical_format
+
+
 WRONG_INDICES = {
     "a column out of range": {"indices": [2, 0, 3, 1]},
     "a negative column": {"indices": [2, 0, -1, 1]},
+    "too few columns": {"indices": [2, 0, 1]},
     "rows that go back": {"indptr": [0, 3, 2, 4]},
+    "rows that begin late": {"indptr": [1, 3, 3, 4]},
     "rows that end late": {"indptr": [0, 3, 3, 5]},
+    "too few rows": {"indptr": [0, 3, 4]},
+    "too many rows": {"indptr": [0, 3, 3, 3, 4]},
+    "rows in a matrix": {"indptr": [[0, 3, 3, 4]]},
     "data that are no numbers": {"data": ["a", "b", "c", "d"]},
+    "data in a matrix": {"data": [[1.0, 2.0, 3.0, 4.0]]},
 }
 
 
@@ -534,9 +580,6 @@ def test_what_an_npz_file_has_to_hold(tmp_path: Path) -> None:
     for changes, message in wrong:
         np.savez(path, **{"X": X, "y": Y, **changes})
         refused(path, message)
-    np.savez(path, X=X, y=Y, feature_names=["a", "b", "c"])
-    known = tuple(map(Column, "cba"))
-    refused(path, "feature_names are 'a', 'b', 'c', but the model's features are", columns=known)
     np.savez(path, X=X)
     refused(path, "no array 'y'")
     np.savez(path, a=X)
