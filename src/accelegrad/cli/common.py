@@ -1,4 +1,4 @@
-"""What the commands share: exit codes, kinds of options, printing."""
+"""Shared by the commands: exit codes, types of options, printing."""
 
 from __future__ import annotations
 
@@ -25,29 +25,28 @@ FILES = {
 """The files that commands read, in words."""
 
 HELP_WIDTH = 98
-"""Characters in a line of help: two fewer than in a line of code."""
+"""The width of help texts: two less than a line of code."""
 
 
 # Options
 
 
 def _name_or_number(text: str) -> str | int:
-    """Return a column's number, or else its name."""
     return int(text) if text.strip().lstrip("+-").isdecimal() else text
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Return the names between commas."""
+    """Split names at commas."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def columns(text: str) -> tuple[str | int, ...]:
-    """Return the names or numbers of columns between commas."""
+    """Split names or numbers of columns at commas."""
     return tuple(map(_name_or_number, names(text)))
 
 
 def check_out(path: Path, *inputs: Path) -> None:
-    """Refuse a place that cannot be written to, or holds what is read, before any work."""
+    """Refuse an output path that is not writable or is an input, before any work."""
     if not path.absolute().parent.is_dir():
         raise ValueError(f"--out {path}: there is no folder {path.absolute().parent}.")
     if path.is_dir():
@@ -62,9 +61,9 @@ def add_command(
     run: Callable[[argparse.Namespace], int],
     **words: str,
 ) -> argparse.ArgumentParser:
-    """Add a command that `run` carries out, with its help, description and epilog."""
+    """Add a command with its function, help, description and epilog."""
     words["description"] = textwrap.fill(words["description"], HELP_WIDTH)
-    # An epilog has lines that are to stay.
+    # Keep the lines of an epilog.
     keep_lines = argparse.RawDescriptionHelpFormatter
     command = commands.add_parser(name, formatter_class=keep_lines, **words)  # type: ignore[arg-type]
     command.set_defaults(run=run)
@@ -72,13 +71,13 @@ def add_command(
 
 
 def add_files(command: argparse.ArgumentParser, *files: str) -> None:
-    """Add arguments for the files that a command reads: "model", "data"."""
+    """Add arguments for input files: "model", "data"."""
     for name in files:
         command.add_argument(name, type=Path, metavar=name.upper(), help=FILES[name])
 
 
 def add_reading(group: argparse._ActionsContainer, *, learning: bool) -> None:
-    """Add the options for tables with columns, some of them where a model is learnt."""
+    """Add the options for tables with columns, some only for learning a model."""
     add = group.add_argument
     words = (
         "the column to predict of a CSV or parquet file, by name or number from 0 (default: the "
@@ -104,7 +103,7 @@ def add_reading(group: argparse._ActionsContainer, *, learning: bool) -> None:
 
 
 def reading(given: argparse.Namespace) -> Any:
-    """Return how a table is to be read, by the options of `add_reading`."""
+    """Return the reading options given by `add_reading`."""
     from accelegrad.files.tables import Reading
 
     chosen = {name: getattr(given, name) for name in Reading._fields if hasattr(given, name)}
@@ -112,7 +111,7 @@ def reading(given: argparse.Namespace) -> Any:
 
 
 def add_number(group: argparse._ActionsContainer, name: str, default: float, words: str) -> None:
-    """Add an option for a number, whole if the default is."""
+    """Add an option for a number, an integer if the default is one."""
     kind, letter = type(default), "X" if isinstance(default, float) else "N"
     words = f"{words} ({default:g})"
     group.add_argument(name, type=kind, default=default, metavar=letter, help=words)
@@ -129,7 +128,7 @@ def add_loss_parameters(
 
 
 def add_no_progress(command: argparse._ActionsContainer) -> None:
-    """Add the option for a run without bars."""
+    """Add the option that hides progress bars."""
     command.add_argument(
         "--no-progress", dest="progress", action="store_false", help="show no progress bars"
     )
@@ -147,12 +146,12 @@ def printable(text: str) -> str:
 
 
 def say(text: str) -> None:
-    """Print a line of what a command is for."""
+    """Print a line of output."""
     print("\n".join(map(printable, text.split("\n"))))  # noqa: T201
 
 
 def warn(text: str) -> None:
-    """Print a line beside that, on standard error."""
+    """Print a line to standard error."""
     print("\n".join(map(printable, text.split("\n"))), file=sys.stderr)  # noqa: T201
 
 

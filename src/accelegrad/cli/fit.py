@@ -86,7 +86,7 @@ def _add_objective(group: argparse._ArgumentGroup) -> None:
 
 
 def run_fit(given: argparse.Namespace) -> int:
-    """Do what the options ask for."""
+    """Run the command."""
     try:
         return _fit(given)
     except KeyboardInterrupt:
@@ -133,7 +133,7 @@ def _fit(given: argparse.Namespace) -> int:
 
 
 def _saved(estimator: Any, table: TableFile, given: argparse.Namespace) -> int:
-    """Write the model; where that fails, to a temporary folder, so that the fit is not lost."""
+    """Write the model; if that fails, to a temporary folder, so that the fit is not lost."""
     from accelegrad.sklearn.model_file import save_model
 
     facts: dict[str, Any] = {
@@ -165,11 +165,10 @@ def _check_stream_options(given: argparse.Namespace) -> None:
 
 
 def _estimator(given: argparse.Namespace) -> Any:
-    """Return the estimator of the loss: a classifier or a regressor."""
     from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 
     names = {**OF_CLASSES, **OF_NUMBERS}
-    # The names that `LinearModel` has are taken too.
+    # The names of `LinearModel` are accepted too.
     loss = LOSSES[given.loss].sklearn_name if given.loss in LOSSES else given.loss
     if loss not in names:
         raise ValueError(f"--loss is {given.loss!r}: {nearest(given.loss, names)}")
@@ -194,7 +193,7 @@ def _estimator(given: argparse.Namespace) -> Any:
 
 
 def _fitted(estimator: Any, table: TableFile, given: argparse.Namespace) -> int:
-    """Fit to the rows where they are: in memory, in a file, or on a cluster; return how many."""
+    """Fit to the rows in memory, in a file, or on a cluster; return their number."""
     if given.dask:
         from accelegrad.dask.command import fit_files
 

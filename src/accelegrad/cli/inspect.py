@@ -1,4 +1,4 @@
-"""The command `accelegrad inspect`: what a model file holds."""
+"""The command `accelegrad inspect`: show a model file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def add_inspect(commands: common.Commands[argparse.ArgumentParser]) -> None:
 
 
 def run_inspect(given: argparse.Namespace) -> int:
-    """Print what a model file holds."""
+    """Run the command."""
     from accelegrad.sklearn.model_file import FORMAT, read_model
     from accelegrad.sklearn.summary import Summary
 

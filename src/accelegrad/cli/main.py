@@ -23,7 +23,7 @@ LAB_COMMANDS = {
     "compare": "compare methods on a data file and write a report",
     "bench": "time the default against other packages' solvers and write a report",
 }
-"""The commands of accelegrad-lab: listed without it, too."""
+"""The commands of accelegrad-lab, listed even if it is not installed."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

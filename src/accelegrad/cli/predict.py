@@ -1,4 +1,4 @@
-"""The command `accelegrad predict`: what a model file says of the rows of a data file."""
+"""The command `accelegrad predict`: apply a model file to a data file."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def add_predict(commands: common.Commands[argparse.ArgumentParser]) -> None:
 
 
 def run_predict(given: argparse.Namespace) -> int:
-    """Do what the options ask for."""
+    """Run the command."""
     from accelegrad.files.formats import open_table
     from accelegrad.files.tables import Column, Targets, Wanted
     from accelegrad.sklearn.model_file import read_model
@@ -80,14 +80,14 @@ def run_predict(given: argparse.Namespace) -> int:
         columns,
         int(estimator.n_features_in_),
         optional=given.target is None,
-        # A label in text is compared as it is written: "1" may be a class beside "xyz".
+        # A text label is compared as written: "1" may be a class beside "xyz".
         targets=(Targets.TEXT if classifies else Targets.NUMBERS)
         if given.score
         else Targets.UNUSED,
         by_position=given.by_position,
         reading=common.reading(given),
     )
-    # The table puts columns in order by name; scikit-learn would warn of arrays without names.
+    # The table orders columns by name; scikit-learn would warn of arrays without names.
     vars(estimator).pop("feature_names_in_", None)
     scored: list[tuple[Any, Any]] | None = [] if given.score else None
     blocks = _predictions(saved, open_table(given.data, wanted), given.proba, scored)
@@ -120,7 +120,7 @@ def _header(saved: SavedModel, proba: bool) -> list[str]:
 def _predictions(
     saved: SavedModel, table: TableFile, proba: bool, scored: list[tuple[Any, Any]] | None
 ) -> Iterator[list[Any]]:
-    """Yield the rows to write of each chunk; keep targets and predictions where they are scored."""
+    """Yield the rows to write for each chunk; keep targets and predictions for scores."""
     from accelegrad.sklearn.summary import labels_in_words
 
     estimator = saved.estimator
@@ -154,12 +154,11 @@ def _print(header: Sequence[str], blocks: Iterator[list[Any]]) -> None:
         _write(sys.stdout, header, blocks)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader, such as `head`, has seen enough. Flushing the rest must not fail at the exit.
+        # The reader, such as `head`, has closed. Flushing the rest must not fail at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _scores(estimator: Any, true: Any, predicted: Any) -> list[tuple[str, str]]:
-    """Return the accuracy, or R^2 and the mean absolute error, in words."""
     from sklearn.metrics import mean_absolute_error, r2_score
 
     from accelegrad.files.tables import few
@@ -180,10 +179,10 @@ def _scores(estimator: Any, true: Any, predicted: Any) -> list[tuple[str, str]]:
 
 
 def class_places(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Return the place of each label among the classes, -1 for one that is not there.
+    """Return each label's place among the classes, -1 for an unknown label.
 
-    A label is a class that is written the same way. Else it is the class that is the same number:
-    1, 1.0, "1" and "1.0" are one class, unless the model has several of these.
+    A label is the class written the same way, or else the class that is the same number: 1, 1.0,
+    "1" and "1.0" are one class, unless the model has several of these.
     """
     known = classes.tolist()
     by_text = {str(label): place for place, label in enumerate(known)}
@@ -200,7 +199,7 @@ def class_places(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> npt.NDA
 
 def _number(label: Any) -> float | None:
     try:
-        # float() takes 1_000, which no data format knows.
+        # float() accepts 1_000, which no data format does.
         return None if isinstance(label, str) and "_" in label else float(label)
     except ValueError:
         return None

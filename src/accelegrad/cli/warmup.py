@@ -1,4 +1,4 @@
-"""The command `accelegrad warmup`: compile all kernels ahead."""
+"""The command `accelegrad warmup`: compile all kernels in advance."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _warmup(given: argparse.Namespace) -> int:
 
 
 def compile_all() -> None:
-    """Run every kernel on a few rows of every type of data, which compiles it or loads it."""
+    """Run every kernel on a few rows of every type of data, which compiles or loads it."""
     import numpy as np
     import scipy.sparse as sp
 

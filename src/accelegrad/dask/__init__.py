@@ -1,4 +1,4 @@
-"""The door to Dask: models and estimators of rows that are on the workers of a cluster."""
+"""Models and estimators of rows on the workers of a Dask cluster."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Return an estimator: workers, which import this for their tasks, do without scikit-learn."""
+    """Return an estimator, imported lazily: workers do without scikit-learn."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from accelegrad.dask import estimators

@@ -1,4 +1,4 @@
-"""From Dask collections to blocks on the workers: rows, targets and weights, checked there."""
+"""From Dask collections to checked blocks of rows, targets and weights on the workers."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ from accelegrad.models.losses import Loss
 from accelegrad.models.matrix import RowNumbers
 from accelegrad.models.model_input import check_labels, checked_weights, design_matrix
 
-#: Blocks are put together until there are at most this many of them, or this many per thread of
-#: the cluster where that is more: each costs the scheduler a fraction of a millisecond in every
-#: round trip.
+#: The most blocks after merging: this many, or this many per thread of the cluster if that is more.
+#: Each costs the scheduler a fraction of a millisecond in every round trip.
 FEWEST_BLOCKS, BLOCKS_PER_THREAD = 64, 4
 
 
 class Block(NamedTuple):
-    """Some of the rows, checked; targets as they were given."""
+    """A block of checked rows, with targets as given."""
 
     X: Any
     y: Any
@@ -54,7 +53,7 @@ Counts = npt.NDArray[np.unsignedinteger[Any]] | None
 
 
 class RowSettings(NamedTuple):
-    """What makes a part of a block: the loss, and how much the rows weigh."""
+    """What turns a block into a part: the loss, and the rows' weights."""
 
     loss: Loss
     fit_intercept: bool
@@ -66,7 +65,7 @@ class RowSettings(NamedTuple):
 
 
 def read_block(number: int, pieces: Sequence[Any]) -> Block | str:
-    """Return pieces of the data, put together and checked, or what is wrong with them.
+    """Return merged and checked pieces of the data, or the error found in them.
 
     Each piece is a tuple ``(X, y)`` or ``(X, y, sample_weight)``; `number` is that of the first.
     """
@@ -91,7 +90,6 @@ def read_block(number: int, pieces: Sequence[Any]) -> Block | str:
 
 
 def _checked(piece: Any) -> Block:
-    """Return a piece of the data as a block, or say what is wrong with it."""
     if not isinstance(piece, tuple | list) or len(piece) not in (2, 3):
         raise TypeError(
             f"it must be a tuple (X, y) or (X, y, sample_weight), not {type(piece).__name__}."
@@ -109,7 +107,7 @@ def _checked(piece: Any) -> Block:
 
 
 def _matrix(X: Any) -> Any:
-    """Return rows of a DataFrame or of an array as an array or a CSR matrix."""
+    """Return rows of a DataFrame or an array as an array or a CSR matrix."""
     if hasattr(X, "to_numpy"):
         X = X.to_numpy()
     if not sp.issparse(X):
@@ -138,13 +136,13 @@ def facts_of(block: Block | str) -> Facts:
 
 
 def counted_weights(block: Block, counts: Counts) -> Vector:
-    """Return the rows' weights, times how often each counts."""
+    """Return the rows' weights, multiplied by their counts."""
     weights = np.ones(block.X.shape[0]) if block.weights is None else block.weights
     return weights if counts is None else weights * counts
 
 
 def weight_of(block: Block, counts: Counts) -> float:
-    """Return the weight of the rows that count."""
+    """Return the sum of the counted weights."""
     return float(counted_weights(block, counts).sum())
 
 
@@ -185,11 +183,10 @@ def part_of(
 
 
 def pieces_of(X: Any, y: Any, sample_weight: Any = None) -> list[Any]:
-    """Return the blocks of the data as delayed tuples or futures, one for each.
+    """Return the blocks of the data as delayed tuples or futures.
 
     X is a dask.array, a dask.dataframe, or a list of delayed values or futures: tuples ``(X, y)``
-    or ``(X, y, sample_weight)`` where y is None. Targets and weights in arrays are put into X's
-    blocks.
+    or ``(X, y, sample_weight)`` if y is None. Targets and weights are rechunked to X's blocks.
     """
     if isinstance(X, Sequence) and not isinstance(X, str):
         return _listed(X, y, sample_weight)
@@ -213,7 +210,7 @@ def pieces_of(X: Any, y: Any, sample_weight: Any = None) -> list[Any]:
 
 
 def _listed(X: Sequence[Any], y: Any, sample_weight: Any) -> list[Any]:
-    """Return the elements of lists, side by side where targets come apart from rows."""
+    """Return the elements of lists, zipped if targets are given separately."""
     if len(X) == 0:
         raise ValueError("X must have at least one block, but it is an empty list.")
     for element in X:
@@ -231,14 +228,13 @@ def _listed(X: Sequence[Any], y: Any, sample_weight: Any) -> list[Any]:
 
 
 def _is_frame(part: Any) -> bool:
-    """Tell whether it is a dask.dataframe or a column of one."""
     return hasattr(part, "map_partitions")
 
 
 def _frame_blocks(X: Any, *others: Any) -> list[Any]:
-    """Return the partitions of frames together.
+    """Return the partitions of several frames together.
 
-    Apart, Dask may put partitions together, of columns of one file in other ways than of others.
+    Separately, Dask may merge the partitions of different columns of one file differently.
     """
     given = [part for part in others if part is not None]
     meta = [(0, object)]
@@ -251,7 +247,7 @@ def _as_piece(*columns: Any) -> tuple[Any, ...]:
 
 
 def _delayed_blocks(part: Any, like: Any) -> list[Any]:
-    """Return the blocks of a collection, of arrays along the rows alone."""
+    """Return the blocks of a collection, split along the rows only."""
     if _is_frame(part):
         return list(part.to_delayed())
     if not hasattr(part, "rechunk"):  # an array in memory
@@ -267,12 +263,12 @@ def _delayed_blocks(part: Any, like: Any) -> list[Any]:
 
 
 def _unknown(*chunks: Any) -> bool:
-    """Return whether sizes of blocks are not known, as those made from a DataFrame are not."""
+    """Return whether sizes of blocks are unknown, as for arrays made from a DataFrame."""
     return any(np.isnan(size) for sizes in chunks for size in sizes)
 
 
 def delayed_blocks(client: Client, pieces: Sequence[Any]) -> list[Delayed]:
-    """Return the blocks: pieces put together, in order, until there are few enough."""
+    """Return the blocks: neighbouring pieces, merged until there are few enough."""
     most = max(FEWEST_BLOCKS, BLOCKS_PER_THREAD * sum(client.nthreads().values()))
     length = -(-len(pieces) // most)
     groups = [pieces[i : i + length] for i in range(0, len(pieces), length)]
@@ -286,11 +282,10 @@ def delayed_blocks(client: Client, pieces: Sequence[Any]) -> list[Delayed]:
 
 
 def _spread(client: Client, read: Sequence[Delayed]) -> list[Future]:
-    """Return the blocks as futures, as many neighbours on each worker as it has threads for.
+    """Return the blocks as futures, spread over the workers by their threads.
 
-    The scheduler alone gives more blocks to workers that happen to be idle at the start: one with
-    three of four blocks would be waited for in every round trip. Blocks of data that are on the
-    workers already are made where these are.
+    The scheduler alone would give more blocks to workers that are idle at the start, and every
+    round trip would wait for them. Blocks of data already on the workers stay there.
     """
     threads = client.nthreads()
     if len(threads) < 2 or any(map(_needs_futures, read)):
@@ -304,14 +299,14 @@ def _spread(client: Client, read: Sequence[Delayed]) -> list[Future]:
 
 
 def _needs_futures(block: Delayed) -> bool:
-    """Tell whether a block is made of what its own tasks do not make: of futures."""
+    """Return whether a block depends on futures."""
     tasks = dict(block.__dask_graph__())
     needed = [getattr(task, "dependencies", ()) for task in tasks.values()]
     return any(key not in tasks for keys in needed for key in keys)
 
 
 class ClusterData:
-    """The blocks of a data set on a cluster, checked, and what is known of them."""
+    """The checked blocks of a data set on a cluster, with their facts."""
 
     columns = None  # all of them: the estimators leave none out
 
@@ -336,7 +331,7 @@ class ClusterData:
 
     @property
     def is_counted(self) -> bool:
-        """Whether rows need not count once each."""
+        """Whether rows have counts other than one."""
         return self._counts is not None
 
     @property
@@ -347,19 +342,19 @@ class ClusterData:
         return list(np.split(self._counts, self.ends[:-1]))
 
     def of_rows(self, rows: RowNumbers) -> ClusterData:
-        """Return the same blocks, of whose rows some count, each as often as it is named."""
+        """Return the same blocks with the selected rows, with repetition."""
         other, counts = copy(self), np.bincount(rows, minlength=self.n_samples)
         other._counts = counts.astype(np.min_scalar_type(int(counts.max())))
         return other
 
     @property
     def n_counted(self) -> int:
-        """How many rows count, each as often as it does."""
+        """The number of rows, with repetition."""
         return self.n_samples if self._counts is None else int(self._counts.sum())
 
     @property
     def weight(self) -> float:
-        """The weight of all rows that count: a round trip where not all do."""
+        """The weight of all counted rows: one round trip unless all rows count."""
         if self._counts is None:
             return sum(known.weight for known in self.facts)
         return float(self.cluster.total("weigh", weight_of, by_part=[self.counts]))
@@ -392,7 +387,6 @@ class ClusterData:
 
 
 def _check(facts: Sequence[Facts]) -> None:
-    """Refuse blocks that cannot be used, by their numbers."""
     for known in facts:
         if known.error:
             raise BlockError(known.error)

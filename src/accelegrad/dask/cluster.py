@@ -1,11 +1,9 @@
-"""From the client's side: tasks on all parts, in one round trip, and what goes wrong with them.
+"""The client's side: tasks on all parts in one round trip, and their failures.
 
-Parts are futures, which depend on what they were read from, so that Dask computes again what a lost
-worker held. What is computed of them is asked for through an actor on each worker, a quarter of the
-time that tasks take. The actor has no rows of its own: it looks the parts up where it runs. Tasks
-are taken where vectors are so long that workers had better hand them on to each other, and where an
-actor was lost. Both run the same function on the same parts and add
-results in the same order, so that bits do not depend on it.
+Parts are futures that depend on their source, so that Dask recomputes what a lost worker held.
+Calls go through an actor on each worker, which takes a quarter of the time of tasks. Tasks serve
+long vectors, which workers exchange among themselves, and lost actors. Both run the same functions
+and add results in the same order, so results are equal to the last bit.
 """
 
 from __future__ import annotations
@@ -29,21 +27,20 @@ from accelegrad.dask.part import KEPT_POINTS, aligned, on_part
 from accelegrad.errors import Vector, real_number
 from accelegrad.models.row_parts import total
 
-#: A vector of more bytes is handed to the workers before the tasks that read it, not with each.
+#: A vector of more bytes is sent to the workers once, before the tasks that read it.
 LARGEST_ARGUMENT = 1 << 16
-#: Up to this many results are added by the client, in each task of a tree of sums as many.
+#: Up to this many results are added by the client, or by each task of a tree of sums.
 ADDED_AT_ONCE = 8
-#: Actors are asked for vectors that have up to this many bytes, summed over the parts.
+#: Actors return vectors of up to this many bytes, summed over the parts.
 LARGEST_CALL = 1 << 22
-#: Dask's configuration says whether actors are called; with False all work is on the dashboard.
+#: Dask's configuration key for actor calls; with False all work is on the dashboard.
 CALLS = "accelegrad.calls"
-#: After so many seconds, and again, a caller looks whether the parts that it waits for are still
-#: there.
+#: Seconds between checks whether the parts of a pending call still exist.
 LOOK_AGAIN = 1.0
 
 
 class WorkerTimeoutError(TimeoutError):
-    """Tasks did not end in time; the message names the workers that hold them."""
+    """Tasks did not end in time; the message names their workers."""
 
 
 class BlockError(ValueError):
@@ -51,7 +48,7 @@ class BlockError(ValueError):
 
 
 def connected(client: Client | None) -> Client:
-    """Return the client that is given, or the one that is active."""
+    """Return the given client, or the active one."""
     if client is None:
         try:
             client = default_client()
@@ -68,7 +65,7 @@ def connected(client: Client | None) -> Client:
 
 
 class Hands:
-    """The actor that computes of the parts that its worker holds, in the threads of its tasks."""
+    """An actor that runs tasks on its worker's parts, in the worker's threads."""
 
     def __init__(self) -> None:
         self._worker = get_worker()
@@ -76,9 +73,9 @@ class Hands:
     async def compute(
         self, task: Callable[..., Any], arguments: Sequence[Any], own: dict[str, Sequence[Any]]
     ) -> dict[str, Any]:
-        """Return what a task gives for parts that are here, by their keys.
+        """Return a task's results for parts on this worker, by their keys.
 
-        `own` are the parts' own arguments, after those that are the same for all.
+        `own` are the arguments of each part, after the common ones.
         """
         worker, loop = self._worker, asyncio.get_running_loop()
         here = [key for key in own if key in worker.data]
@@ -90,7 +87,7 @@ class Hands:
 
 
 class Cluster:
-    """The parts of a sum over rows, wherever they are, and tasks on them."""
+    """The parts of a sum over rows, and tasks on them."""
 
     def __init__(
         self, client: Client, parts: Sequence[Future], timeout: float | None = None
@@ -98,22 +95,22 @@ class Cluster:
         self.client, self.parts = client, list(parts)
         self.timeout = None if timeout is None else real_number("timeout", timeout, above=0.0)
         self.round_trips = 0
-        # By the addresses of workers; an actor ends with the future that asked for it.
+        # By workers' addresses; an actor ends with the future that created it.
         self._actors: dict[str, tuple[Future, Any]] = {}
         self._held: dict[str, list[int]] | None = None
         self._sent: deque[tuple[Vector, Future]] = deque(maxlen=KEPT_POINTS)
 
     def of_parts(self, parts: Sequence[Future]) -> Cluster:
-        """Return other parts on the same workers, whose actors they share."""
+        """Return other parts on the same workers, with the same actors."""
         other = copy(self)
         other.parts, other.round_trips, other._held = list(parts), 0, None
         return other
 
     def vector(self, w: Vector) -> Any:
-        """Return a vector as tasks take it: itself, or a future where it is long.
+        """Return a vector as an argument of tasks: itself, or a future if it is long.
 
-        The last ones that nobody can write to stay on the workers: a point is asked about several
-        times. Not by a hash: what was scattered before may have been released meanwhile.
+        The last read-only vectors stay on the workers, since a point is used several times. They
+        are compared by identity: a future found by hash may have been released.
         """
         if w.nbytes * len(self.parts) <= LARGEST_ARGUMENT:
             return w
@@ -126,7 +123,7 @@ class Cluster:
         return future
 
     def ready(self, name: str) -> None:
-        """Wait until all parts are there, or raise what went wrong with one of them."""
+        """Wait for all parts, or raise the error of one of them."""
         self._wait(name, self.parts)
         self._raise_errors_of_parts()
 
@@ -138,10 +135,10 @@ class Cluster:
     def each(
         self, name: str, task: Callable[..., Any], *arguments: Any, by_part: Sequence[Any] = ()
     ) -> list[Any]:
-        """Return what a task gives for each part and the arguments, in order.
+        """Return a task's results for each part, in order.
 
-        `name` is on Dask's dashboard, after "accelegrad-"; `by_part` are more arguments, after the
-        others: lists with one for each part.
+        `name` appears on Dask's dashboard after "accelegrad-"; `by_part` are further arguments:
+        lists with one item per part.
         """
         self.round_trips += 1
         found = self._called(name, task, arguments, by_part, 0)
@@ -157,9 +154,9 @@ class Cluster:
         by_part: Sequence[Any] = (),
         result_bytes: int = 0,
     ) -> Any:
-        """Return the sum of what a task gives for each part: always in the same order.
+        """Return the sum of a task's results, always in the same order.
 
-        `result_bytes` is how long a result is, where it is longer than the arguments.
+        `result_bytes` is the size of a result, if larger than the arguments.
         """
         self.round_trips += 1
         results = self._called(name, task, arguments, by_part, result_bytes)
@@ -183,7 +180,7 @@ class Cluster:
         by_part: Sequence[Any],
         result_bytes: int,
     ) -> list[Any] | None:
-        """Return what actors give for each part, in order; None where tasks have to be taken."""
+        """Return the actors' results for each part, in order; None if tasks are needed."""
         longest = max(result_bytes, *map(_bytes, arguments), 0)
         size = longest * len(self.parts) + sum(_bytes(tuple(column)) for column in by_part)
         if size > LARGEST_CALL or not dask.config.get(CALLS, default=True):
@@ -204,21 +201,22 @@ class Cluster:
         except WorkerTimeoutError:
             raise
         except (FutureCancelledError, KeyError, OSError, RuntimeError):
-            # A part was moved, or a worker was lost. What a task has raised, one will raise again.
+            # A part was moved, or a worker was lost. An error of the task itself will be raised
+            # again.
             self._held, self._actors = None, {}
             return None
 
     def _are_lost(self) -> bool:
-        """Tell whether parts or actors are no longer where they were."""
+        """Return whether parts or actors are no longer where they were."""
         futures = [*self.parts, *(future for future, _ in self._actors.values())]
         return any(future.status != "finished" for future in futures)
 
     def _located(self) -> dict[str, list[int]]:
-        """Return the numbers of the parts that each worker holds; all of these get an actor."""
+        """Return the numbers of each worker's parts, and give each worker an actor."""
         places = self.client.who_has(self.parts)
         held: dict[str, list[int]] = {}
         for number, part in enumerate(self.parts):
-            # One of several, always the same, so that margins that are known there are found again.
+            # Always the same of several workers, so that cached margins are found again.
             for address in sorted(places.get(part.key, ()))[:1]:
                 held.setdefault(address, []).append(number)
         made = {
@@ -239,7 +237,6 @@ class Cluster:
         return held
 
     def _answers(self, name: str, calls: dict[str, Any]) -> dict[str, Any]:
-        """Wait for all actors, and return what they found, by the parts' keys."""
         end = np.inf if self.timeout is None else time.monotonic() + self.timeout
         found: dict[str, Any] = {}
         for call in calls.values():
@@ -279,7 +276,7 @@ class Cluster:
             ) from error
 
     def _wait(self, name: str, futures: list[Future]) -> None:
-        """Wait for the tasks, and say which workers hold them if that takes too long."""
+        """Wait for the tasks; after a timeout name the workers that hold them."""
         try:
             with self.client.as_current():  # which need not be the active one
                 wait_for(futures, timeout=self.timeout)
@@ -302,7 +299,7 @@ def _groups(results: list[Any]) -> list[list[Any]]:
 
 
 def _bytes(given: Any) -> int:
-    """Return how long the arrays are among arguments."""
+    """Return the total size of arrays among arguments."""
     if isinstance(given, tuple):
         return sum(map(_bytes, given))
     return given.nbytes if isinstance(given, np.ndarray) else 0

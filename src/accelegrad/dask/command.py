@@ -1,4 +1,4 @@
-"""What `accelegrad fit --dask` does: a file that the workers of a cluster read."""
+"""The command `accelegrad fit --dask`: workers of a cluster read the file."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ from accelegrad.files.frames import FrameFile
 if TYPE_CHECKING:
     from accelegrad.files.tables import TableFile
 
-#: The cluster that is started for one command.
+#: A cluster started for one command.
 LOCAL = "local"
-#: Dask tells its workers to give freed memory back at once. Then each temporary array costs a page
-#: fault for every 4 kB, which takes longer than what is computed in it: evaluations are 3.5 to 5.6
-#: times as fast where workers keep it (measured on rows with hashed columns).
+#: Dask makes its workers return freed memory at once, so that each temporary array costs page
+#: faults: evaluations are 3.5 to 5.6 times as fast if workers keep it (measured on hashed columns).
 ENVIRONMENT = "distributed.nanny.pre-spawn-environ"
 KEEPS_MEMORY = {"MALLOC_TRIM_THRESHOLD_": 1 << 30, "MALLOC_MMAP_THRESHOLD_": 1 << 30}
 
 
 def fit_files(estimator: Any, table: TableFile, cluster: str) -> int:
-    """Fit a local estimator on a cluster, "local" or a scheduler's address; return how many rows.
+    """Fit a local estimator on a cluster, "local" or a scheduler's address; return the row count.
 
     The workers must see the file under the same path.
     """
@@ -52,7 +51,7 @@ def fit_files(estimator: Any, table: TableFile, cluster: str) -> int:
 
 
 def client_of(cluster: str) -> Client:
-    """Return the client of a cluster that runs, or of one that ends with the client."""
+    """Return the client of a running cluster, or of one that ends with the client."""
     if cluster == LOCAL:
         environment = dask.config.get(ENVIRONMENT) | KEEPS_MEMORY
         with dask.config.set({ENVIRONMENT: environment}):

@@ -36,7 +36,7 @@ from accelegrad.sklearn.data import Data, without_weightless
 from accelegrad.sklearn.objective import Objective, Problem
 from accelegrad.sklearn.parameters import FITTED, documented, parameter
 
-# A dataclass takes the fields of its bases in turn: those of a mixin would undo a class's own.
+# Dataclass fields of a mixin would override those of the class.
 if TYPE_CHECKING:
     Mixin = LinearEstimator
 else:
@@ -53,7 +53,7 @@ def _timeout() -> Any:
 
 
 class OnCluster(Mixin):
-    """What the estimators of collections share."""
+    """Common base of the estimators of collections."""
 
     timeout: float | None
     __metadata_request__fit: ClassVar[dict[str, str]] = {"client": UNUSED}
@@ -61,15 +61,14 @@ class OnCluster(Mixin):
     _local: ClassVar[type[Any]]
 
     def _cluster_problems(self, objective: Objective, data: ClusterData) -> list[Problem]:
-        """Return what is minimised: a problem, or one for each class."""
+        """Return the problems to minimise: one, or one per class."""
         raise NotImplementedError
 
     def _take_all_targets(self, data: ClusterData) -> bool:
-        """Keep what `fit` tells of all targets, and tell whether the last fit's were the same."""
+        """Store the facts of all targets; return whether those of the last fit were the same."""
         raise NotImplementedError
 
     def _in_units_of(self, objective: Objective, data: ClusterData) -> Objective:  # noqa: ARG002
-        """Return the objective in the scale of the targets."""
         return objective
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, client: Any = None) -> Self:
@@ -103,13 +102,12 @@ class OnCluster(Mixin):
         return self
 
     def _read(self, X: Any, y: Any, sample_weight: Any, client: Any) -> ClusterData:
-        """Return the blocks, checked."""
         data = ClusterData(connected(client), pieces_of(X, y, sample_weight), self.timeout)
         self._take_columns(X, data)
         return data
 
     def _problems(self, objective: Objective, data: Any) -> list[Problem]:
-        """Return what rows that stay on the workers make; their targets and weights are there."""
+        """Return the problems of rows on the workers; targets and weights are there."""
         if not isinstance(data.X, HeldRows):
             return super()._problems(objective, data)
         return self._cluster_problems(objective, data.X.counted())
@@ -119,7 +117,6 @@ class OnCluster(Mixin):
             super()._fit_problems(*given, warm=warm)
 
     def _take_columns(self, X: Any, data: ClusterData) -> None:
-        """Keep the number of columns, and their names where X has any."""
         self.n_features_in_ = data.n_features
         names = getattr(X, "columns", None)
         if names is not None and all(isinstance(name, str) for name in names):
@@ -135,7 +132,7 @@ class OnCluster(Mixin):
         return local
 
     def _predicted(self, method: str, X: Any, columns: int | None, dtype: Any) -> Any:
-        """Return what a method of the local estimator gives, lazily for a collection."""
+        """Return the result of the local estimator's method, lazily for a collection."""
         check_is_fitted(self)
         local = self.to_local()
         if isinstance(X, HeldRows):
@@ -158,7 +155,7 @@ class OnCluster(Mixin):
         )
 
     def _learnt_from(self, client: Any, pieces: list[Any], **options: Any) -> None:
-        """Go on with the blocks of a collection, one after the other, on the workers."""
+        """Learn from the blocks of a collection, one after the other, on the workers."""
         client = connected(client)
         local: Any = self.to_local()
         local.__dict__["_stream"] = getattr(self, "_stream", None)
@@ -176,7 +173,7 @@ class OnCluster(Mixin):
 
 
 class HeldRows:
-    """Rows of blocks on a cluster, by their numbers, of which only predictions are brought here."""
+    """Rows on a cluster by their numbers; only predictions are fetched."""
 
     ndim = 2
 
@@ -184,7 +181,7 @@ class HeldRows:
         self.data, self.numbers = data, numbers
 
     def counted(self) -> ClusterData:
-        """Return the blocks, of whose rows these count."""
+        """Return the blocks with these rows counted."""
         return self.data.of_rows(self.numbers)
 
     @property
@@ -200,7 +197,7 @@ class HeldRows:
         return np.asarray(self._found(_products_of_rows, coefficients))
 
     def predicted(self, local: Any, method: str) -> Any:
-        """Return what a method of a local estimator says of the rows: one round trip."""
+        """Return the result of a local estimator's method on the rows: one round trip."""
         return self._found(_predicted_rows, local, method)
 
     def _found(self, task: Any, *arguments: Any) -> Any:
@@ -223,7 +220,7 @@ def _targets_of(block: Block) -> tuple[Any, Vector | None]:
 
 
 def gathered_rows(data: ClusterData, *, numbers: bool) -> Data:
-    """Return the targets and weights of all rows, brought here; the rows stay where they are."""
+    """Return the targets and weights of all rows; the rows stay where they are."""
     found = data.cluster.each("targets", _targets_of)
     y, given = np.concatenate([part for part, _ in found]), None
     if data.weighted:  # perhaps not in all blocks
@@ -233,17 +230,16 @@ def gathered_rows(data: ClusterData, *, numbers: bool) -> Data:
 
 
 def _call(local: Any, method: str, block: Any) -> Any:
-    """Return what a method says of a block; of no rows, as dask tries things out, nothing."""
+    """Return a method's result on a block; nothing for no rows, which Dask tries."""
     return getattr(local, method)(block)
 
 
 def _learn(local: Any, number: int, piece: Any, options: dict[str, Any]) -> Any:
-    """Return an estimator that has learnt from one more block."""
     block = read_block(number, [piece])
     if isinstance(block, str):
         raise BlockError(block)
     assert isinstance(block, Block)
-    # A copy: where a worker is lost, Dask computes again from what the last block has led to.
+    # A copy: after the loss of a worker, Dask recomputes from the result of the previous block.
     return deepcopy(local).partial_fit(block.X, block.y, sample_weight=block.weights, **options)
 
 
@@ -252,8 +248,8 @@ def _learn(local: Any, number: int, piece: Any, options: dict[str, Any]) -> Any:
 class AcceleGradClassifier(OnCluster, classifier.AcceleGradClassifier):
     """Linear classification of rows on a Dask cluster, with a certified gap.
 
-    It minimises what `accelegrad.sklearn.AcceleGradClassifier` does, and has its parameters. What
-    is fitted is the same up to the certified gap, however the rows are split.
+    It minimises the objective of `accelegrad.sklearn.AcceleGradClassifier`, with the same
+    parameters. The fit is the same up to the certified gap, however the rows are split.
 
     Parameters
     ----------
@@ -262,7 +258,7 @@ class AcceleGradClassifier(OnCluster, classifier.AcceleGradClassifier):
     Attributes
     ----------
     coef_, intercept_, classes_
-        As `accelegrad.sklearn.AcceleGradClassifier` has them.
+        As in `accelegrad.sklearn.AcceleGradClassifier`.
     {fitted}
     """
 
@@ -325,14 +321,14 @@ class AcceleGradClassifier(OnCluster, classifier.AcceleGradClassifier):
         *,
         client: Any = None,
     ) -> Self:
-        """Go on with the next rows of a stream, block by block, on the workers that hold them.
+        """Learn from the next rows of a stream, block by block, on the workers that hold them.
 
         Parameters
         ----------
         X, y, sample_weight, client
             As for `fit`.
         classes : array of shape (n_classes,), optional
-            All the labels that the stream will ever have; needed at the first call.
+            All labels of the stream; needed at the first call.
 
         Returns
         -------
@@ -348,8 +344,8 @@ class AcceleGradClassifier(OnCluster, classifier.AcceleGradClassifier):
 class AcceleGradRegressor(OnCluster, regressor.AcceleGradRegressor):
     """Linear regression on rows of a Dask cluster, with a certified gap.
 
-    It minimises what `accelegrad.sklearn.AcceleGradRegressor` does, and has its parameters. What
-    is fitted is the same up to the certified gap, however the rows are split.
+    It minimises the objective of `accelegrad.sklearn.AcceleGradRegressor`, with the same
+    parameters. The fit is the same up to the certified gap, however the rows are split.
 
     Parameters
     ----------
@@ -358,7 +354,7 @@ class AcceleGradRegressor(OnCluster, regressor.AcceleGradRegressor):
     Attributes
     ----------
     coef_, intercept_
-        As `accelegrad.sklearn.AcceleGradRegressor` has them.
+        As in `accelegrad.sklearn.AcceleGradRegressor`.
     {fitted}
     """
 
@@ -384,7 +380,7 @@ class AcceleGradRegressor(OnCluster, regressor.AcceleGradRegressor):
     def partial_fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, client: Any = None
     ) -> Self:
-        """Go on with the next rows of a stream, block by block, on the workers that hold them.
+        """Learn from the next rows of a stream, block by block, on the workers that hold them.
 
         Parameters
         ----------
@@ -400,7 +396,7 @@ class AcceleGradRegressor(OnCluster, regressor.AcceleGradRegressor):
 
 
 class PathsOnCluster(OnCluster):
-    """What the estimators of collections that choose `alpha` share."""
+    """Common base of the estimators of collections that choose `alpha`."""
 
     def fit(
         self,
@@ -418,7 +414,7 @@ class PathsOnCluster(OnCluster):
         X, y, sample_weight, client
             As for `AcceleGradClassifier`.
         groups : array of shape (n_samples,), optional
-            What rows belong together, for a splitter such as ``GroupKFold``.
+            The group of each row, for a splitter such as ``GroupKFold``.
 
         Returns
         -------
@@ -430,7 +426,6 @@ class PathsOnCluster(OnCluster):
             return CrossValidated.fit(self, rows.X, rows.y, rows.weights, groups=groups)
 
     def _checked_data(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> Data:  # noqa: ARG002
-        """Return rows that were checked where they are."""
         if is_classifier(self):
             classifier.refuse_numbers(y, type(self).__name__)
         return Data(X, y, sample_weight)

@@ -15,7 +15,7 @@ from accelegrad.errors import whole_number
 from accelegrad.files.formats import LIBSVM, format_of, open_table
 from accelegrad.files.tables import Column, Reading, Targets, Wanted
 
-#: How names of arrays in files end.
+#: The ending of array files.
 ARRAY = ".npy"
 
 
@@ -29,30 +29,29 @@ def read_files(
     columns: Sequence[Column] | None = None,
     reading: Reading | None = None,
 ) -> list[Delayed]:
-    """Return the rows of files as blocks, which the workers read where and when they need them.
+    """Return the rows of files as blocks, which the workers read when needed.
 
-    All workers must see the files under the same paths. Nothing in them is unpickled. Of other
-    stores Dask's own readers make collections: ``dask.dataframe.read_parquet`` with a choice of
-    columns, ``dask.array.from_zarr``.
+    All workers must see the files under the same paths. Nothing is unpickled. For other stores use
+    Dask's readers, such as ``dask.dataframe.read_parquet`` or ``dask.array.from_zarr``.
 
     Parameters
     ----------
     paths : str, path, or list of them
-        A folder, whose files are taken in the order of their names, a pattern with ``*``, or files:
+        A folder, whose files are read in the order of their names, a pattern with ``*``, or files:
         LIBSVM or CSV text, compressed or not, .npz or .parquet. Or a list of tuples of .npy files,
         ``(X, y)`` or ``(X, y, sample_weight)``.
     target : str or int, optional
-        The column to predict of CSV and parquet files; by default the last.
+        The target column of CSV and parquet files; by default the last.
     n_features : int, optional
         The number of columns of LIBSVM files; by default the largest in any of them, for which all
         are read once more.
     numbers : bool
         Whether targets are numbers, not labels.
     split : int
-        Into how many blocks each file is split; the worker that reads it keeps the others waiting.
+        The number of blocks per file; one worker reads the whole file.
     columns : sequence of Column, optional
-        The columns with their categories, as a survey of the files found them. Without them text
-        columns are refused: every file would have its own categories.
+        The columns with their categories, from a survey of the files. Without them text columns
+        are refused: every file would have its own categories.
     reading : Reading, optional
         How CSV text is read.
     """
@@ -82,7 +81,6 @@ def _are_tuples(paths: Sequence[Any]) -> bool:
 
 
 def _files(paths: Any) -> list[Path]:
-    """Return the files of a folder, of a pattern or of a list."""
     if isinstance(paths, str | os.PathLike):
         path = Path(paths)
         if path.is_dir():
@@ -126,7 +124,6 @@ def _split(blocks: list[Delayed], count: int) -> list[Delayed]:
 
 
 def _slice(block: tuple[Any, ...], number: int, count: int) -> tuple[Any, ...]:
-    """Return one of so many parts of about the same length."""
     rows = int(block[0].shape[0])
     some = slice(number * rows // count, (number + 1) * rows // count)
     return tuple(column[some] for column in block)

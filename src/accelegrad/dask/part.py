@@ -1,10 +1,7 @@
-"""What workers hold and compute: some of the rows, as a linear model, and what is known at points.
+"""The parts of the rows on the workers, as linear models with cached points.
 
-Tasks are those of `accelegrad.models.row_parts`, and those below, which the cluster has alone.
-
-Margins stay here: a part keeps those of the last points. What is gone, because a worker was lost or
-memory was needed, is computed again from the point itself, so that a task gives the same wherever
-it runs.
+Tasks are those of `accelegrad.models.row_parts` and those below. A part caches the margins of the
+last points; lost ones are recomputed from the point itself.
 """
 
 from __future__ import annotations
@@ -22,9 +19,9 @@ from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import Loss
 from accelegrad.models.row_parts import Where, model_by
 
-#: Where arrays begin that NumPy makes: at multiples of this many bytes.
+#: NumPy aligns arrays to multiples of this many bytes.
 ALIGNMENT = 16
-#: How many points' margins and slopes a part keeps: two of a step, the best one, and these of a
+#: How many points' margins and slopes a part caches: two of a step, the best one, and these of a
 #: smoothed loss.
 KEPT_POINTS = 6
 
@@ -40,7 +37,7 @@ class Part:
         self._lock = threading.Lock()  # a worker may have several threads
 
     def __reduce__(self) -> Any:
-        """Return what makes it again elsewhere; what is known at points stays behind."""
+        """Pickle without the cached points."""
         rows = self.rows
         return _made, (rows.X, rows.y, rows.shares, rows.loss, rows.fit_intercept, self.first)
 
@@ -48,7 +45,7 @@ class Part:
         return sum(int(array.nbytes) for array in _arrays(self.rows))
 
     def model(self, by: Loss | int) -> Any:
-        """Return these rows by a loss, or as a multinomial model: targets are classes' numbers."""
+        """Return these rows with a loss, or as a multinomial model of class numbers."""
         with self._lock:
             if by not in self._models:
                 if len(self._models) > 2:  # of smoothed losses, the present one is enough
@@ -57,7 +54,7 @@ class Part:
             return self._models[by]
 
     def at(self, where: Where, w: Vector) -> Any:
-        """Return what is known at a point, w: a pass over the rows at most."""
+        """Return the point w: at most one pass over the rows."""
         model, place = self.model(where.by), (where.name, where.by)
         with self._lock:
             known, margins = self._points.get(place), self._margins(where)
@@ -72,7 +69,7 @@ class Part:
         return known
 
     def _margins(self, where: Where) -> Vector | None:
-        """Return the margins at a point where they are known, by whatever loss."""
+        """Return the cached margins of a point, from any loss."""
         for (name, _), known in self._points.items():
             if name == where.name:
                 margins: Vector = known.margins
@@ -84,7 +81,7 @@ class Part:
         return None if start is None or end is None else start + t * (end - start)
 
     def of_columns(self, columns: Any) -> LinearModel:
-        """Return some columns of these rows, kept until others are asked for; None: all."""
+        """Return some columns of these rows (None: all); the last choice is cached."""
         if columns is None:
             return self.rows
         with self._lock:
@@ -94,7 +91,6 @@ class Part:
 
 
 def _made(X: Any, y: Vector, shares: Vector, loss: Loss, fit_intercept: bool, first: int) -> Part:
-    """Return a part of rows that are known to be sound."""
     return Part(sound_rows(X, y, shares, loss, fit_intercept), first)
 
 
@@ -105,10 +101,10 @@ def _arrays(rows: LinearModel) -> list[Any]:
 
 
 def aligned(given: Any) -> Any:
-    """Return arrays, or tuples of them, that begin where arrays do that NumPy makes.
+    """Return arrays, or tuples of them, aligned as NumPy aligns new arrays.
 
-    Arrays that came over the network begin anywhere, and sums over them are rounded by where they
-    begin: the same run would not give the same bits twice. They are copied; all else is returned.
+    Arrays from the network begin anywhere, and the rounding of sums depends on the alignment:
+    without a copy the same run would not give the same bits twice.
     """
     if isinstance(given, np.ndarray):
         return given if given.ctypes.data % ALIGNMENT == 0 else given.copy()
@@ -119,14 +115,14 @@ def aligned(given: Any) -> Any:
 
 
 def on_part(task: Callable[..., Any], part: Any, *arguments: Any) -> Any:
-    """Return what a task gives for a part: all of them run through here."""
+    """Return a task's result for a part; all tasks run through here."""
     rest = map(aligned, arguments)
     given = [part.at(some, next(rest)) if isinstance(some, Where) else some for some in rest]
     return task(part, *given)
 
 
 def sound_rows(X: Any, y: Vector, shares: Vector, loss: Loss, fit_intercept: bool) -> LinearModel:
-    """Return rows that are known to be sound as a model without an l2 term."""
+    """Return checked rows as a model without an l2 term."""
     y, shares = aligned(y), aligned(shares)
     if isinstance(X, np.ndarray):
         X = aligned(X)
@@ -151,7 +147,7 @@ def targets_of(part: Part) -> tuple[Vector, Vector]:
 
 
 def fingerprint(part: Part) -> str:
-    """Return a text that differs for different contents."""
+    """Return a hash of the contents."""
     digest = hashlib.blake2b(f"{part.rows.X.shape}".encode())
     for array in _arrays(part.rows):
         digest.update(np.ascontiguousarray(array).tobytes())

@@ -1,4 +1,4 @@
-"""What the estimators minimise, of blocks on a cluster: sums over them in place of their rows."""
+"""The problems that estimators minimise, as sums over blocks on a cluster."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def classes_problem(
     weigh: Callable[[Any], Vector] | None,
 ) -> Problem:
     """Return the multinomial problem, with a row of coefficients for each class."""
-    # The loss of the rows is not used; that of numbers takes the classes' places as they are.
+    # The loss of the rows is not used; the squared one accepts class numbers.
     places = partial(_places, classes=classes)
     settings = RowSettings(make_loss("squared"), objective.fit_intercept, places, weigh)
     model = PartedClasses.of(RowModel.of_data(data, settings, objective.l2), None, classes.size)
@@ -77,7 +77,7 @@ def _deviations_of(block: Block, middle: float, counts: Counts) -> tuple[float, 
 
 
 def labels(data: ClusterData) -> npt.NDArray[Any]:
-    """Return all labels of rows that have weight."""
+    """Return all labels of rows with weight."""
     found = data.cluster.each("labels", _labels_of, by_part=[data.counts])
     return np.unique(np.concatenate(found))
 
@@ -87,7 +87,7 @@ def _labels_of(block: Block, counts: Counts) -> npt.NDArray[Any]:
 
 
 def class_counts(data: ClusterData, classes: npt.NDArray[Any]) -> Vector:
-    """Return the weight of each class's rows."""
+    """Return the weight of each class."""
     weights: Vector = data.cluster.total("labels", _counts_of, classes, by_part=[data.counts])
     return weights
 
@@ -98,13 +98,12 @@ def _counts_of(block: Block, classes: npt.NDArray[Any], counts: Counts) -> Vecto
 
 
 def _places(y: npt.NDArray[Any], classes: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
-    """Return the numbers of the rows' classes."""
     # Rows without weight may have labels that are no classes.
     return np.minimum(np.searchsorted(classes, y), classes.size - 1)
 
 
 def against_rest(classes: npt.NDArray[Any], positive: int) -> Callable[[Any], Vector]:
-    """Return what turns labels into +1 for a class and -1 for all others."""
+    """Return a function that maps labels to +1 for a class and -1 for all others."""
     return partial(_against_rest, label=classes[positive])
 
 
@@ -113,7 +112,7 @@ def _against_rest(y: npt.NDArray[Any], label: Any) -> Vector:
 
 
 def class_factors(classes: npt.NDArray[Any], factors: Vector) -> Callable[[Any], Vector]:
-    """Return what gives each row the weight of its class."""
+    """Return a function that gives each row the weight of its class."""
     return partial(_factors_of, classes=classes, factors=factors)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ClusterMatrix:
-    """The rows on the workers as a matrix: what is asked for of it comes from there."""
+    """The rows on the workers as a matrix."""
 
     ndim = 2
 
@@ -43,7 +43,7 @@ class ClusterMatrix:
         return np.asarray(np.max(found, axis=0))
 
     def fingerprint(self) -> str:
-        """Return a text that differs for different contents or blocks."""
+        """Return a hash of the contents and blocks."""
         found = self.cluster.each("fingerprint", own_tasks.fingerprint)
         return hashlib.blake2b("".join(found).encode()).hexdigest()
 
@@ -51,10 +51,9 @@ class ClusterMatrix:
 class RowModel(PartedModel):
     """A `LinearModel` of rows that are on the workers of a Dask cluster.
 
-    It is the same function as that of a `LinearModel` of all rows, and has the same samples, up to
-    rounding, however the rows are split and wherever they are: see `accelegrad.models.row_sum`.
-    An evaluation is one round trip: w goes out, sums as long as w come back. "dual-ascent"
-    and "interior-point" need rows in memory.
+    The objective and the sampled rows equal those of a `LinearModel` of all rows up to rounding,
+    however the rows are split. An evaluation is one round trip: w goes out, sums as long as w come
+    back. The methods "dual-ascent" and "interior-point" need rows in memory.
 
     Parameters
     ----------
@@ -70,8 +69,8 @@ class RowModel(PartedModel):
     client : distributed.Client, optional
         The cluster's client; by default the active one.
     timeout : float, optional
-        After how many seconds without an answer a round trip fails, with an error that names the
-        workers it waits for; by default never.
+        Seconds after which a round trip fails, with an error that names the workers it waits for;
+        by default never.
 
     Examples
     --------
@@ -111,7 +110,7 @@ class RowModel(PartedModel):
 
     @classmethod
     def of_data(cls, data: ClusterData, settings: RowSettings, l2: float) -> RowModel:
-        """Return a model of blocks that are on the cluster already."""
+        """Return a model of blocks that are already on the cluster."""
         model = object.__new__(cls)
         model._take_data(data, settings, l2)
         return model
@@ -121,7 +120,7 @@ class RowModel(PartedModel):
         self._weighted = data.weighted or settings.weigh is not None or data.is_counted
         self._set_up(ClusterMatrix(self.cluster, data), settings.loss, l2, settings.fit_intercept)
 
-    # -- what is as long as the rows are many, brought here where it is asked for ---------------
+    # -- vectors with one entry per row, fetched when needed -------------------------------------
 
     def _targets(self) -> tuple[Vector, Vector]:
         def gathered() -> tuple[Vector, ...]:
@@ -148,17 +147,17 @@ class RowModel(PartedModel):
 
     @property
     def sample_weight(self) -> Vector | None:  # type: ignore[override]
-        """The shares of all rows where they are not the same."""
+        """The shares of all rows, None if they are equal."""
         return self.shares if self.weighted else None
 
     def new_name(self, n_classes: int = 1) -> str:  # noqa: ARG002
-        """Return a name by which parts know a new point."""
+        """Return the name under which parts store a new point."""
         return uuid4().hex
 
     # -- the contract of a sum over rows ---------------------------------------------------------
 
     def of_columns(self, columns: Any, l2: float) -> RowModel:
-        """Return a model that knows the curvature of some columns; None: of all."""
+        """Return a model with the curvature of some columns; None: of all."""
         other: Any = self.with_l2(l2)
         if columns is not None:
             other.columns, other.n_features = columns, int(columns.size)
@@ -168,7 +167,7 @@ class RowModel(PartedModel):
 
     @property
     def storage(self) -> Storage:
-        """How the rows are stored: of some columns a round trip, in which the workers copy them."""
+        """How the rows are stored; for some columns, a round trip in which workers copy them."""
         if self.columns is None:
             return super().storage
 

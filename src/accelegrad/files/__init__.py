@@ -1,4 +1,4 @@
-"""Data files, model files and checkpoints on disk: pandas, pyarrow, scikit-learn and NumPy read."""
+"""Data files, model files and checkpoints on disk."""
 
 from accelegrad.files.atomic import whole_file
 

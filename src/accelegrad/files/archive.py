@@ -1,6 +1,6 @@
-"""Arrays and JSON in one .npz file, written so that a crash leaves the one before.
+"""Arrays and JSON in one .npz file, written atomically.
 
-No pickle: loading a file can run no code.
+No pickle: loading a file cannot run code.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from accelegrad.files.atomic import whole_file
 
 _HEADER = "header"
 _ARRAY = "__array__"
-# A byte of deflated data stands for at most this many: 258 for every 2 bits.
+# The largest expansion of deflated data: 258 bytes for every 2 bits.
 LARGEST_RATIO = 1032
 
 
 class Format(NamedTuple):
-    """A kind of file, as it says itself in its header, and what users call it."""
+    """A kind of file: its name in the header, and for users."""
 
     name: str
     version: int
@@ -37,7 +37,7 @@ class ArchiveError(ValueError):
 
 
 def save(path: Path, form: Format, content: Mapping[str, Any]) -> None:
-    """Write `content`, nested mappings of arrays and plain values, whole or not at all."""
+    """Write `content`, nested mappings of arrays and plain values, atomically."""
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     tree = {"format": form.name, "version": form.version, "content": _pack(content, arrays)}
     arrays[_HEADER] = np.frombuffer(json.dumps(tree).encode(), dtype=np.uint8)
@@ -46,7 +46,7 @@ def save(path: Path, form: Format, content: Mapping[str, Any]) -> None:
 
 
 def load(path: Path, form: Format) -> dict[str, Any]:
-    """Read what `save` wrote, or say why that cannot be done."""
+    """Read what `save` wrote, or raise an ArchiveError."""
     try:
         arrays = load_arrays(path)
         if _HEADER not in arrays:
@@ -88,10 +88,10 @@ def load_arrays(path: Path, *, compressed: bool = False) -> dict[str, npt.NDArra
 
 
 def _checked_size(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> int:
-    """Return the size of an array, or raise a ValueError where the file cannot hold that.
+    """Return the size of an array, or raise a ValueError if the file cannot hold it.
 
-    NumPy asks for all the memory that an array claims before it reads. An array of exactly the
-    claimed size is read to its end, where zipfile compares the checksum.
+    NumPy allocates the claimed memory before it reads. An array of exactly the claimed size is read
+    to its end, where zipfile compares the checksum.
     """
     with archive.open(entry) as content:
         version = np.lib.format.read_magic(content)

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ _STANDARD_OUTPUT = 1
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """Give a file to write to that takes the place of `path` when it is complete.
+    """Yield a file to write to that replaces `path` when it is complete.
 
-    A crash at any moment, or an exception, leaves what was there before. A link stays, and so do
-    the permissions. A pipe or a device, such as /dev/stdout, holds nothing that could be lost and
-    must not be replaced: it is written to at once.
+    A crash or an exception leaves the previous file. Links and permissions are kept. A pipe or a
+    device, such as /dev/stdout, must not be replaced: it is written to directly.
     """
     mode = path.stat().st_mode if path.exists() else None
     if mode is not None and (_is_standard_output(path) or not _is_replaceable(mode)):
@@ -45,12 +44,12 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def _is_replaceable(mode: int) -> bool:
-    # A folder is not, but the error for it comes when it is tried.
+    # A folder is not, but opening it raises the error.
     return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
 
 
 def _is_standard_output(path: Path) -> bool:
-    """Return whether a path is a name of standard output, such as /dev/stdout."""
+    """Return whether a path names standard output, such as /dev/stdout."""
     if path.absolute().parts[1:2] not in (("dev",), ("proc",)):
         return False
     return os.path.samestat(path.stat(), os.fstat(_STANDARD_OUTPUT))
@@ -59,13 +58,13 @@ def _is_standard_output(path: Path) -> bool:
 def _opened_at_once(path: Path) -> BinaryIO:
     if not _is_standard_output(path):
         return path.open("wb")
-    # Opened anew, a file would begin at its beginning, over what was printed before.
+    # Opened again, a redirected file would be overwritten from its beginning.
     sys.stdout.flush()
     return open(os.dup(_STANDARD_OUTPUT), "wb")
 
 
 def _mode_of_new_files() -> int:
-    # mkstemp makes files for their owner alone; these are as public as any other new file.
+    # mkstemp makes private files; these get the permissions of any new file.
     mask = os.umask(0)
     os.umask(mask)
     return 0o666 & ~mask

@@ -1,4 +1,4 @@
-"""The formats of data files: one table of them, and the way from a path to its reader."""
+"""The table of data file formats, and the choice of a reader for a path."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def open_table(path: str | os.PathLike[str], wanted: Wanted | None = None) -> Ta
 
 
 def format_of(path: Path, reading: Reading | None = None) -> TableFormat:
-    """Return the format that the name tells, or else the first line with data."""
+    """Return the format given by the name, or else by the first line with data."""
     for known in FORMATS:
         if plain_path(path).suffix.lower() in known.endings:
             return known
@@ -81,5 +81,5 @@ def format_of(path: Path, reading: Reading | None = None) -> TableFormat:
 
 
 def plain_path(path: Path) -> Path:
-    """Return a path without the ending of a compression."""
+    """Return a path without the extension of a compression."""
     return path.with_suffix("") if path.suffix.lower() in COMPRESSIONS else path

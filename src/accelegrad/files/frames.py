@@ -1,8 +1,7 @@
-"""Tables with columns, read by pandas or pyarrow: numbers, text as categories, a target.
+"""Tables with columns, read by pandas or pyarrow: numbers, categories, and a target.
 
-A text column makes one feature for each of its values (categories): 1 in the rows that have the
-value, else 0. The categories are learnt from the file, or come from a model. A value that the model
-does not know is 0 in all of them, with a warning.
+A text column is one-hot encoded. The categories are learnt from the file, or come from a model;
+values unknown to the model are encoded as zeros, with a warning.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ from accelegrad.files.tables import (
     opened,
 )
 
-# Features are a sparse matrix where there are more than this many for each column: then at most a
-# quarter of the entries is not 0. Chosen.
+# With more features per column than this the matrix is sparse: at most a quarter of its entries is
+# not 0. Chosen.
 _SPARSE_FROM = 4
-# Text with a value of its own in more than every second row is a name or a date, not a category,
-# if there are at least so many rows. Chosen.
+# Text with a distinct value in more than every second row is a name or a date, not a category, if
+# there are at least so many rows. Chosen.
 _ROWS_TO_JUDGE = 20
 _MISSING = ("", "?", "NA", "N/A", "n/a", "nan", "NaN", "null", "NULL", "None")
 """Cells of a first line that do not make it a header: marks of a missing number."""
@@ -48,7 +47,7 @@ _MISSING = ("", "?", "NA", "N/A", "n/a", "nan", "NaN", "null", "NULL", "None")
 class FrameFile(TableFile):
     """A file that pandas reads.
 
-    `header` has the names of all columns, "column 0", ... where the file has none (`has_names`).
+    `header` has the names of all columns, "column 0", ... if the file has none (`has_names`).
     """
 
     def __init__(self, path: Path, wanted: Wanted) -> None:
@@ -73,7 +72,7 @@ class FrameFile(TableFile):
             pairs = zip(wanted.columns, self._features, strict=True)
             self._know(tuple(column._replace(name=name) for column, name in pairs))
             self._as_text |= {column.name for column in wanted.columns if column.categories}
-        # Whether it is not known yet which columns are text.
+        # Whether it is still unknown which columns are text.
         unsure_target = self._target is not None and wanted.targets is Targets.AS_WRITTEN
         self._unsure = wanted.columns is None or unsure_target
 
@@ -88,7 +87,6 @@ class FrameFile(TableFile):
     # -- which columns ---------------------------------------------------------------------------
 
     def _named(self, given: str | int, what: str = "column") -> str:
-        """Return the name of a column that is given by name or number."""
         width = len(self.header)
         if isinstance(given, str):
             if given in self.header and self.has_names:
@@ -103,7 +101,7 @@ class FrameFile(TableFile):
         return self.header[given]
 
     def _chosen(self) -> tuple[list[str], str | None]:
-        """Return the names of the feature columns, in order, and of the target's."""
+        """Return the names of the feature columns, in order, and of the target."""
         wanted = self.wanted
         target, names = wanted.target, [column.name for column in wanted.columns or ()]
         if wanted.optional and isinstance(target, str) and target not in self.header:
@@ -151,7 +149,6 @@ class FrameFile(TableFile):
     # -- what they hold --------------------------------------------------------------------------
 
     def _know(self, known: tuple[Column, ...]) -> None:
-        """Take the columns as they were learnt, or as a model knows them."""
         self._known = known
         names = tuple(name for column in known for name in column.features)
         plain = all(column.categories is None and column.mean is None for column in known)
@@ -197,7 +194,7 @@ class FrameFile(TableFile):
             )
 
     def _note(self, values: Any, first_rows: dict[str, int]) -> bool:
-        """Note the values of a column that holds no numbers, and return whether it is text."""
+        """Record the values of a column that is not numeric; return whether it is text."""
         kind = self.pandas.api.types.infer_dtype(values)
         if kind not in ("string", "integer", "boolean"):
             raise DataError(
@@ -213,7 +210,7 @@ class FrameFile(TableFile):
     def _column(
         self, name: str, has_numbers: bool, mean: float, texts: dict[str, int] | None, rows: int
     ) -> Column:
-        """Return a column that was read, or refuse what looks like a mistake."""
+        """Return a column after reading, or refuse a likely mistake."""
         filled = self.wanted.reading.missing == "mean"
         if has_numbers:
             return Column(name, None, mean if filled else None)
@@ -227,7 +224,7 @@ class FrameFile(TableFile):
         return Column(name, tuple(sorted(texts)), 0.0 if filled else None)
 
     def _check_text(self, name: str, texts: dict[str, int], rows: int) -> None:
-        """Refuse text that is numbers by mistake, or no category."""
+        """Refuse text that is mistyped numbers, or no category."""
         values = self.pandas.Series(list(texts), dtype=object)
         like_numbers = self.parsed(values.str.replace(",", ".", regex=False)).notna().sum()
         if 2 * like_numbers >= len(values):
@@ -293,7 +290,7 @@ class FrameFile(TableFile):
         return types.is_numeric_dtype(dtype) and not types.is_bool_dtype(dtype)
 
     def _encoded(self, frame: Any) -> Block:
-        """Return features and targets of a frame, sparse where categories are many."""
+        """Return features and targets of a frame, sparse with many categories."""
         columns = self._known or ()
         names = [column.name for column in columns]
         frame = self._kept(
@@ -312,7 +309,7 @@ class FrameFile(TableFile):
         return Block(np.hstack(dense), y)
 
     def _features_of(self, values: Any, column: Column) -> Any:
-        """Return the features that a column makes: numbers, or a sparse matrix of 0 and 1."""
+        """Return a column's features: numbers, or a one-hot sparse matrix."""
         if column.mean is None:
             self._check_present(values)
         present = values.notna().to_numpy()
@@ -355,7 +352,7 @@ class FrameFile(TableFile):
         return np.array([str(value) for value in values], dtype=np.str_)
 
     def _numbers(self, values: Any) -> npt.NDArray[np.float64]:
-        """Return a column as finite numbers, or name the first cell that is none."""
+        """Return a column as finite numbers, or name the first bad cell."""
         numbers = values if self._is_number(values.dtype) else self.parsed(values.astype(str))
         array: npt.NDArray[np.float64] = numbers.to_numpy(np.float64)
         if not np.isfinite(array).all():
@@ -367,7 +364,7 @@ class FrameFile(TableFile):
         return array
 
     def parsed(self, text: Any) -> Any:
-        """Return a series of text as numbers, NaN where they are none."""
+        """Return a series of text as numbers, NaN for other text."""
         reading = self.wanted.reading
         if reading.thousands:
             text = text.str.replace(reading.thousands, "", regex=False)
@@ -383,7 +380,7 @@ class FrameFile(TableFile):
 
 
 class CsvFile(FrameFile):
-    """Text with a comma, a tab or another mark between columns."""
+    """Text with a comma, a tab or another separator between columns."""
 
     def __init__(self, path: Path, wanted: Wanted, separator: str = ",") -> None:
         require(f"{path}: reading CSV files", "files", "pandas")
@@ -393,8 +390,8 @@ class CsvFile(FrameFile):
     def _read_header(self) -> tuple[list[str], bool]:
         """Return the names of all columns, and whether the first line has them.
 
-        It has if none of its cells is a number, or if the target or all known columns are in it. A
-        line of numbers and other cells may be either: then the user has to say it.
+        It has if none of its cells is a number, or if it contains the target or all known columns.
+        A mixed line is ambiguous: then the user has to say.
         """
         first = self._first_line()
         first[0] = first[0].lstrip("# ")  # numpy.savetxt marks the header as a comment
@@ -433,7 +430,7 @@ class CsvFile(FrameFile):
         return first, True
 
     def _first_line(self) -> list[str]:
-        """Return the cells of the first line that has any; pandas takes long for wide ones."""
+        """Return the cells of the first nonempty line; pandas is slow for wide ones."""
         encoding = self.wanted.reading.encoding
         encoding = "utf-8-sig" if encoding == "utf-8" else encoding
         with opened(self.path) as file, self._errors():
@@ -472,11 +469,10 @@ class CsvFile(FrameFile):
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Turn what goes wrong while the file is read into a DataError."""
         errors, encoding = self.pandas.errors, self.wanted.reading.encoding
         try:
             with warnings.catch_warnings():
-                # What pandas drops silently, or nearly so: cells behind the last column.
+                # pandas drops cells behind the last column with a mere warning.
                 warnings.simplefilter("error", errors.ParserWarning)
                 yield
         except errors.EmptyDataError:
@@ -495,7 +491,7 @@ class CsvFile(FrameFile):
 
 
 class ParquetFile(FrameFile):
-    """Columns of numbers and text; the index of a data frame, which pandas keeps, is no data."""
+    """Columns of numbers and text, without the stored index of a data frame."""
 
     def __init__(self, path: Path, wanted: Wanted) -> None:
         opened(path).close()
@@ -546,7 +542,7 @@ class ParquetFile(FrameFile):
             yield groups
 
     def _frame(self, batch: Any, first_row: int) -> Any:
-        """Return rows as a data frame of numbers and text, numbered on."""
+        """Return rows as a data frame of numbers and text, with continued row numbers."""
         columns = {name: self._plain(batch.column(name), name) for name in self.header}
         index = self.pandas.RangeIndex(first_row, first_row + len(batch))
         return self.pandas.DataFrame(
@@ -554,7 +550,6 @@ class ParquetFile(FrameFile):
         )
 
     def _plain(self, column: Any, name: str) -> Any:
-        """Return a column without encodings: text, or numbers."""
         import pyarrow as arrow
 
         types, kind = arrow.types, column.type

@@ -1,7 +1,4 @@
-"""LIBSVM text as tables: lines "label index:value ...", with indices from 1 that increase.
-
-scikit-learn parses them, block by block.
-"""
+"""LIBSVM text as tables: lines "label index:value ...", with increasing indices from 1."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ class LibsvmFile(TableFile):
         self.n_features = wanted.n_features
 
     def survey(self, rows: int | None = None) -> None:
-        """Find the number of features, where it is not given."""
+        """Find the number of features, if it is not given."""
         if self.n_features is None:
             self.n_features = max(block.X.shape[1] for block in self.blocks(rows))
 
@@ -61,7 +58,7 @@ class LibsvmFile(TableFile):
             )
 
     def whole(self) -> Block:
-        """Return all rows; blocks with fewer columns than others are widened."""
+        """Return all rows; narrower blocks are widened."""
         blocks = list(self.blocks(None))
         width = max(block.X.shape[1] for block in blocks)
         for block in blocks:
@@ -70,7 +67,6 @@ class LibsvmFile(TableFile):
         return Block(sp.vstack([block.X for block in blocks], format="csr"), y)
 
     def _texts(self, rows: int | None) -> Iterator[bytes]:
-        """Yield the text in pieces of whole lines."""
         with opened(self.path) as file:
             try:
                 if rows is None:
@@ -86,7 +82,7 @@ class LibsvmFile(TableFile):
             return self._parsed(text)
         except (ValueError, OverflowError):
             lines = list(io.BytesIO(text))
-        # Lines are parsed independently: halving finds the first that is wrong.
+        # Lines are parsed independently: bisection finds the first wrong one.
         start, end = 0, len(lines)
         while end - start > 1:
             middle = (start + end) // 2
@@ -104,12 +100,11 @@ class LibsvmFile(TableFile):
             ) from None
 
     def _parsed(self, text: bytes) -> Block:
-        """Return the rows of a text, or raise a ValueError where something is wrong."""
         from sklearn.datasets import load_svmlight_file  # takes a second: not before it is needed
 
         if b"\0" in text:
             raise ValueError("found a NUL byte, so this is no text (or UTF-16)")
-        # The default, zero_based="auto", would take an index 0 as a sign that all count from 0.
+        # The default, zero_based="auto", would take an index 0 to mean that all count from 0.
         X, y = load_svmlight_file(io.BytesIO(text), zero_based=False)
         if not (np.isfinite(X.data).all() and np.isfinite(y).all()):
             raise ValueError("found a number that is not finite")

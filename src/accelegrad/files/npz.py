@@ -1,4 +1,4 @@
-"""NumPy's .npz files as tables: a dense matrix, or a sparse one in any format that SciPy saves."""
+"""NumPy's .npz files as tables, dense or in any sparse format that SciPy saves."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from accelegrad.files.tables import (
 class NpzFile(TableFile):
     """Arrays `X` and `y`, or `y` beside the arrays that `scipy.sparse.save_npz` writes for X.
 
-    `feature_names` may be there as well. The file is read whole.
+    `feature_names` is optional. The file is read as a whole.
     """
 
     def __init__(self, path: Path, wanted: Wanted) -> None:
@@ -48,7 +48,6 @@ class NpzFile(TableFile):
         return Block(self._X, self._y)
 
     def _take(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Take the arrays, and check that they fit each other and what is wanted."""
         X = self._features(arrays)
         if len(X.shape) != 2:
             raise self._error(f"X must have two dimensions, not shape {X.shape}")
@@ -93,7 +92,7 @@ class NpzFile(TableFile):
         return stored
 
     def _checked(self, name: str, values: Any, kinds: str) -> Any:
-        """Return finite values of these kinds, in the machine's byte order."""
+        """Return finite values of these kinds, in native byte order."""
         if values.dtype.kind not in kinds:
             words = "numbers or text" if "U" in kinds else "numbers"
             raise self._error(f"{name} must hold {words}, but it holds {values.dtype}")

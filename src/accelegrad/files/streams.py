@@ -1,7 +1,7 @@
-"""Streams: sources of rows in chunks, of which never more than a chunk has to be in memory.
+"""Streams: sources of rows in chunks, with one chunk in memory at a time.
 
-A source is a file, a tuple of arrays or memory maps, a list of chunks, or a function that makes an
-iterator of them. It is read several times over, in the same order.
+A source is a file, a tuple of arrays or memory maps, a list of chunks, or a function that returns
+an iterator of them. It is read several times, in the same order.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from accelegrad.files.tables import TableFile, Wanted, rows_per_block
 
 
 def is_stream(given: Any) -> bool:
-    """Tell a source of chunks from a table of rows, in what `fit` got without targets.
+    """Tell a source of chunks from a table of rows, for a `fit` without targets.
 
-    Rows that are lists or tuples of numbers are no source.
+    Lists or tuples of numbers are rows, not a source.
     """
     if isinstance(given, (str, os.PathLike)) or callable(given):
         return True
@@ -39,11 +39,11 @@ def _is_table(given: Any) -> bool:
 
 
 def open_source(source: Any, wanted: Wanted) -> Callable[[], Any] | Iterable[Any]:
-    """Return what gives the chunks of a source, again and again.
+    """Return the chunks of a source as an object that can be read repeatedly.
 
     A source is the path of a data file; a tuple ``(X, y)`` or ``(X, y, sample_weight)`` of arrays,
-    CSR matrices, memory maps or paths of .npy files; a list of such chunks; or a function that
-    makes an iterator of chunks each time it is called, or another iterable of them.
+    CSR matrices, memory maps or paths of .npy files; a list of such chunks; a function that returns
+    a new iterator of chunks; or another iterable of them.
     """
     if isinstance(source, (str, os.PathLike)):
         return FileChunks(open_table(Path(source), wanted))
@@ -60,7 +60,7 @@ def open_source(source: Any, wanted: Wanted) -> Callable[[], Any] | Iterable[Any
 
 
 class FileChunks:
-    """The blocks of a file, of so many rows or about 16 MB; read once ahead if that is needed."""
+    """The blocks of a file, of so many rows or about 16 MB, surveyed first if needed."""
 
     def __init__(self, table: TableFile, rows: int | None = None) -> None:
         self._table, self._rows = table, rows
@@ -94,9 +94,9 @@ class ArrayChunks:
 
 
 class NpyFile:
-    """An array in a .npy file, of which slices are read.
+    """An array in a .npy file, read in slices.
 
-    Each slice is mapped by itself: the pages of a mapping that stays count as memory in use.
+    Each slice is mapped separately: the pages of a lasting mapping count as used memory.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Tables in files: what is asked of them, and the rows that they give, whole or in blocks."""
+"""Tables in files: options for reading, and rows as a whole or in blocks."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import IO, Any, NamedTuple
 import numpy.typing as npt
 
 MOST_COLUMNS = 100_000_000
-"""A file that claims more is almost surely wrong (two tokens run together, say). Chosen."""
+"""A file that claims more is almost surely wrong (such as two joined tokens). Chosen."""
 
 BLOCK_BYTES = 1 << 24
-"""About the size of a block where nothing says how many rows it has: 16 MB, as documented."""
+"""The default size of a block: 16 MB, as documented."""
 
 COMPRESSIONS: dict[str, Any] = {".bz2": bz2.open, ".gz": gzip.open, ".xz": lzma.open}
-"""How names of compressed files end, and what opens them."""
+"""The extensions of compressed files, and their openers."""
 
 
 class DataError(ValueError):
@@ -28,7 +28,7 @@ class DataError(ValueError):
 
 
 class Targets(Enum):
-    """What the targets are to be."""
+    """The kind of the targets."""
 
     AS_WRITTEN = "numbers if all of them are, else text"
     NUMBERS = "numbers"
@@ -37,7 +37,7 @@ class Targets(Enum):
 
 
 class Column(NamedTuple):
-    """A column of a table, as a model knows it."""
+    """A column of a table, as stored in a model."""
 
     name: str
     categories: tuple[str, ...] | None = None  # of text, each a feature that is 0 or 1
@@ -45,7 +45,7 @@ class Column(NamedTuple):
 
     @property
     def features(self) -> list[str]:
-        """The names of the features that the column makes."""
+        """The names of the column's features."""
         if self.categories is None:
             return [self.name]
         return [f"{self.name}={category}" for category in self.categories]
@@ -66,7 +66,7 @@ class Reading(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What is to be read."""
+    """What to read."""
 
     target: str | int | None = None  # its column's name, or number from 0; None: the last
     columns: Sequence[Column] | None = None  # those that a model knows, in its order
@@ -79,7 +79,7 @@ class Wanted(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Some rows; `y` is None where a file has no targets."""
+    """Some rows; `y` is None without targets."""
 
     X: Any
     y: npt.NDArray[Any] | None
@@ -88,10 +88,9 @@ class Block(NamedTuple):
 class TableFile(ABC):
     """A file with rows.
 
-    `names` are those of the features, where the file has some; `columns` is what a model has to
-    know of its columns, None where these are the features; `target` is the target's name, or the
-    number of its column; `n_features` is None where it is not known before `survey`;
-    `first_feature` is the number that the file gives to its first feature.
+    `names` are those of the features, if any; `columns` is what a model must store of its columns,
+    None if these are the features; `target` is the target's name or column number; `n_features` is
+    None before a `survey` if unknown; `first_feature` is the file's number for its first feature.
     """
 
     names: tuple[str, ...] | None = None
@@ -104,7 +103,7 @@ class TableFile(ABC):
         self.path, self.wanted = path, wanted
 
     def survey(self, rows: int | None = None) -> None:  # noqa: B027
-        """Read the file once, in blocks, where that is needed to know its features."""
+        """Read the file once, in blocks, if that is needed to know its features."""
 
     @abstractmethod
     def blocks(self, rows: int | None) -> Iterator[Block]:
@@ -115,7 +114,7 @@ class TableFile(ABC):
         """Return all rows."""
 
     def damaged(self, kind: str, error: BaseException) -> DataError:
-        """Return the error for a file that cannot be read as the kind that its name tells."""
+        """Return the error for a file that is not of the kind that its name says."""
         if isinstance(error, DataError):
             return error
         if isinstance(error, (FileNotFoundError, IsADirectoryError, PermissionError)):
@@ -152,7 +151,7 @@ def few(names: Sequence[str]) -> str:
 
 
 def opened(path: Path) -> IO[bytes]:
-    """Open a file that may be compressed, or say why that cannot be done."""
+    """Open a file that may be compressed, or raise a DataError."""
     try:
         file: IO[bytes] = COMPRESSIONS.get(path.suffix.lower(), open)(path, "rb")
     except OSError as error:

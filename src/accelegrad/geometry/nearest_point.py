@@ -5,18 +5,17 @@ For the rows :math:`l \le A u \le h` and the box :math:`B` the offset :math:`z =
 .. math:: \min_z \tfrac12 \|z\|^2 \quad\text{with}\quad l - A x \le A z \le h - A x,
           \quad x + z \in B.
 
-Three solvers share the work. Measured on random rows (20 to 60 coordinates, up to 120 rows):
+Three solvers share the work (measured: 20 to 60 coordinates, up to 120 rows):
 
-- DAQP, a dual active-set method, takes 5 to 400 microseconds and is exact to rounding. It factors
-  products of rows, so it can fail where rows are nearly parallel.
-- SciPy's NNLS (Lawson and Hanson's method) factors the rows themselves. It takes 2 to 10 ms. Of 62
-  projections onto nearly parallel rows and rows with columns of all sizes, DAQP alone failed in 21,
-  DAQP and PIQP in 5, DAQP and NNLS in none.
-- PIQP, an interior-point method, comes first in high dimensions, where many bounds hold at the
-  nearest point: active-set methods add them one by one.
+- DAQP, a dual active-set method: 5 to 400 microseconds, exact to rounding. It factors products of
+  rows, so it can fail on nearly parallel rows.
+- SciPy's NNLS (Lawson and Hanson's method): 2 to 10 ms. It factors the rows themselves. Of 62
+  ill-conditioned projections DAQP alone failed in 21, DAQP and PIQP in 5, DAQP and NNLS in none.
+- PIQP, an interior-point method, comes first in high dimensions with many active bounds, which
+  active-set methods add one by one.
 
-Every problem is solved from scratch: the result depends on nothing but the rows and x, so that a
-resumed run repeats the steps of an uninterrupted one.
+There are no warm starts: the result depends only on the rows and x, so a resumed run repeats the
+steps of an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -32,39 +31,38 @@ from accelegrad.errors import Vector
 from accelegrad.norms import norm
 from accelegrad.rounding import UNIT, growth
 
-#: In more dimensions the interior-point method comes first (measured on the simplex: DAQP takes
-#: 2.5 ms for 200 coordinates and 57 ms for 500, PIQP 1 ms).
+#: In more dimensions the interior-point method comes first (measured on the simplex: DAQP takes 2.5
+#: ms for 200 coordinates and 57 ms for 500, PIQP 1 ms).
 MOST_COORDINATES = 200
-#: By how much DAQP may miss a row, relative to what x misses, and where that fails. The first is
-#: below what PROVED allows (with 1e-9, 2 of 60 random problems were not proved), the last is DAQP's
-#: own default; what it leaves is removed by projecting again.
+#: By how much DAQP may violate a row, relative to the violation at x: first, and after a failure.
+#: The first is below PROVED (with 1e-9, 2 of 60 random problems were not proved), the last is
+#: DAQP's default; projecting again removes the remainder.
 TOLERANCES = (1e-12, 1e-6)
-#: Smaller numbers and pivots count as zero in DAQP. With its own choices, 1e-11 and 3.7e-11, which
-#: are above the tolerance, it failed where rows are equations, duplicates or meet at small angles
-#: (measured: 75 of 400 projections of one run; with these in none).
+#: Smaller numbers and pivots count as zero in DAQP. Its defaults, 1e-11 and 3.7e-11, exceed the
+#: tolerance: 75 of 400 projections onto degenerate rows failed, with these none.
 SINGULAR = 1e-14
-#: The same for PIQP, which only has to tell the rows that hold with equality from the others
+#: The same for PIQP, which only has to identify the active rows
 INTERIOR_TOLERANCE = 1e-10
-#: A row that holds may be missed by this many times what rounding can explain: less changes nothing
-#: but the last digits, and solving for it takes longer than DAQP. Chosen.
+#: An active row may be violated by this many times the rounding error: less changes only the last
+#: digits, and correcting it takes longer than DAQP. Chosen.
 NOTICED = 100.0
-#: The inverse of what is added to the problem of the lowest cut, in units in which the model's
-#: value is at least -2: steps are shorter by a fifth at most, and rows are of similar length.
+#: The inverse of the term added to the problem of the lowest cut, in units in which the model's
+#: value is at least -2: steps are shorter by at most a fifth, and rows are of similar length.
 ADDED = 10.0
-#: The share of its unit that a model of cuts promises at least, and how often the unit is changed
+#: The least decrease that a model of cuts predicts, in its unit, and how often the unit is changed
 #: (500 functions: without it 5 proofs of 1e-8 are lost, and 1 of 1e-4).
 CANCELLED, MOST_UNITS = 1e-4, 3
 #: DAQP's code of an equation
 EQUATION = np.intc(5)
-#: How often the equations that hold are solved: the second time removes what rounding of the first
-#: time left, and the third is for equations that nearly depend on each other.
+#: How often the active equations are solved: the second time removes rounding errors, the third
+#: serves nearly dependent equations.
 SOLVED = 3
-#: How often a point is moved to the rows again: each time takes sixteen digits off what is missed,
-#: and points are 1e100 away at most.
+#: How often a point is moved to the rows again: each time gains sixteen digits, and points are at
+#: most 1e100 away.
 MOST_REFINEMENTS = 7
-#: A row is met if rounding can explain this part of what it is missed by.
+#: A row is satisfied if rounding can explain this part of its violation.
 EXPLAINED = 4.0
-#: How far a squared distance found may be from its lower bound, relative to the terms of both
+#: The largest relative difference of a squared distance and its lower bound
 PROVED = 1e-11
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -86,7 +84,7 @@ class Rows:
 
     @property
     def senses(self) -> npt.NDArray[np.intc]:
-        """What DAQP is told of each coordinate and row; a copy, because DAQP may write to it."""
+        """DAQP's code for each coordinate and row; a copy, because DAQP may write to it."""
         return self._senses.copy()
 
     def clip(self, z: Vector) -> Vector:
@@ -101,22 +99,22 @@ class Rows:
         return np.maximum(product - self.high, 0.0) + np.minimum(product - self.low, 0.0)
 
     def nearer_limit(self, u: Vector) -> Vector:
-        """Return for each row the limit that A u exceeds, or else is nearer to."""
+        """Return for each row the limit that A u exceeds, or the nearer one."""
         product = self.A @ u
         return np.where(product - self.high > self.low - product, self.high, self.low)
 
     def rounding(self, u: Vector, x: Vector | float = 0.0) -> Vector:
-        """Return what rounding can amount to in each row of A u, and in A x, which led to u.
+        """Return bounds of the rounding errors of A u and of A x, which led to u.
 
-        Of the two limits only the nearer one counts: a large one on the other side of a cone's
-        row must not hide that a tiny point lies outside.
+        Only the nearer limit counts: a large one on the other side of a cone's row must not hide
+        that a tiny point lies outside.
         """
         rounding: Vector = self._sizes @ (np.abs(u) + np.abs(x))
         rounding += EXPLAINED * UNIT * np.abs(self.nearer_limit(u))
         return rounding
 
     def meets(self, u: Vector) -> bool:
-        """Say whether a point of the box meets the rows, up to rounding."""
+        """Return whether a point of the box satisfies the rows, up to rounding."""
         excess = self.excess(u)
         return not excess.any() or bool((np.abs(excess) <= self.rounding(u)).all())
 
@@ -129,10 +127,7 @@ class Nearest(NamedTuple):
 
 
 def nearest_point(rows: Rows, x: Vector) -> Nearest:
-    """Return the point nearest to x that meets the rows.
-
-    Where there is none, one comes back that misses some of them.
-    """
+    """Return the point nearest to x that satisfies the rows; an infeasible one if none does."""
     many = x.size > MOST_COORDINATES
     solvers = (_by_piqp, _by_daqp, _by_nnls) if many else (_by_daqp, _by_nnls)
     found: list[Nearest] = []
@@ -152,9 +147,9 @@ def nearest_point(rows: Rows, x: Vector) -> Nearest:
 
 
 def roughly_nearest(rows: Rows, x: Vector) -> Nearest:
-    """Return a point that may miss rows a little, with its multipliers, in less time.
+    """Return an approximately nearest point with multipliers, in less time.
 
-    That does for a lower bound, which holds for any multipliers.
+    That suffices for a lower bound, which holds for any multipliers.
     """
     offset = _offset(rows, x)
     found = None if offset is None else _roughly_by_daqp(rows, x, offset)
@@ -170,12 +165,12 @@ class Offset(NamedTuple):
     rounding: float  # what rounding can amount to in the rows, in these units
 
 
-#: Returns the nearest point, perhaps not quite on the rows, and the multipliers; None: it failed.
+#: Returns the approximately nearest point and the multipliers, or None after a failure.
 Solver: TypeAlias = Callable[[Rows, Vector, Offset], Nearest | None]
 
 
 def _refined(solve: Solver, rows: Rows, x: Vector) -> Nearest | None:
-    """Return the nearest point, moved to the rows again where rounding took it off them."""
+    """Return the nearest point, moved to the rows again to remove rounding errors."""
     offset = _offset(rows, x)
     if offset is None:
         return Nearest(rows.clip(x), np.zeros(rows.low.size))
@@ -184,7 +179,7 @@ def _refined(solve: Solver, rows: Rows, x: Vector) -> Nearest | None:
         return None
     point = found.point
     for _ in range(MOST_REFINEMENTS):
-        # From far away the first time leaves the rounding of large numbers, and so on.
+        # Starting far away, each pass leaves the rounding error of large numbers.
         if rows.meets(point) or (offset := _offset(rows, point)) is None:
             break
         moved = solve(rows, point, offset)
@@ -195,7 +190,7 @@ def _refined(solve: Solver, rows: Rows, x: Vector) -> Nearest | None:
 
 
 def _offset(rows: Rows, x: Vector) -> Offset | None:
-    """Return the limits of the offset; None where x meets them or is not finite."""
+    """Return the limits of the offset; None if x is feasible or not finite."""
     at = np.concatenate((x, rows.A @ x))
     low, high = rows.all_low - at, rows.all_high - at
     scale = max(float(low.max()), -float(high.min()))
@@ -204,14 +199,14 @@ def _offset(rows: Rows, x: Vector) -> Offset | None:
     with np.errstate(over="ignore"):  # beside an offset that nearly vanishes, far limits are none
         low /= scale
         high /= scale
-    # Only rows that x misses, or may miss by rounding, have a rounding that matters.
+    # Rounding matters only in rows that x violates, or may violate.
     rounding, room = rows.rounding(x), np.minimum(-low, high)[x.size :] * scale
     explained = rounding.max(initial=0.0, where=room <= rounding)
     return Offset(low, high, scale, float(explained) / scale)
 
 
 def _is_nearest(rows: Rows, x: Vector, found: Nearest) -> bool:
-    """Say whether the multipliers prove that no point is much nearer."""
+    """Return whether the multipliers prove that no point is much nearer."""
     z = found.point - x
     length = norm(z)
     if not 0.0 < length < math.inf:
@@ -230,8 +225,7 @@ def _is_nearest(rows: Rows, x: Vector, found: Nearest) -> bool:
 class LowestOfCuts(NamedTuple):
     """Weights of cuts, multipliers, and the step of the proximal problem that they solve.
 
-    The weighted slopes, the normals times their multipliers and the offset over the step add up to
-    zero.
+    The weighted slopes, the normals times multipliers and the offset over the step sum to zero.
     """
 
     weights: Vector
@@ -248,18 +242,18 @@ def lowest_of_cuts(
     below: Vector,
     step: float,
 ) -> LowestOfCuts | None:
-    r"""Return the weights of cuts where the highest of them is lowest near a point of a polyhedron.
+    r"""Return the weights of cuts where the highest cut is lowest near a point of a polyhedron.
 
-    The problem is to minimise :math:`\max_i (\langle g_i, z \rangle - e_i) + \|z\|^2 / (2 t)`
-    over the offsets z from the centre that lead to the polyhedron. With the model's value
-    :math:`\tau` as a coordinate and :math:`\epsilon \tau^2 / 2` added it is the problem of a
-    nearest point. Then the weights add up to :math:`1 + \epsilon \tau`. Divided by their sum,
-    they solve the problem for the step :math:`t (1 + \epsilon \tau)`, without an error.
+    The problem is to minimise :math:`\max_i (\langle g_i, z \rangle - e_i) + \|z\|^2 / (2 t)` over
+    the offsets z from the centre. With the model's value :math:`\tau` as a coordinate and
+    :math:`\epsilon \tau^2 / 2` added it is a nearest-point problem, whose weights sum to :math:`1 +
+    \epsilon \tau`. Divided by their sum, they solve the problem for the step :math:`t (1 + \epsilon
+    \tau)` exactly.
 
-    DAQP finds about twelve digits of a unit. Where the model promises much less than the first
-    unit, which would be right for a single cut, the problem is solved again in a smaller one. Not
-    so in a polyhedron: at a point that rows hold back the promise is rounding, and so is what is
-    found in its unit (of 100 duals of knapsacks 8 were not proved).
+    DAQP finds about twelve digits of a unit. If the model predicts much less than the first unit,
+    which suits a single cut, the problem is solved again in a smaller one. Not so in a polyhedron:
+    where rows are active the prediction may be only rounding (8 of 100 duals of knapsacks were not
+    proved).
 
     Parameters
     ----------
@@ -277,7 +271,7 @@ def lowest_of_cuts(
     Returns
     -------
     LowestOfCuts or None
-        None where DAQP fails, or would take long.
+        None if DAQP fails, or would take long.
     """
     if center.size > MOST_COORDINATES:  # DAQP also takes memory for the squared dimension
         return None
@@ -305,7 +299,7 @@ def _lowest_in_unit(
     step: float,
     unit: float,
 ) -> LowestOfCuts | None:
-    """Return the same with values divided by a unit; None: DAQP failed."""
+    """Solve `lowest_of_cuts` with values divided by a unit; None if DAQP fails."""
     count, size = slopes.shape
     length, bend = math.sqrt(unit * step), math.sqrt(unit / step)  # units of offsets and slopes
     matrix, low = np.empty((count, size + 1)), np.empty(count)
@@ -346,12 +340,12 @@ def _lowest_in_unit(
 def _shortest(
     A: Vector, low: Vector, high: Vector, senses: npt.NDArray[np.intc], rounding: float = 0.0
 ) -> tuple[Vector, Vector] | None:
-    """Return the shortest z by DAQP, and the multipliers: z = -(on_box + A' m); None: it failed."""
+    """Return the shortest z by DAQP, with multipliers: z = -(on_box + A' m); None: it failed."""
     import daqp
 
     for tolerance in TOLERANCES:
-        # Without matrix and linear term it minimises the norm. With its reduction of equations
-        # their multipliers come out wrong.
+        # Without matrix and linear term DAQP minimises the norm. Its reduction of equations gives
+        # wrong multipliers.
         z, _, status, info = daqp.solve(
             *(None, None, A, high, low, senses),
             primal_tol=max(tolerance, rounding),
@@ -365,12 +359,12 @@ def _shortest(
 
 
 def _by_daqp(rows: Rows, x: Vector, offset: Offset) -> Nearest | None:
-    """Solve by a dual active-set method, to all digits also from far away."""
+    """Solve by DAQP, to all digits also from far away."""
     found = _roughly_by_daqp(rows, x, offset)
     if found is None:
         return None
     (point, m), on_box = found
-    # From far away the offset has the rounding of large numbers.
+    # Far away, the offset has the rounding error of large numbers.
     slack = np.where(m > 0.0, rows.high, rows.low) - rows.A @ point
     slack[m == 0.0] = 0.0
     if (np.abs(slack) > NOTICED * rows.rounding(point)).any() or not rows.meets(point):
@@ -379,7 +373,7 @@ def _by_daqp(rows: Rows, x: Vector, offset: Offset) -> Nearest | None:
 
 
 def _roughly_by_daqp(rows: Rows, x: Vector, offset: Offset) -> tuple[Nearest, Vector] | None:
-    """Solve by a dual active-set method; return the multipliers of the bounds too."""
+    """Solve by DAQP, and return the multipliers of the bounds too."""
     low, high, scale, rounding = offset
     found = _shortest(rows.A, low, high, rows.senses, rounding)
     if found is None:
@@ -390,11 +384,10 @@ def _roughly_by_daqp(rows: Rows, x: Vector, offset: Offset) -> tuple[Nearest, Ve
 
 
 def _by_nnls(rows: Rows, x: Vector, offset: Offset) -> Nearest | None:
-    """Solve by Lawson and Hanson's method for the shortest z with G z >= e.
+    """Find the shortest z with G z >= e by Lawson and Hanson's method.
 
-    It takes one problem of least squares, min ||(G' y, <e, y> - 1)|| over y >= 0, whose residual
-    has the direction (z, -1). The limits are relaxed by rounding: rows that only one point meets
-    may be met by none.
+    It solves min ||(G' y, <e, y> - 1)|| over y >= 0, whose residual has the direction (z, -1). The
+    limits are relaxed by rounding: a single feasible point could otherwise be lost.
     """
     from scipy.optimize import nnls
 
@@ -419,7 +412,6 @@ def _by_nnls(rows: Rows, x: Vector, offset: Offset) -> Nearest | None:
 
 
 def _by_piqp(rows: Rows, x: Vector, offset: Offset) -> Nearest | None:
-    """Solve by an interior-point method for sparse rows."""
     import piqp
     import scipy.sparse as sp
 
@@ -443,7 +435,7 @@ def _by_piqp(rows: Rows, x: Vector, offset: Offset) -> Nearest | None:
     multipliers[size:][~equal] = result.z_u - result.z_l
     if not (np.isfinite(z).all() and np.isfinite(multipliers).all()):
         return None
-    # The multiplier of what holds with equality exceeds the distance from the limit.
+    # A constraint is active if its multiplier exceeds the distance from the limit.
     at = np.concatenate((z, rows.A @ z))
     room = np.where(multipliers > 0.0, high - at, at - low)
     multipliers[(np.abs(multipliers) <= room) & (low != high)] = 0.0
@@ -452,17 +444,13 @@ def _by_piqp(rows: Rows, x: Vector, offset: Offset) -> Nearest | None:
 
 
 def _on_bounds(rows: Rows, u: Vector, on_box: Vector) -> Vector:
-    """Return a point in the box, exactly on the bounds that have multipliers."""
     np.copyto(u, rows.box_high, where=on_box > 0.0)
     np.copyto(u, rows.box_low, where=on_box < 0.0)
     return rows.clip(u)
 
 
 def _polished(rows: Rows, x: Vector, u: Vector, on_box: Vector, m: Vector) -> Vector:
-    """Return the nearest point on the bounds and rows that have multipliers, if it meets the rest.
-
-    Else the point u that was found comes back, in the box.
-    """
+    """Return the nearest point on the active constraints, or u in the box if it is infeasible."""
     free = on_box == 0.0
     u = _on_bounds(rows, u, on_box)
     held = (m != 0.0) | rows.equations

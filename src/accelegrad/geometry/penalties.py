@@ -1,12 +1,11 @@
 r"""Penalties: the convex terms phi of the composite problem min f(x) + phi(x).
 
-f is known by its values and gradients; phi may have kinks, and is known by its proximal map
+phi may have kinks; it is given by its proximal map
 
 .. math:: \mathrm{prox}(x, s) = \arg\min_u \; \phi(u) + \tfrac{1}{2 s} \|u - x\|^2 .
 
-A rule asks a penalty for `prox`; the certificate asks for `affine_minorant` and `level_radius`. All
-of them work on one-dimensional float64 arrays, keep their inputs as they are and never change after
-construction.
+Rules use `prox`; the certificate uses `affine_minorant` and `level_radius`. All work on
+one-dimensional float64 arrays, do not modify them, and never change after construction.
 
 References
 ----------
@@ -65,10 +64,10 @@ class Penalty(OnVectors):
     #: Whether it is a sum over the coordinates: then clipping the prox to a box gives the prox of
     #: penalty and box together.
     separable: bool = False
-    #: Whether phi(t x) = t phi(x) for t >= 0, as for a norm: then phi is the largest of its affine
+    #: Whether phi(t x) = t phi(x) for t >= 0, as for a norm: then phi is the maximum of its affine
     #: minorants through zero.
     homogeneous: bool = False
-    #: Whether it is nowhere negative: then the objective bounds what else is in it.
+    #: Whether it is nonnegative: then the objective bounds its other terms.
     nonnegative: bool = False
 
     @abstractmethod
@@ -83,25 +82,24 @@ class Penalty(OnVectors):
         """
 
     def level_radius(self, value: float) -> float:  # noqa: ARG002
-        """Return an R such that phi(u) <= value implies ||u|| <= R, inf where there is none."""
+        """Return an R such that phi(u) <= value implies ||u|| <= R, or inf."""
         return math.inf
 
     def affine_minorant(self, slope: Vector) -> tuple[Vector, float]:
         r"""Return (q, c) with phi(u) >= <q, u> + c for all u, and q as near -slope as phi allows.
 
-        It serves the certificate: a cut of f with slope s and the minorant add up to a lower bound
-        on f + phi, an affine one again. With :math:`p = \mathrm{prox}(-s, 1)`, the vector
+        A cut of f with slope s and the minorant add up to an affine lower bound on f + phi. With
+        :math:`p = \mathrm{prox}(-s, 1)`, the vector
 
         .. math:: q = -s - p \in \partial\phi(p), \qquad c = \phi(p) - \langle q, p \rangle
 
-        is a subgradient at p, so the minorant touches phi there, and the sum has the slope
-        :math:`s + q = -p`: zero where -s is itself a subgradient of phi at 0. If phi is a norm,
-        q is the point of its dual ball nearest to -s, and c is 0. All this is to rounding, relative
-        to the terms' sizes.
+        is a subgradient at p, so the minorant touches phi there, and the sum has the slope :math:`s
+        + q = -p`: zero where -s is itself a subgradient of phi at 0. If phi is a norm, q is the
+        point of its dual ball nearest to -s, and c is 0. All this holds up to rounding.
         """
         p = self.prox(-slope, 1.0)
         q: Vector = -slope - p
-        # Of a norm, the difference would be nothing but rounding.
+        # For a norm the difference would be only rounding error.
         return q, 0.0 if self.homogeneous else self.value(p) - float(q.dot(p))
 
 
@@ -111,8 +109,8 @@ class L1(Penalty):
     Parameters
     ----------
     strength : float or array_like
-        A positive number for every coordinate, in any dimension; or one weight per coordinate, none
-        negative, where a weight of 0 leaves the coordinate unpenalised.
+        A positive number for every coordinate; or one nonnegative weight per coordinate, where 0
+        leaves the coordinate unpenalised.
     """
 
     separable = True
@@ -180,7 +178,7 @@ class ElasticNet(Penalty):
         level = _level(value)
         if level in (0.0, math.inf):
             return level
-        # Written without the difference that the usual formula for the root has.
+        # Written to avoid the cancellation in the usual formula.
         half = 0.5 * self.l1
         root = math.hypot(half, math.sqrt(0.5 * self.l2) * math.sqrt(level))
         return level / (half + root)
@@ -194,16 +192,14 @@ class GroupL2(Penalty):
     strength : float
         Positive.
     groups : array_like of int, or a list of index lists
-        Either a label for every coordinate, a whole number, where -1 stands for no group; or for
-        every group the indices of its coordinates. No coordinate may be in two groups; one that is
-        in none is not penalised.
+        Either one integer label per coordinate, -1 for no group; or the indices of each group's
+        coordinates. Groups must not overlap; coordinates in no group are not penalised.
     weights : array_like, optional
-        A factor for every group, none negative, in the order of the lists or of the sorted labels;
-        1 unless given.
+        One nonnegative factor per group, in the order of the lists or of the sorted labels; 1 by
+        default.
     size : int, optional
         With index lists: the number of coordinates. Without it the penalty fits every dimension
-        that has these indices, and `level_radius` cannot exclude free coordinates: it is inf. With
-        labels it can only be their number.
+        that has these indices, and `level_radius` is inf because some coordinate may be free.
 
     References
     ----------
@@ -223,15 +219,12 @@ class GroupL2(Penalty):
         self.strength = real_number("strength", strength, above=0.0)
         self._dimension = None if size is None else whole_number("size", size, least=1)
         labels, self._count = self._labels(groups)
-        # Coordinates in no group get one more, whose factor is always 1: see prox.
+        # Coordinates in no group get an extra one, whose factor is always 1: see prox.
         self._member = read_only(np.where(labels == -1, self._count, labels))
         self._strengths = self.strength * self._checked_weights(weights)
 
     def _labels(self, groups: Any) -> tuple[_Labels, int]:
-        """Return the number of each coordinate's group, -1 for none, and how many groups there are.
-
-        Labels also set the size: there is one for each coordinate.
-        """
+        """Return each coordinate's group number, -1 for none, and the number of groups."""
         lists = _index_lists(groups)
         if lists is not None:
             return _labels_of_lists(lists, self._dimension), len(lists)
@@ -287,7 +280,7 @@ class GroupL2(Penalty):
         return math.inf if has_free or least == 0.0 else _level(value) / least
 
     def _norms(self, x: Vector) -> Vector:
-        """Return the norms of the groups; the scale keeps the squares in the range of floats."""
+        """Return the norms of the groups; the scale avoids overflow of squares."""
         inside = x[: self._member.size]
         largest = float(np.abs(inside).max())
         scale = largest if 0.0 < largest < math.inf else 1.0
@@ -311,7 +304,7 @@ class NuclearNorm(Penalty):
     strength : float
         Positive.
     shape : (int, int)
-        The matrix's; x holds its rows, one after the other.
+        The matrix's shape; x holds its rows, one after the other.
     """
 
     homogeneous = True
@@ -357,16 +350,7 @@ class NuclearNorm(Penalty):
 
 
 class OnLeading(Penalty):
-    """A penalty of the first coordinates; the others, an intercept for one, are free.
-
-    Parameters
-    ----------
-    penalty : Penalty, or an object with `value(x)` and `prox(x, step)`
-    size : int
-        How many coordinates it applies to.
-    total : int
-        How many there are.
-    """
+    """A penalty of the first `size` of `total` coordinates; the others are free."""
 
     def __init__(self, penalty: Any, size: int, total: int) -> None:
         self.penalty = as_penalty(penalty)
@@ -385,12 +369,12 @@ class OnLeading(Penalty):
         return self.penalty.value(x[: self.size])
 
     def prox(self, x: Vector, step: float) -> Vector:
-        """Return the prox of the leading coordinates and the others as they are."""
+        """Return the prox of the leading coordinates, and the others unchanged."""
         self.check_dimension(x.size)
         return np.concatenate([self.penalty.prox(x[: self.size], step), x[self.size :]])
 
     def level_radius(self, value: float) -> float:
-        """Return the inner penalty's if it applies to all the coordinates, else inf."""
+        """Return the inner penalty's if it applies to all coordinates, else inf."""
         return self.penalty.level_radius(value) if self.size == self.total else math.inf
 
     def __repr__(self) -> str:
@@ -398,7 +382,7 @@ class OnLeading(Penalty):
 
 
 class _Foreign(Penalty):
-    """A user's object with `value` and `prox`, and where it can `level_radius` and the rest."""
+    """A user's object with `value` and `prox`, and optionally the other methods."""
 
     def __init__(self, given: Any) -> None:
         self._given = given
@@ -409,7 +393,6 @@ class _Foreign(Penalty):
             raise TypeError(f"penalty.separable must be True or False, not {self.separable!r}.")
 
     def value(self, x: Vector) -> float:
-        """Return the object's value at a copy of `x`."""
         value = _number("penalty.value", self._given.value(x.copy()))
         if not math.isfinite(value):
             raise NonFiniteError(f"the value of the penalty is {value}")
@@ -434,7 +417,6 @@ class _Foreign(Penalty):
         return nearby
 
     def level_radius(self, value: float) -> float:
-        """Return the user's object's level radius, inf if it has none."""
         if self._level_radius is None:
             return math.inf
         radius = _number("penalty.level_radius", self._level_radius(value))
@@ -446,7 +428,7 @@ class _Foreign(Penalty):
         return f"as_penalty({self._given!r})"
 
 
-#: Penalties that may be given by name: those of the estimators, with the strength 1
+#: Penalties that can be given by name, with strength 1
 NAMED: dict[str, Callable[[], Penalty]] = {
     "l1": lambda: L1(1.0),
     "l2": lambda: ElasticNet(0.0, 1.0),
@@ -460,8 +442,8 @@ def as_penalty(given: Any) -> Penalty:
     ----------
     given : Penalty, its name, or any object with methods `value(x)` and `prox(x, step)`
         The names are "l1", the l1 norm, and "l2", half the squared norm. `level_radius(value)`,
-        `dimension` and `separable` are used if it has them. Its prox has to be exact and its values
-        finite: certificates are built on them.
+        `dimension` and `separable` are used if present. The prox must be exact and values finite:
+        certificates depend on them.
     """
     if isinstance(given, Penalty):
         return given
@@ -477,7 +459,6 @@ def as_penalty(given: Any) -> Penalty:
 
 
 def _soft_threshold(x: Vector, threshold: float | Vector) -> Vector:
-    """Return sign(x) max(|x| - threshold, 0)."""
     clipped: Vector = np.maximum(x, -threshold)
     np.minimum(clipped, threshold, out=clipped)
     np.subtract(x, clipped, out=clipped)
@@ -491,14 +472,14 @@ def _checked_step(given: Any) -> float:
 
 
 def _level(value: Any) -> float:
-    """Return a level of a penalty that is nowhere negative; rounding may have put it below 0."""
+    """Return a level of a nonnegative penalty, which rounding may have put below 0."""
     if isinstance(value, (float, np.floating)) and value == math.inf:
         return math.inf
     return max(0.0, real_number("value", value))
 
 
 def _number(name: str, given: Any) -> float:
-    """Return what a user's function gave as a float, NaN and infinities as they are."""
+    """Return a user's result as a float, NaN and infinities included."""
     array = real_array(f"the answer of {name}", given)
     if array.ndim != 0:
         raise TypeError(f"{name} must return a number, not an array of shape {array.shape}.")
@@ -506,7 +487,6 @@ def _number(name: str, given: Any) -> float:
 
 
 def _weights(name: str, given: Any) -> Vector:
-    """Return a read-only copy as a vector with no negative entry and at least one positive."""
     weights = finite_vector(name, given, least=0.0)
     if not weights.any():
         raise ValueError(f"{name} must have an entry > 0, but all are 0.")
@@ -514,7 +494,6 @@ def _weights(name: str, given: Any) -> Vector:
 
 
 def _whole_vector(name: str, given: Any) -> _Labels:
-    """Return `given` as a vector of whole numbers, or say why it is none."""
     array = np.asarray(given)
     if array.size > 0 and array.dtype.kind not in "iu":
         raise TypeError(f"{name} must hold whole numbers, but its dtype is {array.dtype}.")
@@ -543,7 +522,7 @@ def _index_lists(groups: Any) -> list[Any] | None:
 
 
 def _consecutive_labels(groups: Any) -> tuple[_Labels, int]:
-    """Return the labels as 0, 1, ... in their order, -1 for no group, and how many there are."""
+    """Return the labels as 0, 1, ... in their order, -1 for no group, and their number."""
     given = _whole_vector("groups", groups)
     if (given < -1).any():
         first = int(np.argmax(given < -1))
@@ -561,7 +540,7 @@ def _consecutive_labels(groups: Any) -> tuple[_Labels, int]:
 
 
 def _labels_of_lists(lists: list[Any], size: int | None) -> _Labels:
-    """Return a label for every coordinate up to `size`, or up to the last index if it is None."""
+    """Return a label for every coordinate up to `size` (None: up to the last index)."""
     indices = [_whole_vector(f"groups[{number}]", given) for number, given in enumerate(lists)]
     flat = np.concatenate(indices)
     owners = np.repeat(np.arange(len(indices)), [members.size for members in indices])

@@ -1,4 +1,4 @@
-"""Polyhedra: linear equations, inequalities and bounds together, as SciPy's constraints are."""
+"""Polyhedra: linear equations, inequalities and bounds, like SciPy's constraints."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from accelegrad.rounding import FEW, ROUNDED_UP, SMALLEST, UNIT, growth
 
 __all__ = ["Polyhedron"]
 
-#: Times that bounds of coordinates are drawn from the rows and those of other coordinates; chosen.
+#: How often bounds of coordinates are tightened by the rows. Chosen.
 PASSES = 5
-#: The lengths of proximal steps, and how tight a bound is to be, in diameters. The longer a step,
-#: the fewer are needed, and the more digits are lost. Measured on random bounded sets: two steps of
-#: 100 diameters mostly do, and longer ones where g is nearly normal to a face.
+#: The lengths of proximal steps, and how tight a bound should be, in diameters. Longer steps need
+#: fewer iterations but lose digits. Measured on random bounded sets: two steps of 100 diameters
+#: mostly suffice; longer ones serve a g nearly normal to a face.
 PROXIMAL_STEPS, TIGHT = np.array([1e2, 1e2, 1e4, 1e6, 1e8]), 1e-12
 
 
 class Polyhedron(FeasibleSet):
     """The polyhedron {u: lower <= A u <= upper}, within bounds of the single coordinates.
 
-    The rows may depend on each other and may be met by few points or by one. They are scaled by
-    powers of two first, so that their units do not matter.
+    The rows may depend on each other, and the feasible set may be a single point. Rows are scaled
+    by powers of two first, so their units do not matter.
 
     Parameters
     ----------
     A : array_like or sparse matrix
         One row per constraint; it is kept as a dense matrix.
     lower, upper : array_like or float
-        The limits of A u: numbers hold for every row, -inf and inf leave a side open, and
+        The limits of A u: numbers apply to every row, -inf and inf leave a side open, and
         lower = upper is an equation.
     bounds : Box or pair (lower, upper), optional
         The limits of u itself.
@@ -74,7 +74,6 @@ class Polyhedron(FeasibleSet):
         self._hull = _hull(self._rows)
 
     def _nearest_to_origin(self) -> Vector:
-        """Return it, or say that no point meets the constraints."""
         rows = self._rows
         origin = rows.clip(np.zeros(rows.A.shape[1]))
         point = nearest_point(rows, origin).point
@@ -94,7 +93,7 @@ class Polyhedron(FeasibleSet):
 
     @property
     def diameter(self) -> float:
-        """The diameter of a box around it, inf where none is found: no less than its own."""
+        """An upper bound: the diameter of a box around it, inf if none is known."""
         low, high = self._hull
         with np.errstate(over="ignore"):
             return norm(high - low) * ROUNDED_UP
@@ -102,8 +101,8 @@ class Polyhedron(FeasibleSet):
     def project(self, x: Vector) -> Vector:
         """Return the nearest point: see `nearest_point`.
 
-        Where rows are nearly parallel and x is so far away that no point found meets the rows, it
-        is the point nearest to the origin: in the set, but not the nearest to x.
+        If rows are nearly parallel and x is so far away that no feasible point is found, it is the
+        point nearest to the origin: in the set, but not the nearest to x.
         """
         rows = self._rows
         if np.array_equal(rows.clip(x), x) and not rows.excess(x).any():
@@ -116,15 +115,15 @@ class Polyhedron(FeasibleSet):
     def lowest_of_cuts(
         self, center: Vector, slopes: Vector, below: Vector, step: float
     ) -> LowestOfCuts | None:
-        """Return weights of cuts with which they are lowest near a point: see `nearest_point`."""
+        """Return the weights of cuts where the highest is lowest: see `nearest_point`."""
         return lowest_of_cuts(self._rows, center, slopes, below, step)
 
     def linear_minimum(self, g: Vector) -> float:
-        """Return a lower bound on the minimum, -inf where no box around the set is known.
+        """Return a lower bound on the minimum, -inf if no box around the set is known.
 
-        A few proximal steps, which are projections, lead to a minimiser of a linear function in a
-        bounded set. Each gives multipliers, from which a bound follows. It is correct whatever they
-        are, and the minimum up to rounding if they are right.
+        A few proximal steps, which are projections, lead to a minimiser. Each gives multipliers,
+        from which a bound follows: valid for any multipliers, and tight up to rounding for the
+        right ones.
         """
         size, diameter = norm(g), self.diameter
         if size == 0.0:
@@ -132,7 +131,7 @@ class Polyhedron(FeasibleSet):
         if not (math.isfinite(size) and diameter < LARGEST):
             return -math.inf
         best, u, unit = -math.inf, self._inner, g / size
-        # A set that is one point has steps of any length.
+        # A single point has diameter 0: any step length will do.
         for length in PROXIMAL_STEPS * (diameter or 1.0):
             u, multipliers = roughly_nearest(self._rows, u - length * unit)
             best = max(best, _linear_bound(self._rows, self._hull, unit, multipliers / -length))
@@ -152,9 +151,9 @@ class Polyhedron(FeasibleSet):
     ) -> tuple[float, float]:
         """Return the distance of u_theta from the centre, and a bound from its multipliers.
 
-        <g, u> = <r, u> + <m, A u> with r = g - A' m, whatever the multipliers m are; the second
-        term is at least the sum of the rows' limits, and the first one is minimised over the box
-        and the ball as for a `Box`, whose projection has no error.
+        <g, u> = <r, u> + <m, A u> with r = g - A' m, for any multipliers m; the second term is
+        bounded by the rows' limits, and the first is minimised over the box and the ball as for a
+        `Box`, whose projection has no error.
         """
         rows = self._rows
         found = roughly_nearest(rows, center - g / theta)
@@ -169,8 +168,8 @@ class Polyhedron(FeasibleSet):
         return distance, float(rest @ u) + fixed - lost
 
     def _projection_error(self, size: int) -> float:  # noqa: ARG002
-        # The bound from multipliers allows for their errors itself. With steps longer than 1e12
-        # radii DAQP finds wrong ones.
+        # The bound allows for errors of the multipliers. With steps longer than 1e12 radii DAQP
+        # finds wrong ones.
         return 0.5e-24
 
     def _scale(self) -> float:
@@ -191,7 +190,6 @@ class Polyhedron(FeasibleSet):
 
 
 def _limits(name: str, given: Any, count: int, *, refused: float) -> Vector:
-    """Return one limit per row."""
     array = np.asarray(real_array(name, given), dtype=np.float64)
     if array.ndim > 1 or (array.ndim == 1 and array.size != count):
         raise ValueError(
@@ -227,7 +225,7 @@ def _refuse_crossing(low: Vector, high: Vector) -> None:
 
 
 def _scaled_rows(matrix: Vector, low: Vector, high: Vector, box: Box) -> Rows:
-    """Return the rows, but for those that say nothing, each times a power of two: no rounding."""
+    """Return the rows without redundant ones, scaled by powers of two: no rounding."""
     lengths = np.array([norm(row) for row in matrix])
     if ((lengths == 0.0) & ((low > 0.0) | (high < 0.0))).any():
         first = int(np.argmax((lengths == 0.0) & ((low > 0.0) | (high < 0.0))))
@@ -246,10 +244,9 @@ def _scaled_rows(matrix: Vector, low: Vector, high: Vector, box: Box) -> Rows:
 
 
 def _hull(rows: Rows) -> tuple[Vector, Vector]:
-    """Return bounds of the coordinates that follow from the box and single rows, rounded outwards.
+    """Return bounds of the coordinates implied by the box and single rows, rounded outwards.
 
-    They are infinite where none are found: sets that only several rows together bound count as
-    unbounded.
+    Sets that are bounded only by several rows together count as unbounded.
     """
     low, high = rows.box_low, rows.box_high
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
@@ -266,7 +263,7 @@ def _tightened(rows: Rows, low: Vector, high: Vector) -> tuple[Vector, Vector]:
     A = rows.A
     new_low, new_high = low, high
     for limit, sign in ((rows.high, 1.0), (rows.low, -1.0)):
-        # sign * A u <= sign * limit: a coordinate gets what the others leave of it.
+        # sign * A u <= sign * limit: subtract the least that the other coordinates contribute.
         least = np.where(sign * A > 0.0, sign * A * low, sign * A * high)
         least[A == 0.0] = 0.0
         infinite = np.isinf(least)
@@ -287,7 +284,7 @@ def _tightened(rows: Rows, low: Vector, high: Vector) -> tuple[Vector, Vector]:
             new_low,
             np.fmax.reduce(np.where(sign * A < 0.0, end, -math.inf), axis=0, initial=-math.inf),
         )
-    # Rounding may make them cross where a coordinate has one value.
+    # Rounding may make the bounds of a fixed coordinate cross.
     return np.minimum(new_low, new_high), np.maximum(new_low, new_high)
 
 
@@ -295,26 +292,26 @@ def _tightened(rows: Rows, low: Vector, high: Vector) -> tuple[Vector, Vector]:
 
 
 def _allowed(rows: Rows, m: Vector) -> Vector:
-    """Return multipliers without those that push against an open side."""
+    """Return the multipliers without those of the wrong sign for an open side."""
     wrong = ((m > 0.0) & np.isinf(rows.low)) | ((m < 0.0) & np.isinf(rows.high))
     return np.where(wrong, 0.0, m)
 
 
 def _remainder(rows: Rows, g: Vector, m: Vector) -> tuple[Vector, Vector]:
-    """Return r = g - A' m, and how far rounding can have taken each of its entries."""
+    """Return r = g - A' m, and a bound of its rounding errors."""
     sizes = np.abs(g) + np.abs(rows.A).T @ np.abs(m)
     return g - rows.A.T @ m, growth(m.size + 1) * sizes + SMALLEST
 
 
 def _limit_sum(rows: Rows, m: Vector) -> tuple[float, float]:
-    """Return the least of <m, A u> by the rows' limits, and the size of its terms."""
+    """Return the minimum of <m, A u> by the rows' limits, and the size of its terms."""
     held = m != 0.0
     terms = m[held] * np.where(m > 0.0, rows.low, rows.high)[held]
     return float(terms.sum()), float(np.abs(terms).sum())
 
 
 def _linear_bound(rows: Rows, hull: tuple[Vector, Vector], g: Vector, m: Vector) -> float:
-    """Return a lower bound on <g, u> over a bounded set, correct for any multipliers m."""
+    """Return a lower bound on <g, u> over a bounded set, valid for any multipliers m."""
     m = _allowed(rows, m)
     rest, off = _remainder(rows, g, m)
     low, high = hull
@@ -327,7 +324,7 @@ def _linear_bound(rows: Rows, hull: tuple[Vector, Vector], g: Vector, m: Vector)
 
 
 def _missed(rows: Rows, x: Vector, point: Vector) -> float:
-    """Return by how much the point found for x misses a row, zero where rounding may explain it."""
+    """Return the largest violation of a row by the point found for x, zero up to rounding."""
     if not np.isfinite(point).all():
         return math.inf
     missed = np.abs(rows.excess(point))

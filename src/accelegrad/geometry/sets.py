@@ -1,8 +1,8 @@
-"""Feasible sets: closed convex sets that know their projection and their linear minimum.
+"""Feasible sets: closed convex sets with their projection and linear minimum.
 
-A rule asks a set for `project`; the certificate asks for `linear_minimum`, or, where the set is
-unbounded, for `linear_minimum_in_ball`. All of them work on one-dimensional float64 arrays, keep
-their inputs as they are and never change after construction.
+Rules use `project`; the certificate uses `linear_minimum`, or `linear_minimum_in_ball` for
+unbounded sets. All work on one-dimensional float64 arrays, do not modify them, and never change
+after construction.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ __all__ = [
     "as_feasible_set",
 ]
 
-# A part of g outside of a cone or a subspace is taken for rounding if it is at most this share.
+# A part of g outside a cone or subspace is treated as rounding if its share is at most this.
 NEGLIGIBLE = 1e-12
-#: By how much the best point found may miss a row, relative to its terms, if a point meets them
-#: all; far above rounding, far below what a user means by a contradiction. Chosen.
+#: The relative violation of a row above which the constraints count as contradictory: far above
+#: rounding, far below what a user means by a contradiction. Chosen.
 INCONSISTENT = 1e-9
-#: Steps of the search for the best bound in a ball; how far its point may be from the boundary, as
-#: a share of the radius; by what factor steps grow where the point hardly moves. Chosen.
+#: Steps of the search for the best bound in a ball; the allowed distance of its point from the
+#: boundary, relative to the radius; the largest growth of steps. Chosen.
 MOST_STEPS, ON_BOUNDARY, MOST_GROWTH = 30, 1e-6, 1e3
-#: Of longer steps, and of the inverse of shorter ones, floats lose digits.
+#: Longer steps, and the inverse of shorter ones, lose digits.
 LONGEST_STEP = 1e304
 # Larger sets count as unbounded: squares of such numbers overflow.
 LARGEST = 1e150
@@ -73,8 +73,7 @@ class FeasibleSet(OnVectors):
     """
 
     role = "feasible_set"
-    #: Whether `project` returns a point of the set itself, the projection of x with other last
-    #: digits, however far away x is.
+    #: Whether `project` is correct to the last digits however far away x is.
     _projects_exactly = False
     #: whether a linear minimum takes much longer than a step of a run
     costly_minimum = False
@@ -97,18 +96,17 @@ class FeasibleSet(OnVectors):
     def diameter(self) -> float:
         """The largest distance of two points of the set, inf if it is unbounded.
 
-        Where the dimension is unknown it is the least number that holds in every dimension;
-        see `diameter_for`.
+        If the dimension is unknown it holds for every dimension; see `diameter_for`.
         """
         return math.inf
 
     def diameter_for(self, size: int) -> float:
-        """Return the diameter in `size` coordinates, inf where squares of it would overflow."""
+        """Return the diameter in `size` coordinates, inf if its square would overflow."""
         self.check_dimension(size)
         return _usable(self.diameter)
 
     def contains(self, x: npt.ArrayLike, tolerance: float = 1e-12) -> bool:
-        """Say whether `x` lies in the set, up to `tolerance * scale` in Euclidean distance.
+        """Return whether `x` lies in the set, up to `tolerance * scale` in Euclidean distance.
 
         The scale is the largest of ||x||, the norm of its projection and the size of the numbers
         that describe the set. A point with NaN or infinite entries lies in no set.
@@ -128,12 +126,11 @@ class FeasibleSet(OnVectors):
         .. math:: q(\theta) = \langle g, u_\theta \rangle
                   + \tfrac{\theta}{2} (\|u_\theta - c\|^2 - r^2)
 
-        is the minimum over the set of the Lagrangian of the ball constraint, so no point of the
-        set in the ball lies below it, and its maximum is the minimum sought if the inside of the
-        ball meets the set. The largest value found is returned. It is correct to rounding; for sets
-        whose projection may lose digits far away it is lowered by what they can amount to, which
-        costs no more than :math:`\sqrt{2 d \epsilon} \, r \|g\|` (about 1e-7, relative).
-        Where set and ball do not meet every number is a bound.
+        is the minimum over the set of the Lagrangian of the ball constraint: a lower bound, whose
+        maximum is tight if the interior of the ball meets the set. The largest value found is
+        returned, correct to rounding. If projections may lose digits far away, it is lowered by at
+        most :math:`\sqrt{2 d \epsilon} \, r \|g\|` (about 1e-7, relative). If set and ball do not
+        meet, every number is a bound.
         """
         size = norm(g)
         if size == 0.0:
@@ -145,7 +142,7 @@ class FeasibleSet(OnVectors):
         without_set = float(g.dot(center)) - radius * size
         best = max(self._linear_bound(g, center, radius), without_set)
         room = radius - norm(self.project(center) - center)
-        # Set and ball that seem to touch may have points in common up to sqrt(2 eps) r apart.
+        # If set and ball seem to touch, common points may be up to sqrt(2 eps) r apart.
         return max(best, self._dual_bound(g, center, radius, size, room)) if room > 0.0 else best
 
     def _linear_bound(self, g: Vector, center: Vector, radius: float) -> float:
@@ -156,7 +153,7 @@ class FeasibleSet(OnVectors):
         return least - self._neglected(g) * (radius + norm(center) + self._scale())
 
     def _neglected(self, g: Vector) -> float:  # noqa: ARG002
-        """Return the norm of the part of `g` that the linear minimum takes for rounding."""
+        """Return the norm of the part of `g` that the linear minimum treats as rounding."""
         return 0.0
 
     def _dual_bound(
@@ -165,21 +162,21 @@ class FeasibleSet(OnVectors):
         """Maximise q over the step t = 1 / theta.
 
         The distance of u from the centre rises with t, and at the best t it is the radius. There q
-        is flat, so that a share e of the radius by which the distance is off costs about e^2 of the
-        gap. `size` is ||g||, `room` is the radius less the distance of the centre from the set:
-        projections are non-expansive, so up to t = room / ||g|| the distance is at most the radius.
+        is flat: a relative error e of the distance costs about e^2 of the gap. `size` is ||g||,
+        `room` is the radius less the distance of the centre from the set: projections are
+        non-expansive, so up to t = room / ||g|| the distance is at most the radius.
         """
         best, inside, outside = -math.inf, (0.0, radius - room), (math.inf, math.inf)
         reach = radius + norm(center)
-        # To stop at t costs at most r^2 / (2 t). Where that meets the allowance for errors there is
-        # nothing to gain from longer steps.
+        # Stopping at t costs at most r^2 / (2 t). Below the allowance for errors, longer steps gain
+        # nothing.
         share = max(math.sqrt(2.0 * self._projection_error(g.size)), 1e-30)
         longest = min(radius / size / share, LONGEST_STEP)
         step = min(max(room / size, 1.0 / LONGEST_STEP), longest)
         for _ in range(MOST_STEPS):
             distance, lowest = self.proximal_minimum(g, center, radius, 1.0 / step)
             if distance <= 2.0 * radius:
-                # Farther out the terms of q are large and cancel, and the bound is a poor one.
+                # Farther out the terms of q are large and cancel: a poor bound.
                 ball = 0.5 * (distance - radius) * (distance + radius)
                 error = growth(g.size) * (distance + radius) * (distance + reach)
                 best = np.fmax(best, lowest + (ball - error) / step)
@@ -207,15 +204,14 @@ class FeasibleSet(OnVectors):
     ) -> tuple[float, float]:
         """Return ||u_theta - c||, and a lower bound on the rest of the Lagrangian's minimum.
 
-        With the distance d the bound l is such that l + theta d^2 / 2 is at most the minimum of
-        <g, u> + theta ||u - c||^2 / 2 over the points of the set in the ball.
+        With the distance d the bound l is such that l + theta d^2 / 2 is at most the minimum of <g,
+        u> + theta ||u - c||^2 / 2 over the points of the set in the ball.
         """
         u, size = self.project(center - g / theta), norm(g)
         error = self._projection_error(g.size)
         return norm(u - center), float(g.dot(u)) - error * size * (size / theta)
 
     def _is_near(self, x: Vector, tolerance: float) -> bool:
-        """Say whether the distance of `x` from the set is at most `tolerance * scale`."""
         nearest = self.project(x)
         scale = max(norm(x), norm(nearest), self._scale())
         return norm(x - nearest) <= tolerance * scale
@@ -225,10 +221,10 @@ class FeasibleSet(OnVectors):
         return 0.0
 
     def _projection_error(self, size: int) -> float:
-        """Return how far off the computed P(x) may be, relative to ||x||, for `size` entries.
+        """Return a bound of the error of P(x), relative to ||x||, for `size` entries.
 
-        At a point e away from the true projection q comes out too high by up to ||g|| ||e||. Where
-        sets project exactly, the error has no first-order effect on q.
+        A point at distance e from the true projection raises q by up to ||g|| e. If the set
+        projects exactly, the error has no first-order effect on q.
         """
         return 0.0 if self._projects_exactly else max(16, size) * UNIT
 
@@ -251,7 +247,7 @@ class WholeSpace(FeasibleSet):
 
 
 class _CentredSet(FeasibleSet):
-    """What the two balls share: a centre, and a radius in the norm of each."""
+    """Common base of both balls: a centre, and a radius."""
 
     _projects_exactly = True
     _shown = ("center", "radius")
@@ -263,7 +259,6 @@ class _CentredSet(FeasibleSet):
 
     @property
     def diameter(self) -> float:
-        """Twice the radius."""
         return 2.0 * self.radius
 
     def _scale(self) -> float:
@@ -276,7 +271,7 @@ class Ball(_CentredSet):
     Parameters
     ----------
     center : array_like or float
-        A number stands for the vector that has it in every coordinate, in any dimension.
+        A number stands for the constant vector, in any dimension.
     radius : float
         Positive.
     """
@@ -309,7 +304,7 @@ class Box(FeasibleSet):
     Parameters
     ----------
     lower, upper : array_like or float
-        Numbers hold for every coordinate; if both are numbers the box fits any dimension.
+        Numbers apply to every coordinate; if both are numbers the box fits any dimension.
         -inf and inf leave a side open; lower = upper fixes a coordinate.
     """
 
@@ -341,11 +336,7 @@ class Box(FeasibleSet):
 
     @property
     def diameter(self) -> float:
-        """The norm of upper - lower.
-
-        With two different numbers as bounds it grows with the dimension without limit, so it is
-        inf; `diameter_for` gives it in a known dimension.
-        """
+        """The norm of upper - lower; inf for two different numbers, as the dimension is unknown."""
         if self._dimension is not None:
             return self.diameter_for(self._dimension)
         return 0.0 if self.lower == self.upper else math.inf
@@ -402,11 +393,7 @@ class Simplex(FeasibleSet):
 
     @property
     def diameter(self) -> float:
-        """The distance of two corners, sqrt(2) total.
-
-        With a single coordinate the simplex is a point and this is an upper bound; `diameter_for`
-        knows that case.
-        """
+        """The distance of two corners, sqrt(2) total; an upper bound in one coordinate."""
         return math.sqrt(2.0) * self.total
 
     def diameter_for(self, size: int) -> float:
@@ -433,7 +420,7 @@ class L1Ball(_CentredSet):
     radius : float
         Positive.
     center : array_like or float, optional
-        The origin unless given; a number stands for the vector that has it in every coordinate.
+        The origin by default; a number stands for the constant vector.
     """
 
     _shown = ("radius", "center")
@@ -487,7 +474,7 @@ class Halfspace(FeasibleSet):
         if excess <= 0.0:
             return x
         projected: Vector = x - excess * self._unit
-        # Once more: for a distant point the first time leaves the rounding of large numbers.
+        # A second time: for a distant point the first leaves the rounding error of large numbers.
         projected -= (float(self._unit.dot(projected)) - self._level) * self._unit
         return projected
 
@@ -502,11 +489,11 @@ class Halfspace(FeasibleSet):
         return norm(g - float(self._unit.dot(g)) * self._unit)
 
     def linear_minimum_in_ball(self, g: Vector, center: Vector, radius: float) -> float:
-        """Return the minimum itself: of the whole ball, or else of the ball's cut by the boundary.
+        """Return the exact minimum.
 
         If the lowest point c - r g / ||g|| of the ball lies outside, the minimum is on the
-        hyperplane: a ball in it with the centre P(c) and the radius sqrt(r^2 - s^2), s the distance
-        of c. Without a common point, <g, P(c)> is returned: any number is a bound.
+        hyperplane: in a ball with centre P(c) and radius sqrt(r^2 - s^2), s the distance of c.
+        Without a common point, <g, P(c)> is returned: any number is a bound.
         """
         size = norm(g)
         if size == 0.0:
@@ -528,8 +515,8 @@ class Halfspace(FeasibleSet):
 class Affine(FeasibleSet):
     """The affine set {u: A u = b}.
 
-    The rows of A may depend on each other as long as the equations have a solution. The rows are
-    scaled to unit length first, so that the rank does not hang on their units.
+    The rows of A may be dependent if the equations have a solution. Rows are scaled to unit length
+    first, so that the rank does not depend on their units.
 
     Parameters
     ----------
@@ -544,7 +531,7 @@ class Affine(FeasibleSet):
         left, singular, rows = np.linalg.svd(matrix, full_matrices=False)
         cut = singular[0] * max(matrix.shape) * UNIT
         self.rank = int(np.count_nonzero(singular > cut))
-        # An orthonormal basis of the row space, and the coordinates that every point shares in it.
+        # An orthonormal basis of the row space, and the coordinates of every point in it.
         self._basis = read_only(np.ascontiguousarray(rows[: self.rank]))
         shared = left[:, : self.rank].T @ right / singular[: self.rank]
         self._level: Vector = read_only(shared)
@@ -573,7 +560,7 @@ class Affine(FeasibleSet):
         if self.rank == self.dimension:
             return self._nearest_zero.copy()
         projected: Vector = x - (self._basis.dot(x) - self._level).dot(self._basis)
-        # Once more: for a distant point the first time leaves the rounding of large numbers.
+        # A second time: for a distant point the first leaves the rounding error of large numbers.
         projected -= (self._basis.dot(projected) - self._level).dot(self._basis)
         return projected
 
@@ -587,10 +574,10 @@ class Affine(FeasibleSet):
         return norm(self._aside(g))
 
     def linear_minimum_in_ball(self, g: Vector, center: Vector, radius: float) -> float:
-        """Return the minimum itself, <g, p> - sqrt(r^2 - ||c - p||^2) ||g_0||.
+        """Return the exact minimum, <g, p> - sqrt(r^2 - ||c - p||^2) ||g_0||.
 
-        By Pythagoras the set cuts a ball with the centre p = P(c) out of the ball; g_0 is the part
-        of g along the set. Without a common point, <g, p> is returned: any number is a bound.
+        By Pythagoras the set cuts a ball with centre p = P(c) out of the ball; g_0 is the part of g
+        along the set. Without a common point, <g, p> is returned: any number is a bound.
         """
         if math.isinf(radius):
             return self.linear_minimum(g)
@@ -620,8 +607,8 @@ class Product(FeasibleSet):
     Parameters
     ----------
     blocks : sequence of sets, or of (set, size) pairs
-        A set with a fixed dimension (a ball with a vector as centre, say) may stand alone; one that
-        fits any dimension needs the size of its block. User-defined sets will do too.
+        A set with a fixed dimension (such as a ball with a vector as centre) may stand alone; one
+        that fits any dimension needs the size of its block. User-defined sets are allowed.
 
     Examples
     --------
@@ -638,7 +625,7 @@ class Product(FeasibleSet):
             raise ValueError("blocks must hold at least one set, but it is empty.")
         members = [_block(index, given) for index, given in enumerate(blocks)]
         ends = np.cumsum([size for _, size in members]).tolist()
-        #: the sets, each with the coordinates that it is for
+        #: the sets, each with its coordinates
         self.blocks = tuple(
             (member, slice(end - size, end))
             for (member, size), end in zip(members, ends, strict=True)
@@ -671,7 +658,7 @@ class Product(FeasibleSet):
     def proximal_minimum(
         self, g: Vector, center: Vector, radius: float, theta: float
     ) -> tuple[float, float]:
-        """Return that of all blocks: the Lagrangian is a sum over them."""
+        """Return the sum over the blocks: the Lagrangian is separable."""
         parts = [
             member.proximal_minimum(g[block], center[block], radius, theta)
             for member, block in self.blocks
@@ -688,7 +675,7 @@ class Product(FeasibleSet):
 
 
 class _Foreign(FeasibleSet):
-    """A user's object with `project`, and where it can `linear_minimum` and `diameter`."""
+    """A user's object with `project`, and optionally `linear_minimum` and `diameter`."""
 
     diameter = math.inf
 
@@ -712,14 +699,13 @@ class _Foreign(FeasibleSet):
         return projected
 
     def linear_minimum(self, g: Vector) -> float:
-        """Return the user's object's linear minimum, -inf if it has none."""
         return -math.inf if self._linear_minimum is None else float(self._linear_minimum(g))
 
     def __repr__(self) -> str:
         return f"as_feasible_set({self._given!r})"
 
 
-#: Sets that may be given by name
+#: Sets that can be given by name
 NAMED: dict[str, Callable[[], FeasibleSet]] = {"nonnegative": NonNegative, "simplex": Simplex}
 
 
@@ -730,7 +716,7 @@ def as_feasible_set(given: Any) -> FeasibleSet:
     ----------
     given : FeasibleSet, its name, or any object with a method `project(x)`
         The names are "nonnegative" and "simplex". `linear_minimum(g)`, `diameter` and `dimension`
-        are used if it has them. Its projection has to be exact: certificates are built on it.
+        are used if present. The projection must be exact: certificates depend on it.
     """
     if isinstance(given, FeasibleSet):
         return given
@@ -745,7 +731,6 @@ def as_feasible_set(given: Any) -> FeasibleSet:
 
 
 def _block(index: int, given: Any) -> tuple[FeasibleSet, int]:
-    """Return one block of a product as a set and the number of its coordinates."""
     name = f"blocks[{index}]"
     size: int | None = None
     if isinstance(given, tuple):
@@ -778,7 +763,6 @@ def _length(block: slice) -> int:
 
 
 def _equations(A: Any, b: Any) -> tuple[Vector, Vector]:
-    """Return the matrix and the right-hand side, each row divided by its norm."""
     matrix, right = finite_matrix("A", A), finite_vector("b", b)
     if right.size != matrix.shape[0]:
         raise ValueError(
@@ -792,14 +776,14 @@ def _equations(A: Any, b: Any) -> tuple[Vector, Vector]:
 def _project_onto_simplex(x: Vector, total: float) -> Vector:
     """Return max(x - t, 0) with the t for which the entries add up to `total`.
 
-    The entries are taken relative to the largest. That one stays positive, so none that lies
-    `total` or more below it does: the sort sees the others only, and their sums are exact
-    relative to `total` however far out x is.
+    Entries are taken relative to the largest, which stays positive, so none that lies `total` or
+    more below it does. The sort sees only the others, and their sums are exact relative to `total`
+    however far away x is.
     """
     below = x - x.max()
     kept = np.sort(below[below > -total])[::-1]
     sums = np.cumsum(kept) - total
-    # kept[k-1] stays positive as long as it exceeds the threshold of the first k. NaN gives none.
+    # kept[k-1] stays positive while it exceeds the threshold of the first k. NaN gives none.
     count = max(1, np.count_nonzero(kept * np.arange(1, kept.size + 1) > sums))
     threshold = (kept[:count].sum() - total) / count
     projected: Vector = np.maximum(below - threshold, 0.0)
@@ -811,26 +795,24 @@ def _usable(diameter: float) -> float:
 
 
 def _half_chord(radius: float, distance: float, error: float) -> float:
-    """Return the radius of the cut of a ball at `distance` from its centre, 0 outside of it.
+    """Return the radius of a ball's cross-section at `distance` from its centre, 0 outside.
 
-    `error` is how far the distance may be off: near the radius that makes a large difference.
+    `error` bounds the error of the distance, which matters near the radius.
     """
     distance = max(0.0, abs(distance) - error)
     return math.sqrt(max(0.0, (radius - distance) * (radius + distance)))
 
 
 def _dot(g: Vector, point: float | Vector) -> float:
-    """Return <g, point>, where a number stands for a constant vector."""
     return float(g.dot(point)) if isinstance(point, np.ndarray) else point * float(g.sum())
 
 
 def _size(point: float | Vector) -> float:
-    """Return the norm of a vector, or the absolute value of a number."""
     return norm(point) if isinstance(point, np.ndarray) else abs(point)
 
 
 def _bound(name: str, given: Any, *, refused: float) -> float | Vector:
-    """Return the bounds of a box; infinite ones are fine, save `refused`, which no point meets."""
+    """Return the bounds of a box; infinite ones are allowed, except `refused`."""
     array = np.array(real_array(name, given), dtype=np.float64)
     if array.ndim > 1 or array.size == 0:
         raise ValueError(f"{name} must be a number or a vector, but its shape is {array.shape}.")

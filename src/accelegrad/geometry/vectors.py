@@ -1,4 +1,4 @@
-"""What sets and penalties share: objects of the user's or ours, on vectors of one size or any."""
+"""Common base of sets and penalties, ours and users', on vectors."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ T = TypeVar("T", bound=npt.NDArray[Any])
 
 
 class OnVectors(ABC):
-    """A set or a function of vectors: their size, and a text that says what it is."""
+    """A set or function of vectors, with its dimension and repr."""
 
-    #: by which messages call it
+    #: its name in messages
     role: ClassVar[str]
-    #: the parameters of the constructor that `repr` shows, each an attribute too
+    #: the constructor's parameters shown by `repr`, each an attribute too
     _shown: ClassVar[tuple[str, ...]] = ()
     _dimension: int | None = None
 
     @property
     def dimension(self) -> int | None:
-        """The number of coordinates, or None where any number fits."""
+        """The number of coordinates, None if any number fits."""
         return self._dimension
 
     def check_dimension(self, size: int) -> None:
@@ -43,7 +43,7 @@ class OnVectors(ABC):
 
 
 def check_users_object(role: str, kind: str, given: Any, *methods: str) -> None:
-    """Refuse what has not the methods, written as calls, that the user's objects need."""
+    """Refuse a user's object without the required methods, given as calls."""
     if isinstance(given, type):
         raise TypeError(
             f"{role} must be a {kind}, not the class {given.__name__}; call the class first."
@@ -72,7 +72,7 @@ def number_or_vector(name: str, given: Any) -> float | Vector:
 
 
 def finite_matrix(name: str, given: Any) -> Vector:
-    """Return a copy as a dense matrix, or say why it is none."""
+    """Return a copy as a dense matrix of finite numbers."""
     if sp.issparse(given):
         given = given.toarray()  # type: ignore[attr-defined]
     matrix = np.array(real_array(name, given), dtype=np.float64)
@@ -86,7 +86,7 @@ def finite_matrix(name: str, given: Any) -> Vector:
 
 
 def refuse_limits(name: str, limits: Vector, refused: float) -> None:
-    """Refuse NaN and the infinity that no point meets, as lower or upper limits."""
+    """Refuse NaN and the infinity that no point satisfies, as lower or upper limits."""
     wrong = np.atleast_1d(np.isnan(limits) | (limits == refused))
     if wrong.any():
         first = int(np.argmax(wrong))
@@ -109,6 +109,6 @@ def short_text(given: Any) -> str:
 
 
 def read_only(array: T) -> T:
-    """Return the array, which can no longer be written to."""
+    """Make an array read-only and return it."""
     array.setflags(write=False)
     return array

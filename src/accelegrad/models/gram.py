@@ -1,7 +1,7 @@
-"""Gram matrices of some rows of a dense or CSR matrix, the fastest way, and what they cost.
+"""Weighted Gram matrices of rows of a dense or CSR matrix, and their cost.
 
-By BLAS, from copies of blocks of rows; or, for short sparse rows, by each pair of entries: with a
-kernel, or without one by SciPy's product of sparse matrices.
+Dense rows go through BLAS in blocks; short sparse rows through a kernel over pairs of entries, or
+SciPy's sparse product.
 """
 
 from __future__ import annotations
@@ -17,35 +17,34 @@ from accelegrad.errors import Vector
 from accelegrad.kernels import blocks
 from accelegrad.models.matrix import BLOCK_ENTRIES, Matrix, RowNumbers, runs, stored_entries
 
-# Seconds on the machine where they were measured, of which only the ratios matter. By BLAS: to copy
-# and scale an entry of a row in dense and in sparse storage, and a product. By the kernel: a pair.
+# Measured seconds, of which only the ratios matter: copying an entry of a dense and of a sparse row
+# for BLAS, one product in BLAS, one pair of entries in the kernel.
 DENSE_COPY, SPARSE_COPY, BLAS_PRODUCT, PAIR = 3e-9, 1e-8, 3e-11, 1.1e-9
-# By SciPy: a pair, which it takes twice.
+# SciPy's sparse product computes each pair twice.
 SCIPY_PAIR = 1e-8
-# The fewest rows of a block copied for BLAS: with fewer, adding up Gram matrices takes longer
-# than computing them (4000 x 1500, half the rows: 500 ms with 21 rows, 130 with 384).
+# Rows per block copied for BLAS: with fewer, adding up Gram matrices takes longer than computing
+# them (4000 x 1500, half the rows: 500 ms with 21 rows, 130 with 384).
 _BLOCK_ROWS = 384
 
 
 class Storage(NamedTuple):
-    """How rows are stored, which says what products with them cost."""
+    """How rows are stored, which decides the cost of products."""
 
     entries: int
     dense: bool
     pairs_per_row: float
-    """Pairs of entries of a row, on the average; infinite where no kernel takes them."""
+    """Mean number of pairs of entries of a row; infinite without a kernel for pairs."""
 
     def gram_seconds_per_row(self, n_parameters: int) -> float:
-        """Return what a row costs in a Gram matrix by the faster way."""
+        """Return the cost of one row in a Gram matrix."""
         return min(_blas_seconds(n_parameters, self.dense), PAIR * self.pairs_per_row)
 
     def is_faster_by_pairs(self, n_parameters: int) -> bool:
-        """Return whether the kernel of pairs is the faster way."""
+        """Return whether the kernel over pairs is faster than BLAS."""
         return PAIR * self.pairs_per_row < _blas_seconds(n_parameters, self.dense)
 
 
 def _blas_seconds(n_parameters: int, dense: bool) -> float:
-    """Return what a row costs by BLAS."""
     copy = DENSE_COPY if dense else SPARSE_COPY
     return n_parameters * (copy + BLAS_PRODUCT * n_parameters)
 
@@ -64,9 +63,9 @@ def gram_matrix(
     intercept: bool,
     pairs_of: tuple[Any, ...] | None = None,
 ) -> Matrix:
-    """Return sum_k weights_k a_k a_k' over some rows (None: all), each with a 1 for an intercept.
+    """Return sum_k weights_k a_k a_k' over some rows (None: all), with a 1 for an intercept.
 
-    `pairs_of` are the parts of X as kernels read them, where the kernel is faster.
+    `pairs_of` is X as kernels read it, if the kernel over pairs is faster.
     """
     d = int(X.shape[1])
     matrix = np.zeros((d + intercept, d + intercept), order="F")
@@ -83,7 +82,6 @@ def gram_matrix(
 
 
 def _by_scipy(X: Any, rows: RowNumbers | None, weights: Vector) -> Matrix:
-    """Multiply sparse matrices; each entry is scaled by the root of its row's weight."""
     scaled = (X if rows is None else X[rows]).astype(np.float64)  # a copy
     scaled.data *= np.repeat(np.sqrt(weights), np.diff(scaled.indptr))
     product: Matrix = (scaled.T @ scaled).toarray()
@@ -91,10 +89,9 @@ def _by_scipy(X: Any, rows: RowNumbers | None, weights: Vector) -> Matrix:
 
 
 class ColumnProducts:
-    """Products of columns of a CSR matrix with each other, by the rows' weights.
+    """Weighted inner products of the columns of a CSR matrix, with a cache of `most` columns.
 
-    Those that are known are kept, at most `most` columns unless more are asked for at once. An
-    entry is the same however many are asked for at a time.
+    An entry does not depend on how many columns are requested at once.
     """
 
     def __init__(self, X: Any, weights: Vector, most: int) -> None:
@@ -133,7 +130,6 @@ class ColumnProducts:
 
 
 def _combination(X: Any, rows: RowNumbers | None, weights: Vector) -> Vector:
-    """Return the sum of some rows by their weights, without copying many of them at a time."""
     total = np.zeros(X.shape[1])
     entries_per_row = max(stored_entries(X) // X.shape[0], 1)
     for part in runs(weights.size, BLOCK_ENTRIES // entries_per_row):
@@ -156,7 +152,6 @@ def _by_pairs(parts: tuple[Any, ...], d: int, rows: RowNumbers | None, weights: 
 
 
 def _by_blocks(X: Any, rows: RowNumbers | None, weights: Vector) -> Matrix:
-    """Add up the Gram matrices of blocks of rows, each copied; large ones on several threads."""
     n, d = weights.size, int(X.shape[1])
     is_double = isinstance(X, np.ndarray) and X.dtype == np.float64
     if rows is None and is_double:
@@ -186,7 +181,6 @@ def _by_blocks(X: Any, rows: RowNumbers | None, weights: Vector) -> Matrix:
 
 
 def _summed(gram: Callable[[slice], Matrix], n: int, d: int) -> Matrix:
-    """Return the sum of the Gram matrices of parts of n rows, one part per thread."""
     first, *others = blocks.of_rows(gram, n, kernels.count_parts(n * d * d // 2))
     for other in others:
         first += other

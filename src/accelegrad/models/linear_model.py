@@ -1,12 +1,4 @@
-"""Linear models: the weighted mean of a pointwise loss over the rows of a matrix, plus an l2 term.
-
-The objective is
-
-    P(w) = sum_i p_i l(m_i, y_i) + l2 / 2 ||w||^2,    m = X w (+ intercept),
-
-with p_i = weight_i / sum(weights). The intercept, where there is one, is the last coordinate of the
-parameter vector and is not penalised.
-"""
+"""Linear models: the weighted mean of a pointwise loss over rows, plus an l2 term."""
 
 from __future__ import annotations
 
@@ -54,11 +46,11 @@ if TYPE_CHECKING:
 
 
 class ModelPoint:
-    """What a linear model knows at one point; each part is computed when first asked for, once.
+    """A point of a linear model; every quantity is computed at its first use and cached.
 
-    The margins, unless they are given, cost one product with X and are computed at once; the value
-    then costs no other, the gradient one with the transpose. Of large data one pass over X gives
-    all of them at once. Arrays are shared, w too: do not change them.
+    Without kernels, the margins cost one product with X at construction and the gradient one with
+    its transpose; on large data one compiled pass gives both. Arrays are shared: do not change
+    them.
     """
 
     __slots__ = ("_derivatives", "_dual_value", "_gradient", "_mean_loss", "margins", "model", "w")
@@ -80,7 +72,7 @@ class ModelPoint:
             self.margins = model._forward(w)
 
     def beside(self, model: LinearModel) -> ModelPoint:
-        """Return what a model of the same data with another loss knows here, by these margins."""
+        """Return the same point of a model of the same data with another loss."""
         return ModelPoint(model, self.w, self.margins)
 
     @property
@@ -88,7 +80,7 @@ class ModelPoint:
         """The weighted mean of the losses, sum_i p_i l(m_i)."""
         if self._mean_loss is None:
             model = self.model
-            # Both: after a value mostly the gradient is asked for.
+            # Both at once: a gradient mostly follows.
             losses, slopes = model.loss.value_and_derivative(self.margins, model.y)
             self._derivatives = slopes.astype(np.float64, copy=False)
             self._mean_loss = float(model.shares @ losses)
@@ -122,7 +114,7 @@ class ModelPoint:
 
     @property
     def curved_share(self) -> float:
-        """The share of the rows whose losses are curved here, all rows counting the same."""
+        """The share of rows whose losses are curved here, all rows counting the same."""
         return float(curved_rows(self.model.loss, self.derivatives, self.model.y).mean())
 
     def curvatures(self, caution: float = 0.0) -> Vector:
@@ -135,11 +127,11 @@ class ModelPoint:
         return curvatures
 
     def slopes_at(self, other: ModelPoint, caution: float = 0.0) -> Vector:
-        """Return the slopes at another point, as the second derivatives here foretell them.
+        """Return the slopes at another point as the second derivatives here predict them.
 
-        At the minimum of the model of second order around this point they meet its optimality
-        conditions, which the losses' own slopes there miss by the square of the step: they prove
-        more. What leaves the domain is moved to its end.
+        At the minimum of the quadratic model around this point they satisfy its optimality
+        conditions, which the true slopes miss by the square of the step: they prove more. They are
+        clipped to the conjugate's domain.
         """
         model, slopes = self.model, self.derivatives
         curvatures = second_derivatives(model.loss, self.margins, slopes, model.y, caution)
@@ -160,7 +152,7 @@ class ModelPoint:
         return self._dual_value
 
     def dual_value_by(self, smooth: ModelPoint) -> float:
-        """Return the lower bound of the minimum that a smoothed loss's slopes at the point give."""
+        """Return the lower bound given by the slopes of a smoothed loss."""
         return float(self.model.dual.by(smooth))
 
 
@@ -205,7 +197,7 @@ class LinearModel:
         The floating type of X.
     """
 
-    #: what proves lower bounds of the minimum: `accelegrad.proofs`, which builds on models, sets it
+    #: proves lower bounds; set by `accelegrad.proofs`, which builds on models
     prover: ClassVar[Callable[..., Any]]
 
     def __init__(
@@ -229,7 +221,6 @@ class LinearModel:
         self.shares = row_shares(self.sample_weight, self.n_samples)
 
     def _set_up(self, X: Any, loss: Loss, l2: float, fit_intercept: bool) -> None:
-        """Take what is known to be sound; targets and weights come after it."""
         self.loss, self.l2, self.fit_intercept = loss, l2, fit_intercept
         self.n_samples, self.n_features = (int(size) for size in X.shape)
         self.n_parameters, self.dtype = self.n_features + fit_intercept, X.dtype
@@ -249,7 +240,7 @@ class LinearModel:
         )
 
     def with_loss(self, loss: Loss) -> LinearModel:
-        """Return a model of the same data, neither copied nor checked, by another loss."""
+        """Return a model of the same data, neither copied nor checked, with another loss."""
         if not isinstance(loss, Loss):
             raise TypeError(f"loss must be a Loss, such as make_loss returns, not {loss!r}.")
         if loss.classification and not self.loss.classification:
@@ -260,13 +251,13 @@ class LinearModel:
         return other
 
     def with_l2(self, l2: float) -> LinearModel:
-        """Return a model of the same data, which are neither copied nor checked, by another l2."""
+        """Return a model of the same data, neither copied nor checked, with another l2."""
         other = copy(self)
         other.l2, other._proved = checked_l2(l2), {}
         return other
 
     def with_targets(self, y: npt.ArrayLike) -> LinearModel:
-        """Return a model of the same X, which is neither copied nor checked, by other targets."""
+        """Return a model of the same X, neither copied nor checked, with other targets."""
         other = copy(self)
         other.y = targets(y, self.n_samples, self.loss)
         other._proved, other._kernel_data = {}, None
@@ -275,46 +266,44 @@ class LinearModel:
     def of_rows(self, rows: RowNumbers, l2: float) -> LinearModel:
         """Return a model of some rows, which are copied but not checked again."""
         weights = None if self.sample_weight is None else self.sample_weight[rows]
-        # Faster than indexing, where there is a choice.
+        # `take` is faster than indexing.
         X = self.X[rows] if self._is_sparse else np.take(self.X, rows, axis=0)
         return self._of_data(X, self.y[rows], weights, row_shares(weights, rows.size), l2)
 
     def taken(self, rows: RowNumbers, at: ModelPoint | None = None) -> TakenRows:
-        """Return some rows, and what a point of a model of the same data knows of them."""
+        """Return some rows, with margins and slopes at a point of a model of the same data."""
         known = None if at is None else (at.margins[rows], at.derivatives[rows])
         return TakenRows(self.X[rows], self.y[rows], self.shares[rows], known)
 
     def over_chunks(self, function: Callable[[Any, Vector], Any]) -> Iterable[Any]:
-        """Return what a function of a module, called where the rows are, says of each chunk."""
+        """Return a function's result on the rows and shares of each chunk, computed there."""
         return [function(self.X, self.shares)]
 
     def without_kernels(self) -> LinearModel:
-        """Return the same model, whose values and gradients come from plain code."""
+        """Return the same model without compiled kernels."""
         other = copy(self)
         other._readable, other._proved = None, {}
         return other
 
     def of_columns(self, columns: Any, l2: float) -> LinearModel:
-        """Return a model of some columns, copied but not checked again; None: all, not copied."""
+        """Return a model of some columns, copied but not checked again (None: all, not copied)."""
         if columns is None:
             other = self.with_l2(l2)
         else:
             X = self.X[:, columns]
             other = self._of_data(X, self.y, self.sample_weight, self.shares, l2)
-        # Where the whole is not worth compiling kernels, some columns are not.
+        # If the whole is not worth compiling kernels for, some columns are not.
         return other if self._has_kernel else other.without_kernels()
 
     def _of_data(
         self, X: Any, y: Vector, weights: Vector | None, shares: Vector, l2: float
     ) -> LinearModel:
-        """Return a model in memory of other rows, which are known to be sound, by the same loss."""
         other = object.__new__(LinearModel)
         other._set_up(X, self.loss, l2, self.fit_intercept)
         other.y, other.sample_weight, other.shares = y, weights, shares
         return other
 
     def _take(self, X: Any) -> None:
-        """Take data that are known to be sound, and forget what is known of others."""
         self.X = X
         self._is_sparse = bool(sp.issparse(X))
         self.products = Products(X)
@@ -334,7 +323,7 @@ class LinearModel:
 
     @property
     def in_memory(self) -> LinearModel | None:
-        """The model itself where its rows are in memory, for methods that go from row to row."""
+        """The model itself if its rows are in memory, for methods that go from row to row."""
         return self
 
     @property
@@ -348,21 +337,21 @@ class LinearModel:
         return Storage(self.X.nnz, False, pairs)
 
     def at(self, w: npt.ArrayLike) -> ModelPoint:
-        """Return what is known at w, with the margins computed and the rest on demand."""
-        # A copy: the gradient may be asked for after the caller has changed the array.
+        """Return the point w, with its margins computed and the rest on demand."""
+        # A copy: the caller may change the array before the gradient is computed.
         return ModelPoint(self, self._parameters(w).copy())
 
     def with_margins(self, w: Vector, margins: Vector) -> ModelPoint:
-        """Return what is known at w, whose margins are known: no product with X yet."""
+        """Return the point w with known margins: no product with X yet."""
         return ModelPoint(self, w, margins)
 
     def between(self, p: Any, q: Any, t: float) -> ModelPoint:
-        """Return what is known at p + t (q - p), of two points of this model: no product with X."""
+        """Return the point p + t (q - p) without a product with X."""
         margins = p.margins + t * (q.margins - p.margins)
         return ModelPoint(self, p.w + t * (q.w - p.w), margins)
 
     def sampled(self, count: int, seed: Any, by: Any = None, *, caution: float = 0.0) -> ModelRows:
-        """Return rows that stand for all: see `accelegrad.models.row_sum`."""
+        """Return sampled rows: see `accelegrad.models.row_sum`."""
         if by is None:
             return ModelRows(self, np.random.default_rng(seed).integers(self.n_samples, size=count))
         curvatures = by.curvatures(caution)
@@ -382,23 +371,23 @@ class LinearModel:
         return gram_matrix(self.X, rows, weights, intercept=self.fit_intercept, pairs_of=parts)
 
     def gram_of_columns(self) -> Matrix:
-        """Return sum_i p_i a_i a_i', found at the first call: least squares are this everywhere."""
+        """Return sum_i p_i a_i a_i', cached; for least squares this is the Hessian everywhere."""
         gram: Matrix = self.of_data_alone("gram", lambda: self._gram(None, self.shares))
         return gram
 
     def of_data_alone(self, name: str, compute: Callable[[], Any]) -> Any:
-        """Return what depends on X and the weights alone; models of the same data share it."""
+        """Return a cached result that depends on X and the weights only, shared by copies."""
         if name not in self._of_data_alone:
             self._of_data_alone[name] = compute()
         return self._of_data_alone[name]
 
     def row_squares(self) -> Vector:
-        """Return the squared norms of the rows of X, found at the first call."""
+        """Return the squared norms of the rows of X, cached."""
         squares: Vector = self.of_data_alone("row squares", lambda: row_squares(self.X))
         return squares
 
     def column_squares(self) -> Vector:
-        """Return sum_i p_i x_ij^2 for the columns of X, found at the first call."""
+        """Return sum_i p_i x_ij^2 for the columns of X, cached."""
         known = self._of_data_alone.get("gram")
         if known is not None:
             diagonal: Vector = known.diagonal()[: self.n_features]
@@ -439,29 +428,27 @@ class LinearModel:
         return self.dual_with()
 
     def dual_with(self, terms: Any = None) -> Any:
-        """Return what proves lower bounds, with other terms than the l2 term where given."""
+        """Return the `ModelDual`, with other terms than the l2 term if given."""
         return self.prover(self, terms, kept=self._proved if terms is None else None)
 
     def dual_gap(self, w: npt.ArrayLike) -> float:
-        r"""Return a proven bound of P(w) - min P, where `has_dual_bound`.
+        r"""Return a proven bound of P(w) - min P, if `has_dual_bound`.
 
         With l2 > 0 it is P(w) minus the Fenchel dual
 
         .. math:: D(\theta) = -\sum_i p_i\, l^*(\theta_i)
                   - \frac{1}{2 l_2} \Big\lVert \sum_i p_i \theta_i a_i \Big\rVert^2
 
-        at :math:`\theta_i = l'(m_i)`, or at a multiple :math:`c\,\theta`, 0 <= c <= 1, where that
-        is seen to be better. Without an intercept the gap at theta itself is
-        ||gradient||^2 / (2 l2) and costs nothing beyond the gradient. With an intercept theta must
-        satisfy sum_i p_i theta_i = 0: it is taken at the best intercept for these weights, and what
-        is still off is removed by scaling one side down. That costs one or two products with X^T.
-        The bound is lowered by all that rounding can have added.
+        at :math:`\theta_i = l'(m_i)`, or at a better multiple :math:`c\,\theta`, 0 <= c <= 1.
+        Without an intercept the gap at theta is ||gradient||^2 / (2 l2). With an intercept theta
+        must satisfy sum_i p_i theta_i = 0: it is taken at the best intercept for these weights, and
+        one side is scaled down to remove the remainder, which costs one or two products with X^T.
+        The bound is lowered by the possible rounding error.
 
-        With l2 = 0 there is no last term, and theta must satisfy sum_i p_i theta_i a_i = 0. It
-        is made so without leaving the domain of the conjugates: see `accelegrad.proofs.null_space`.
-        That costs a Gram matrix of X once, and then about as much as 5 to 50 gradients (of sparse
-        data up to 200). Columns that are dependent up to 1e-10 of their size are taken for
-        dependent.
+        With l2 = 0 theta must satisfy sum_i p_i theta_i a_i = 0 within the domain of the
+        conjugates: see `accelegrad.proofs.null_space`. That costs a Gram matrix of X once, then
+        about as much as 5 to 50 gradients (up to 200 on sparse data). Columns that are dependent up
+        to 1e-10 of their size are treated as dependent.
         """
         return self.at(w).dual_gap
 
@@ -472,21 +459,20 @@ class LinearModel:
     def dual_value_at(self, derivatives: npt.ArrayLike) -> float:
         """Return the Fenchel dual at given slopes theta, or at a multiple: a lower bound of min P.
 
-        It is at least 0, lowered by what rounding can have added, and 0 where a slope (of a row
-        that has weight) is outside the conjugate's domain. Slopes are first made feasible, as for
-        `dual_gap`.
+        It is at least 0 minus the possible rounding error, and 0 if a slope of a row with weight is
+        outside the conjugate's domain. Slopes are first made feasible, as for `dual_gap`.
         """
         return float(self.dual.value_at(derivatives))
 
     def rounding_at(self, w: Vector, value: float) -> PointRounding:
-        """Return how far value and gradient at w can be off; a loss is at most the value."""
+        """Return bounds of the rounding errors at w; no loss exceeds the value."""
         d = self.n_features
         intercept = float(w[d]) if self.fit_intercept else 0.0
         return self.rounding.at(self.loss, value, w[:d], intercept, self.l2)
 
     @property
     def rounding(self) -> DataRounding:
-        """Bounds on the rounding of products with the data, found at the first call."""
+        """Bounds on the rounding of products with the data, cached."""
         rounding: DataRounding = self.of_data_alone("rounding", self._rounding)
         return rounding
 
@@ -498,8 +484,8 @@ class LinearModel:
     def has_dual_bound(self) -> bool:
         """Whether `dual_gap`, `dual_value` and `dual_value_at` can be computed.
 
-        They can with l2 > 0, and else where there are fewer parameters than rows, at most 1000, and
-        the Gram matrix of X costs no more than some dozens of gradients, or a second.
+        They can with l2 > 0, and otherwise with fewer parameters than rows, at most 1000, if the
+        Gram matrix of X costs no more than some dozens of gradients, or a second.
         """
         return bool(self.dual.is_there)
 
@@ -531,20 +517,19 @@ class LinearModel:
     def distance_bound(self, x0: npt.ArrayLike | None = None) -> float:
         """Return a bound of the distance from x0 (by default 0) to the minimiser w*.
 
-        P is l2-strongly convex, so l2 / 2 ||w* - x0||^2 <= P(x0) - min P <= `dual_gap` (x0); and
-        l2 / 2 ||w*||^2 <= P(0), since losses are nonnegative. The bound is infinite where none is
-        known: without an l2 term, and with an intercept, which it does not cover.
+        P is l2-strongly convex, so l2 / 2 ||w* - x0||^2 <= P(x0) - min P <= `dual_gap` (x0); and l2
+        / 2 ||w*||^2 <= P(0), since losses are nonnegative. The bound is infinite without an l2
+        term, and with an intercept, which it does not cover.
         """
         start = np.zeros(self.n_parameters) if x0 is None else self._parameters(x0, "x0")
         return float(self.dual.distance_bound(start))
 
     @property
     def _has_kernel(self) -> bool:
-        """Whether value and gradient come from one compiled pass over X."""
         return kernels.wanted(self._readable)
 
     def kernel_data(self) -> one_pass_gradient.Data:
-        """Return what the kernels read, made at the first call: views, no copies."""
+        """Return views of the data for the kernels, cached."""
         if self._kernel_data is None:
             from accelegrad.kernels import gradient
 
@@ -555,7 +540,6 @@ class LinearModel:
     def _one_pass(
         self, w: Vector, rows: RowNumbers | None = None, *, keep: bool = False
     ) -> one_pass_gradient.Pass:
-        """Return sum_i p_i l(m_i) over all rows, or its estimate from some, and its gradient."""
         from accelegrad.kernels import gradient
 
         size = self.n_samples if rows is None else rows.size
@@ -565,7 +549,6 @@ class LinearModel:
         )
 
     def _parameters(self, w: npt.ArrayLike, name: str = "w") -> Vector:
-        """Return w as a float64 vector, itself where it is one."""
         if not (isinstance(w, np.ndarray) and w.dtype == np.float64):
             w = real_array(name, w).astype(np.float64)
         if w.shape != (self.n_parameters,):
@@ -601,13 +584,11 @@ class LinearModel:
         return 0.5 * self.l2 * float(features @ features)
 
     def _with_penalty(self, gradient: Vector, w: Vector) -> Vector:
-        """Add the gradient of the l2 term to that of the mean loss, in place."""
         if self.l2 > 0.0:
             gradient[: self.n_features] += self.l2 * w[: self.n_features]
         return gradient
 
     def _forward(self, w: Vector) -> Vector:
-        """Return the margins in float64."""
         if not w.any():  # mostly the start
             return np.zeros(self.n_samples)
         margins: Vector = self.products.forward(w[: self.n_features])
@@ -616,8 +597,8 @@ class LinearModel:
         return margins
 
     def combination(self, theta: Vector) -> Vector:
-        """Return sum_i p_i theta_i a_i, a new vector; the intercept has a 1 in every a_i."""
-        # Equal shares are applied to the result, which mostly is shorter.
+        """Return sum_i p_i theta_i a_i, a new vector; with an intercept every a_i ends with a 1."""
+        # Equal shares are applied to the result, which is mostly shorter.
         weighted = theta if self.sample_weight is None else self.shares * theta
         combination: Vector = self.products.backward(weighted)
         if self.sample_weight is None:
@@ -627,5 +608,5 @@ class LinearModel:
         return combination
 
     def block(self, rows: RowNumbers) -> RowBlock:
-        """Return some rows, for products with them; few of a sparse matrix are not copied."""
+        """Return some rows, for products with them."""
         return RowBlock(self.X, rows)

@@ -1,11 +1,11 @@
 """Pointwise losses l(m) = l(m, y) of a margin or prediction m against a target y: one table.
 
-Each loss is convex in m, nonnegative and has infimum 0, so theta = 0 lies in the domain of every
-conjugate, with l*(0) = 0. The Fenchel dual gap of a linear model rests on that. Losses of labels
-are at least -y m, on which bounds of the intercept rest.
+Each loss is convex in m, nonnegative and has infimum 0, so l*(0) = 0 and theta = 0 lies in every
+conjugate's domain, as the Fenchel dual gap requires. Losses of labels are at least -y m, which
+bounds on the intercept use.
 
-The logistic loss has a special formula. All others share one, whose numbers an entry of the
-table `LOSSES` gives: see `accelegrad.kernels.loss_shape`, which compiled code reads too.
+The logistic loss has a special formula. All others share one, with numbers from the table `LOSSES`:
+see `accelegrad.kernels.loss_shape`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from accelegrad.kernels.loss_shape import LABELS, LOGISTIC, LOGISTIC_SHAPE, TARG
 
 Array = npt.NDArray[np.floating[Any]]
 
-# How many units of rounding a theta may lie outside the domain of a conjugate. Chosen: slopes are
-# computed by a few operations.
+# How many units of rounding a theta may lie outside a conjugate's domain. Chosen: slopes take a few
+# operations.
 _ROUNDING_UNITS = 8.0
 _INF = math.inf
 
@@ -36,7 +36,7 @@ _INF = math.inf
 
 @dataclass(frozen=True)
 class Parameter:
-    """A number that users give some losses: its default, what it is, and its limits."""
+    """A loss's parameter: its default, meaning and limits."""
 
     name: str
     default: float
@@ -46,7 +46,7 @@ class Parameter:
     below: float = _INF
 
     def checked(self, given: Any) -> float:
-        """Return it as a float, or say what is wrong with it."""
+        """Return a checked float."""
         number = real_number(self.name, given, above=self.above, least=self.least)
         if not number < self.below:
             raise ValueError(f"{self.name} must be < {self.below:g}, but it is {given!r}.")
@@ -61,9 +61,9 @@ PARAMETERS = {parameter.name: parameter for parameter in (QUANTILE, EPSILON, DEL
 
 @dataclass(frozen=True)
 class LossEntry:
-    """A loss of the table: its name, scikit-learn's, and what a linear model with it is called.
+    """A loss of the table: its names here and in scikit-learn, and what its linear model is called.
 
-    `shape` gives its numbers, which may depend on the parameter.
+    `shape` gives the numbers of its formula, which may depend on the parameter.
     """
 
     name: str
@@ -79,7 +79,7 @@ class LossEntry:
 
     @property
     def smooth(self) -> bool:
-        """Whether there are no kinks."""
+        """Whether the loss has no kinks."""
         return self._usual.softness > 0.0
 
     @property
@@ -142,12 +142,12 @@ _PLAIN_NAMES = {entry.sklearn_name: entry.name for entry in _TABLE}
 
 
 def by_sklearn_name(*, classification: bool) -> dict[str, LossEntry]:
-    """Return the losses of labels, or those of other targets, by scikit-learn's names."""
+    """Return the losses for labels, or for other targets, by scikit-learn's names."""
     return {one.sklearn_name: one for one in _TABLE if one.classification == classification}
 
 
 def plain_loss_name(name: Any) -> Any:
-    """Return the name in `LOSSES` of a loss that may have scikit-learn's; others as they are."""
+    """Return the name in `LOSSES` for one of scikit-learn's; others unchanged."""
     return _PLAIN_NAMES.get(name, name) if isinstance(name, str) else name
 
 
@@ -172,8 +172,7 @@ def make_loss(
     quantile : float
         The quantile that "quantile" estimates, between 0 and 1.
     epsilon : float
-        The half width of the zone in which "epsilon_insensitive" and its square are zero, at
-        least 0.
+        The half width of the zero zone of "epsilon_insensitive" and its square, at least 0.
     delta : float
         The residual beyond which "huber" is linear, above 0.
 
@@ -204,16 +203,15 @@ def _made(name: str, parameter: float) -> Loss:
 class Loss:
     """A convex loss of a number m (margin or prediction) and a target y: see `make_loss`.
 
-    Every method is vectorised over `m` and `y` and works in the floating type of `m`: float32
-    stays float32.
+    Methods are vectorised over `m` and `y` and keep the floating type of `m`.
     """
 
     plain_name: str
-    """In the table, where Moreau envelopes have none."""
+    """The name in the table, also for Moreau envelopes."""
     parameter: float = 0.0
     """The loss's quantile, epsilon or delta; 0 for losses without a parameter."""
     smoothing: float = 0.0
-    """The parameter mu of a Moreau envelope; 0 for a loss that is none."""
+    """The parameter mu of a Moreau envelope; 0 for a plain loss."""
     shape: Shape = field(init=False, compare=False)
     """The numbers in its formula."""
 
@@ -251,12 +249,12 @@ class Loss:
 
     @property
     def name(self) -> str:
-        """The name in the table, after the word smoothed for a Moreau envelope."""
+        """The name in the table, prefixed with "smoothed_" for a Moreau envelope."""
         return f"smoothed_{self.plain_name}" if self.smoothing > 0.0 else self.plain_name
 
     @property
     def plain(self) -> Loss:
-        """The loss that this one is the Moreau envelope of, or the loss itself if it is none."""
+        """The loss without smoothing."""
         return replace(self, smoothing=0.0) if self.smoothing > 0.0 else self
 
     def smoothed(self, mu: float) -> Loss:
@@ -284,7 +282,7 @@ class Loss:
         return self.envelope(mu)
 
     def envelope(self, mu: float) -> Loss:
-        """Return the Moreau envelope, also of a loss without kinks; the logistic loss has none."""
+        """Return the Moreau envelope of any loss but the logistic one."""
         assert not self.has_logarithms
         return replace(self, smoothing=self.smoothing + mu)
 
@@ -298,7 +296,7 @@ class Loss:
         return value[0] if is_number else value
 
     def derivative(self, m: npt.ArrayLike, y: npt.ArrayLike) -> Array:
-        """Return l'(m, y), a subgradient in m; the choice at kinks is 0 for every loss here."""
+        """Return l'(m, y), a subgradient in m; 0 at kinks."""
         m, y, is_number = _operands(m, y)
         if self.has_logarithms:
             slope = _logistic_slope(y, *_decay(m, y))
@@ -323,8 +321,7 @@ class Loss:
     def conjugate(self, theta: npt.ArrayLike, y: npt.ArrayLike) -> Vector:
         """Return l*(theta) = sup_m theta m - l(m, y) in float64, infinite outside its domain.
 
-        A theta outside the domain by no more than a few units of rounding (of its floating
-        type, relative to its size and the domain's) counts as lying on the domain's end.
+        A theta outside the domain by a few units of rounding counts as lying on its end.
         """
         slope = np.asarray(theta)
         unit = np.finfo(slope.dtype if slope.dtype.kind == "f" else np.float64).eps
@@ -348,9 +345,9 @@ class Loss:
         return np.where(y > 0, low, 0.0 - high), np.where(y > 0, high, 0.0 - low)
 
     def reach(self, value: float) -> float:
-        """Return how far from its target a prediction can be whose loss is at most `value`.
+        """Return the largest distance from its target of a prediction with loss at most `value`.
 
-        For losses of labels: how far on the wrong side of 0, which all of them grow with.
+        For losses of labels: how far on the wrong side of 0.
         """
         if self.smoothing > 0.0:  # then the plain loss is above by this at most
             return self.plain.reach(value + 0.5 * self.smoothing * self.lipschitz**2)
@@ -362,7 +359,6 @@ class Loss:
         return value / flatter + 0.5 * self.shape.softness * flatter + self.shape.epsilon
 
     def _value_and_slope(self, m: Array, y: Array) -> tuple[Array, Array]:
-        """Return the values and the slopes in the residual, of all losses but the logistic one."""
         value = _beyond(self.shape, m, y)
         slope = self._slope(value)
         _, low, _, softness, _ = self.shape
@@ -374,7 +370,6 @@ class Loss:
         return value, slope
 
     def _slope(self, s: Array) -> Array:
-        """Return the slopes in the residual, given by how much that is beyond the flat zone."""
         _, low, high, softness, _ = self.shape
         if low == -_INF:
             return s * (1.0 / softness)
@@ -401,7 +396,7 @@ def _operands(m: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Array, Array, bool]:
 
 
 def _beyond(shape: Shape, m: Array, y: Array) -> Array:
-    """Return by how much residuals are beyond the flat zone, on a side with a slope."""
+    """Return by how much residuals exceed the flat zone, on a side with a slope."""
     kind, _, high, _, epsilon = shape
     if kind == TARGETS:
         s = m - y
@@ -420,7 +415,6 @@ def _beyond(shape: Shape, m: Array, y: Array) -> Array:
 
 
 def _decay(m: Array, y: Array) -> tuple[Array, Array]:
-    """Return z = y m and exp(-|z|), in which nothing overflows."""
     z = y * m
     return z, np.exp(-np.abs(z))
 
@@ -435,5 +429,5 @@ def _logistic_slope(y: Array, z: Array, decay: Array) -> Array:
 
 def _logistic_conjugate(theta: Vector, y: Vector) -> Vector:
     u = -y * theta
-    # These two take 0 log 0 as 0.
+    # These treat 0 log 0 as 0.
     return np.asarray(xlogy(u, u) + xlog1py(1.0 - u, -u), dtype=np.float64)

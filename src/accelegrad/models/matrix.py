@@ -1,7 +1,6 @@
-"""Products with a dense or CSR matrix in float64, and sums of its squares, without copies of it.
+"""Products with a dense or CSR matrix, and sums of its squares, in float64.
 
-Values, gradients and bounds are computed in float64. float32 data are not copied for that, unless
-they are small: they are converted a block of rows (or, in Fortran order, of columns) at a time.
+Large float32 data are converted block by block instead of being copied.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from accelegrad.kernels import blocks
 Matrix = npt.NDArray[np.float64]
 RowNumbers = npt.NDArray[np.integer[Any]]  # indices of rows, from 0
 
-#: float32 data with at most this many entries are kept as a float64 copy too (8 MB). Chosen.
+#: float32 data with at most this many entries are also kept as float64 (8 MB). Chosen.
 SMALL_DATA = 1 << 20
-#: Entries that are copied or read at a time where all are not: 1 MB, which a cache holds. Chosen.
+#: Entries per block in blockwise work: 1 MB, which a cache holds. Chosen.
 BLOCK_ENTRIES = 1 << 17
-#: A product with fewer columns takes about as long as one with this many: reading X takes longest.
+#: Reading X dominates: a product with fewer columns takes about as long as one with this many.
 NARROW = 8
 
 
@@ -42,7 +41,7 @@ def stored_entries(X: Any) -> int:
 
 
 def row_runs(X: Any, entries: int = BLOCK_ENTRIES) -> Iterator[slice]:
-    """Yield runs of rows with about so many stored entries."""
+    """Yield slices of rows with about `entries` stored entries each."""
     return runs(X.shape[0], entries * X.shape[0] // max(stored_entries(X), 1))
 
 
@@ -89,23 +88,20 @@ class Products:
         return product
 
     def _count_parts(self, factors: Matrix) -> int:
-        """Return into how many parts, one per thread, a product with dense rows is split."""
         columns = 1 if factors.ndim == 1 else factors.shape[1]
         return kernels.count_parts(self.X.size * max(columns, NARROW))
 
     def _in_double(self) -> Any:
-        """Return the matrix in float64, or None where a copy would take too much memory."""
+        """Return the matrix in float64, or None if a copy would take too much memory."""
         if self._whole is None and stored_entries(self.X) <= SMALL_DATA:
             self._whole = self.X.astype(np.float64)
         return self._whole
 
     @cached_property
     def _transpose(self) -> Any:
-        """The transpose in float64, a view: SciPy is slow to make one."""
         return self._in_double().T
 
     def _blocks(self) -> Iterator[tuple[slice, slice, Any]]:
-        """Yield parts of the matrix in float64, each with the rows and columns it covers."""
         every = slice(None)
         if not self._is_sparse and not self.X.flags.c_contiguous:
             for some in runs(self.X.shape[1], BLOCK_ENTRIES // self.X.shape[0]):
@@ -116,15 +112,15 @@ class Products:
 
 
 class RowBlock:
-    """Some rows of a dense or CSR matrix, for products with them in float64.
+    """Some rows of a dense or CSR matrix, for float64 products.
 
-    Entries of CSR rows are gathered: SciPy takes five times as long to make a matrix of a few rows.
+    CSR entries are gathered: SciPy takes five times as long to index a few rows.
     """
 
     def __init__(self, X: Any, rows: RowNumbers) -> None:
         self._dense: Matrix | None = None
         if isinstance(X, np.ndarray):
-            # A slice is a view, where an index makes a copy.
+            # A slice is a view; an index makes a copy.
             index = slice(rows[0], rows[0] + 1) if rows.size == 1 else rows
             self._dense = X[index].astype(np.float64, copy=False)
             return
@@ -139,7 +135,7 @@ class RowBlock:
     def margins(self, w: Vector) -> Vector:
         """Return <a_i, w>."""
         if self._dense is not None:
-            # BLAS may set flags of numbers beside those of small matrices, which no result has.
+            # BLAS may raise spurious floating-point flags beside small matrices.
             with np.errstate(invalid="ignore"):
                 margins: Vector = self._dense @ w
             return margins
@@ -152,7 +148,7 @@ class RowBlock:
             with np.errstate(invalid="ignore"):  # as above
                 target += self._dense.T @ coefficients
         else:
-            # Not target[columns] += ...: that would lose columns that come more than once.
+            # Not target[columns] += ..., which would drop repeated columns.
             np.add.at(target, self._columns, self._entries * coefficients[self._owners])
 
 
@@ -180,7 +176,7 @@ def column_squares(X: Any, shares: Vector) -> Vector:
 
 
 def _squared_blocks(X: Any, entries: int) -> Iterator[tuple[slice, Any]]:
-    """Yield blocks of CSR rows with all entries squared, an entry stored in pieces as one."""
+    """Yield blocks of CSR rows with squared entries, duplicates summed first."""
     whole = bool(X.has_canonical_format)
     for rows in row_runs(X, entries):
         block = X[rows].astype(np.float64)

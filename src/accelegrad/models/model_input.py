@@ -1,4 +1,4 @@
-"""The data that a linear model is given: checked, and in the form that it works with."""
+"""Check the data of a linear model and convert them to the form it uses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def checked_intercept(given: object) -> bool:
 
 
 def design_matrix(given: Any, *, checked: bool = False) -> Any:
-    """Return X as a dense or CSR matrix of float32 or float64, not copied where it is one.
+    """Return X as a dense or CSR matrix of float32 or float64, without copying if it is one.
 
     `checked` says that its entries are known to be finite.
     """
@@ -57,14 +57,11 @@ def design_matrix(given: Any, *, checked: bool = False) -> Any:
 
 
 def check_places(X: Any) -> None:
-    """Refuse a CSR matrix with entries outside of it: kernels would read or write there.
-
-    SciPy checks all else when a matrix is made.
-    """
+    """Refuse CSR indices outside the matrix, where kernels would read or write."""
     if (np.diff(X.indptr) < 0).any():
         raise ValueError("X must have an indptr that does not fall, but it does.")
     columns = X.indices[: X.indptr[-1]]
-    # As unsigned numbers those below 0 are the largest.
+    # As unsigned numbers, negative ones are the largest.
     if columns.size and columns.view(f"u{columns.itemsize}").max() >= X.shape[1]:
         raise ValueError(
             f"X must have column numbers from 0 to {X.shape[1] - 1}, but it has numbers from "
@@ -73,12 +70,11 @@ def check_places(X: Any) -> None:
 
 
 def _fit_for_blas(X: Array) -> bool:
-    """Return whether NumPy multiplies X by BLAS; without it one copy now saves much time later."""
+    """Return whether NumPy multiplies X by BLAS; if not, one copy now saves much time later."""
     return X.flags.aligned and min(X.strides) == X.itemsize
 
 
 def _first_bad_row(X: Any) -> int | None:
-    """Return the first row with a number that is not finite."""
     with np.errstate(over="ignore", invalid="ignore"):
         total = (X.data if _is_sparse(X) else X).sum(dtype=np.float64)
     if np.isfinite(total):  # as it would not be with one such number in it
@@ -109,7 +105,7 @@ def _check_length(name: str, vector: Vector, n: int) -> None:
 
 
 def check_labels(y: Vector, loss: Loss) -> None:
-    """Refuse targets that are no labels, where the loss takes labels."""
+    """Refuse targets that are not labels if the loss needs labels."""
     if loss.classification and not (np.abs(y) == 1.0).all():
         seen = np.unique(y)
         labels = ", ".join(f"{label:g}" for label in seen[:5]) + (", ..." if seen.size > 5 else "")

@@ -28,7 +28,7 @@ Matrix = npt.NDArray[np.float64]
 
 
 class ClassesPoint:
-    """What a multinomial model knows at a point: the margins, and the rest when it is asked for."""
+    """A point of a multinomial model: margins, and further values on demand."""
 
     def __init__(self, model: MultinomialModel, point: Vector, margins: Matrix) -> None:
         self.model, self.point, self.margins = model, point, margins
@@ -39,7 +39,7 @@ class ClassesPoint:
 
     @property
     def distributions(self) -> Matrix:
-        """Those of the rows over the classes."""
+        """Each row's distribution over the classes."""
         return self._softmax[0]
 
     @cached_property
@@ -56,7 +56,7 @@ class ClassesPoint:
 
     @cached_property
     def gradient(self) -> Vector:
-        """The gradient: a product with the transpose of X."""
+        """The gradient: one product with the transpose of X."""
         model, shares, index = self.model, self.model.rows.shares, np.arange(self.model.n_samples)
         slopes = self.distributions * shares[:, None]
         slopes[index, model.classes] = (self.distributions[index, model.classes] - 1.0) * shares
@@ -64,22 +64,18 @@ class ClassesPoint:
 
 
 class MultinomialModel:
-    r"""The regularised mean logistic loss of several classes, with gradients and a dual gap.
+    """The regularised mean multinomial loss, with gradients and a dual gap.
 
     Parameters
     ----------
     X : array or sparse matrix of shape (n_samples, n_features)
-        As for `LinearModel`: float32 and float64 are kept without copying.
+        As for `LinearModel`.
     classes : array of int of shape (n_samples,)
         The class of each row, from 0 to n_classes - 1.
     n_classes : int
-        How many classes there are, at least 2.
-    l2 : float
-        The weight of the l2 term, at least 0.
-    fit_intercept : bool
-        Whether each class has an intercept, which is not penalised.
-    sample_weight : array of shape (n_samples,), optional
-        Nonnegative weights of the rows; only their ratios matter.
+        At least 2.
+    l2, fit_intercept, sample_weight
+        As for `LinearModel`, with one intercept per class.
     """
 
     def __init__(
@@ -98,15 +94,14 @@ class MultinomialModel:
             index.size and not 0 <= index.min() <= index.max() < self.n_classes
         ):
             raise ValueError(f"classes must hold whole numbers from 0 to {self.n_classes - 1}.")
-        # The checks of data and weights, the shares of the rows and the columns' scaling are those
-        # of a linear model; its targets, all of them +1, are not used.
+        # A linear model checks the data and holds the shares; its targets, all +1, are not used.
         options: dict[str, Any] = {"l2": l2, "fit_intercept": fit_intercept}
         rows = LinearModel(X, np.ones(index.shape), sample_weight=sample_weight, **options)
         self._take(rows, index)
 
     @classmethod
     def of(cls, rows: LinearModel, classes: Any, n_classes: int) -> Self:
-        """Return the model of the rows of a linear model, which are not checked again."""
+        """Return the model of a linear model's rows, which are not checked again."""
         model = object.__new__(cls)
         model.n_classes = n_classes
         model._take(rows, classes)
@@ -119,7 +114,7 @@ class MultinomialModel:
         self.n_parameters = self.n_weights + self.n_classes * rows.fit_intercept
 
     def with_l2(self, l2: float) -> Self:
-        """Return a model of the same data, which are neither copied nor checked, by another l2."""
+        """Return a model of the same data with another l2."""
         other = copy(self)
         other.rows = self.rows.with_l2(l2)
         other.l2 = other.rows.l2
@@ -131,7 +126,7 @@ class MultinomialModel:
 
     @cached_property
     def class_shares(self) -> Vector:
-        """The share of each class's rows."""
+        """The share of each class."""
         shares = np.bincount(self.classes, self.rows.shares, self.n_classes)
         return shares.astype(np.float64)
 
@@ -141,16 +136,16 @@ class MultinomialModel:
         return at.value, at.gradient
 
     def at(self, x: Vector) -> Any:
-        """Return what is known at a point, of which a copy is kept."""
+        """Return the point x, which is copied."""
         W, b = self.split(x)
         return self.with_margins(x.copy(), self.rows.products.forward(W.T) + b)
 
     def with_margins(self, x: Vector, margins: Matrix) -> ClassesPoint:
-        """Return what is known at a point whose margins are known."""
+        """Return a point with known margins."""
         return ClassesPoint(self, x, margins)
 
     def total(self, name: str, task: Callable[..., Any], at: Any, *more: Any) -> Any:  # noqa: ARG002
-        """Return what a task says of the rows and a point, added up where they are in parts."""
+        """Return a task's result on the rows and a point, summed over parts."""
         return task(None, at, *more)
 
     def batch_value_and_gradient(self, x: Vector, rows: Any) -> tuple[float, Vector]:
@@ -172,19 +167,19 @@ class MultinomialModel:
         return 0.5 * self.l2 * float(weights @ weights)
 
     def split(self, x: Vector) -> tuple[Matrix, Vector]:
-        """Return W, of shape (n_classes, n_features), and b, zeros where there is none."""
+        """Return W, of shape (n_classes, n_features), and b, zeros without intercepts."""
         W = x[: self.n_weights].reshape(self.n_classes, self.n_features)
         return W, x[self.n_weights :] if self.rows.fit_intercept else np.zeros(self.n_classes)
 
     def combined(self, slopes: Matrix, W: Matrix) -> Vector:
-        """Return the gradient that these slopes, times the rows' shares, make."""
+        """Return the gradient for slopes that include the rows' shares."""
         weights = self.rows.products.backward(slopes).T + self.l2 * W
         free = slopes.sum(axis=0) if self.rows.fit_intercept else np.zeros(0)
         return np.concatenate([weights.ravel(), free])
 
 
 class PartedPoint:
-    """What a `PartedClasses` knows at a point; margins and distributions stay with the rows."""
+    """A point of `PartedClasses`; margins and distributions stay with the rows."""
 
     def __init__(self, model: PartedClasses, point: Vector) -> None:
         self.model, self.point = model, point
@@ -196,41 +191,41 @@ class PartedPoint:
 
     @property
     def ref(self) -> tuple[Where, Vector]:
-        """The point as tasks are told of it."""
+        """The arguments by which tasks find the point."""
         return self.where, self.point
 
 
 class PartedClasses(MultinomialModel):
-    """A `MultinomialModel` of rows in parts, whose targets are the numbers of the classes."""
+    """A `MultinomialModel` of rows in parts, whose targets are class numbers."""
 
     rows: PartedModel
     _at: PartedPoint | None = None
 
     def with_l2(self, l2: float) -> Self:
-        """Return a model of the same rows with another weight of the l2 term."""
+        """Return a model of the same rows with another l2."""
         other = super().with_l2(l2)
         other._at = None
         return other
 
     @cached_property
     def class_shares(self) -> Vector:
-        """The share of each class's rows."""
+        """The share of each class."""
         shares: Vector = self.rows.parts.total("classes", _class_shares, self.n_classes)
         return shares
 
     def at(self, x: Vector) -> PartedPoint:
-        """Return what is known at a point: one pass, and none where it was the last one."""
+        """Return the point x: one pass, and none if x was the last point."""
         if self._at is None or not np.array_equal(self._at.point, x):
             self._at = PartedPoint(self, x.copy())
         return self._at
 
     def total(self, name: str, task: Callable[..., Any], at: Any, *more: Any) -> Any:
-        """Return what a task says of the rows and a point, added up."""
+        """Return a task's result on the rows and a point, summed over parts."""
         refs = [part for one in (at, *more) for part in getattr(one, "ref", (one,))]
         return self.rows.parts.total(name, task, *refs)
 
     def of_rows(self, rows: Any, l2: float) -> MultinomialModel:
-        """Return a model of some rows, which are brought here."""
+        """Return a model of some rows, which are fetched."""
         some = self.rows.of_rows(rows, l2)
         return MultinomialModel.of(some, self._classes_of(rows, some.y), self.n_classes)
 
@@ -242,7 +237,7 @@ def classes_model(X: Any, classes: Any, n_classes: int, **options: Any) -> Multi
     """Return the multinomial model of rows in memory or in a stream."""
     if not isinstance(X, StreamedMatrix):
         return MultinomialModel(X, np.asarray(classes).astype(np.intp), n_classes, **options)
-    # A loss of numbers takes the classes' numbers as they are.
+    # The squared loss accepts class numbers as targets.
     return PartedClasses.of(StreamedModel.of(X, classes, "squared", **options), None, n_classes)
 
 

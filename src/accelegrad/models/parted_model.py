@@ -1,4 +1,4 @@
-"""A sum over rows in parts, which are elsewhere: in files, or on a cluster.
+"""A sum over rows in parts: in files, or on a cluster.
 
 Tasks of `accelegrad.models.row_parts` go to the parts, sums come back. Margins and slopes stay with
 the rows.
@@ -25,14 +25,14 @@ from accelegrad.models.rounding import DataRounding
 from accelegrad.models.row_parts import Mixture, PointSums, Where
 from accelegrad.models.row_sum import MOST_SAMPLED, ModelRows, TakenRows
 
-#: From how many rows, about, quantiles of the targets are estimated. Chosen.
+#: The number of rows, about, from which quantiles of the targets are estimated. Chosen.
 SOME_TARGETS = 64_000
 
 
 def split_by_part(
     rows: RowNumbers, ends: npt.NDArray[np.int64]
 ) -> tuple[list[RowNumbers], RowNumbers]:
-    """Return the rows of each part, by their numbers in it, and where each stands in `rows`."""
+    """Return each part's rows, by their numbers in it, and the order that sorts `rows`."""
     order = np.argsort(rows, kind="stable")
     ordered = np.asarray(rows)[order]
     pieces = np.split(ordered, np.searchsorted(ordered, ends)[:-1])
@@ -41,7 +41,7 @@ def split_by_part(
 
 
 def joined(matrix: Any, found: Sequence[TakenRows], order: Any = slice(None)) -> TakenRows:
-    """Return rows of all parts of a matrix as one, in an order."""
+    """Return the rows of all parts as one, in the given order."""
     Xs, ys, shares, known = zip(*found, strict=True)
     X = _stacked(matrix, [X for X in Xs if X.shape[0]] or Xs[:1])[order]
     at = None
@@ -59,7 +59,7 @@ def _stacked(matrix: Any, Xs: Any) -> Any:
 
 
 class PartedPoint(ModelPoint):
-    """What a sum on a cluster knows at a point: sums; margins and slopes stay with the rows."""
+    """A point of a parted model: sums; margins and slopes stay with the rows."""
 
     __slots__ = ("_sums", "where")
     model: PartedModel
@@ -75,7 +75,7 @@ class PartedPoint(ModelPoint):
 
     @property
     def ref(self) -> tuple[Where, Vector]:
-        """The point as tasks are told of it."""
+        """The arguments by which tasks find the point."""
         return self.where, self.w
 
     def _evaluate(self, *, gradient: bool) -> PointSums:
@@ -113,7 +113,7 @@ class PartedPoint(ModelPoint):
 
     @property
     def curved_share(self) -> float:
-        """The share of the rows whose losses are curved here, all rows counting the same."""
+        """The share of rows whose losses are curved here, all rows counting the same."""
         return self.sums.curved / self.model.n_samples
 
     @property
@@ -122,11 +122,11 @@ class PartedPoint(ModelPoint):
         return PartedSlopes(self, self)
 
     def slopes_at(self, other: Any, caution: float = 0.0) -> PartedSlopes:  # type: ignore[override]
-        """Return the slopes at another point, as the second derivatives here foretell them."""
+        """Return the slopes at another point as the second derivatives here predict them."""
         return PartedSlopes(self, other, Mixture(caution))
 
     def beside(self, model: LinearModel) -> PartedPoint:
-        """Return what a sum over the same rows by another loss knows at this point."""
+        """Return the same point of a model of the same rows with another loss."""
         assert isinstance(model, PartedModel)
         other = PartedPoint(model, self.w, self.where._replace(by=model.loss))
         if self._sums is not None and self.model.loss.smoothing and not model.loss.smoothing:
@@ -135,7 +135,7 @@ class PartedPoint(ModelPoint):
 
 
 class PartedSlopes(NamedTuple):
-    """A slope for each row, where the rows are: those at a point, or what is made of them."""
+    """One slope per row, stored with the rows: those at a point, or a mixture."""
 
     at: PartedPoint
     other: PartedPoint
@@ -143,12 +143,12 @@ class PartedSlopes(NamedTuple):
 
     @property
     def ref(self) -> tuple[Any, ...]:
-        """The slopes as tasks are told of them."""
+        """The arguments by which tasks find the slopes."""
         return *self.at.ref, *self.other.ref, self.mixture
 
 
 class PartedRows(ModelRows):
-    """Rows drawn by their curvature, wherever they are."""
+    """Rows of a parted model, drawn by their curvature."""
 
     def __init__(
         self,
@@ -174,16 +174,15 @@ class PartedRows(ModelRows):
 
     @property
     def count(self) -> int:
-        """How many rows there are, each as often as it was drawn."""
+        """The number of rows, with repetition."""
         return self._size
 
     @property
     def _weight(self) -> float:
-        """What each row that was drawn weighs; 1 where all come with their weights."""
         return 1.0 if self._all else self._total / self._size
 
     def _look_up(self) -> tuple[RowNumbers, Vector]:
-        """Return the numbers of the rows and their weights: a round trip, once."""
+        """Return the numbers of the rows and their weights: one round trip, cached."""
         if self._found is None:
             found = self._rows_of.parts.each(
                 "draw", tasks.drawn_numbers, *self._by, by_part=[self._places]
@@ -199,7 +198,7 @@ class PartedRows(ModelRows):
 
     @property
     def weights(self) -> Vector:  # type: ignore[override]
-        """With which each stands for the curvature of all."""
+        """The weights with which the rows represent the curvature of all."""
         if not self._all:
             return np.full(self._size, self._weight)
         return self._look_up()[1]
@@ -215,9 +214,9 @@ class PartedRows(ModelRows):
 
 
 def _places_in_parts(sums: Vector, random: Vector) -> list[Vector]:
-    """Return one place from each of equal pieces of a running sum, for each part those in it.
+    """Return one place from each of equal pieces of a running sum, grouped by part.
 
-    Places count from where the part begins. None is in a part whose sum is 0.
+    Places are relative to the beginning of the part; a part whose sum is 0 gets none.
     """
     ends, size = np.cumsum(sums), random.size
     places = (np.arange(size) + random) * (ends[-1] / size)
@@ -227,9 +226,9 @@ def _places_in_parts(sums: Vector, random: Vector) -> list[Vector]:
 
 
 class PartedModel(LinearModel):
-    """A `LinearModel` in parts: see `accelegrad.models.row_sum`. An evaluation is one round trip.
+    """A `LinearModel` in parts: see `accelegrad.models.row_sum`. One round trip per evaluation.
 
-    `parts` gives what a task says of each part, or the total.
+    `parts` runs tasks: `each` returns the results by part, `total` their sum.
     """
 
     has_columns = False
@@ -238,7 +237,6 @@ class PartedModel(LinearModel):
     columns: Any = None  # those of which the curvature is asked for, if not all
 
     def _take(self, X: Any) -> None:
-        """Take rows in parts, and forget what is known of others."""
         self.X, self._readable = X, None
         self._of_data_alone: dict[str, Any] = {}
         self._of_targets: dict[str, Any] = {}  # shared by copies with another loss or l2 term
@@ -263,39 +261,39 @@ class PartedModel(LinearModel):
         return int(self.X.ends.size)
 
     def _known_targets(self, name: str, *given: Any) -> list[Any]:
-        """Return what a task says of the targets of each part, asked at the first call."""
+        """Return a task's results on the targets of each part, cached."""
         if name not in self._of_targets:
             self._of_targets[name] = self.parts.each("targets", *given)
         found: list[Any] = self._of_targets[name]
         return found
 
     def target_sizes(self) -> tuple[float, float, float]:
-        """Return the norm of the targets, and the shares of those above 0 and of those below."""
+        """Return the norm of the targets, and the shares of positive and negative ones."""
         sizes, above, below = zip(*self._known_targets("sizes", tasks.target_sizes), strict=True)
         return math.hypot(*sizes), math.fsum(above), math.fsum(below)
 
     def new_name(self, n_classes: int = 1) -> Any:
-        """Return a name by which parts know a new point."""
+        """Return the name under which parts store a new point."""
         raise NotImplementedError
 
     def of_rows(self, rows: RowNumbers, l2: float) -> LinearModel:
-        """Return a model of some rows, which are brought here in one round trip."""
+        """Return a model of some rows, which are fetched in one round trip."""
         found = self.taken(np.asarray(rows))
         weights = found.shares if self.weighted and found.shares.any() else None
         shares = row_shares(weights, rows.size)
         return self._of_data(found.X, found.y, weights, shares, l2)
 
     def at(self, w: npt.ArrayLike) -> PartedPoint:
-        """Return what is known at w: one round trip."""
+        """Return the point w: one round trip."""
         return PartedPoint(self, self._parameters(w).copy())
 
     def between(self, p: Any, q: Any, t: float) -> PartedPoint:
-        """Return what is known at p + t (q - p): no pass over the rows before its gradient."""
+        """Return the point p + t (q - p): no pass over the rows until its gradient is needed."""
         where = Where(self.new_name(), self.loss, (p.where.name, q.where.name, t))
         return PartedPoint(self, p.w + t * (q.w - p.w), where)
 
     def sampled(self, count: int, seed: Any, by: Any = None, *, caution: float = 0.0) -> ModelRows:
-        """Return rows that stand for all, the same for any split."""
+        """Return sampled rows, the same for any split."""
         if by is None:
             return ModelRows(self, np.random.default_rng(seed).integers(self.n_samples, size=count))
         return PartedRows(self, by, caution, count, seed)
@@ -315,11 +313,11 @@ class PartedModel(LinearModel):
 
     @property
     def gram_bytes(self) -> int:
-        """How many bytes a matrix of second derivatives has."""
+        """The size in bytes of a matrix of second derivatives."""
         return 8 * self.n_parameters**2
 
     def gram_of_columns(self) -> Matrix:
-        """Return sum_i p_i a_i a_i', found at the first call."""
+        """Return sum_i p_i a_i a_i', cached."""
         gram: Matrix = self.of_data_alone(
             "gram",
             lambda: self.parts.total(
@@ -333,11 +331,11 @@ class PartedModel(LinearModel):
         return squares
 
     def best_constant(self) -> float:
-        """Return about the best constant prediction: the mean, or a quantile of some targets."""
+        """Return nearly the best constant prediction: the mean, or a quantile of some targets."""
         found = self._known_targets("some", tasks.target_sums, max(1, SOME_TARGETS // self.n_parts))
         if self.loss.lipschitz == np.inf:
-            # Rounding may put the mean of equal targets beyond them, and a minimum of 0 out of
-            # sight.
+            # The rounded mean of equal targets may lie beyond them, which would hide a minimum of
+            # 0.
             mean = math.fsum(part[0] for part in found)
             low, high = (choose(part[i] for part in found) for i, choose in ((3, min), (4, max)))
             return float(min(max(mean, low), high))
@@ -366,14 +364,14 @@ class PartedModel(LinearModel):
         return scale * value + self._penalty(w), self._with_penalty(scale * gradient, w)
 
     def taken(self, rows: RowNumbers, at: Any = None) -> TakenRows:
-        """Return some rows, and what a point knows of them: one round trip."""
+        """Return some rows, and the margins and slopes there at a point: one round trip."""
         pieces, order = split_by_part(rows, self.X.ends)
         given = (tasks.taken,) if at is None else (tasks.taken_at, *at.ref)
         found = self.parts.each("sample", *given, by_part=[pieces])
         return joined(self.X, found, np.argsort(order, kind="stable"))
 
     def over_chunks(self, function: Callable[[Any, Vector], Any]) -> list[Any]:
-        """Return what a function says of the rows and shares of each part, computed there."""
+        """Return a function's result on the rows and shares of each part, computed there."""
         found: list[Any] = self.parts.each("columns", tasks.on_rows, function)
         return found
 

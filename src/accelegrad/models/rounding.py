@@ -1,8 +1,7 @@
-r"""How far rounding can take the sums of a linear model from their true values.
+"""Bounds on the rounding errors of the sums of a linear model.
 
-A lower bound is a proof only if rounding cannot lift it above the minimum, so every bound is
-lowered by what rounding can amount to: see `accelegrad.rounding`. Sizes of terms are bounded by
-norms that are known, of the slopes and of the columns x_j, where rows count by their shares p_i:
+Every lower bound is lowered by its possible rounding error: see `accelegrad.rounding`. Terms are
+bounded by norms of the slopes and of the columns x_j, weighted by the shares p_i:
 
     ||theta||^2 = sum_i p_i theta_i^2,   ||x_j||^2 = sum_i p_i x_ij^2,
     sum_i p_i |theta_i| sum_j |x_ij| |w_j| <= ||theta|| sum_j ||x_j|| |w_j|.
@@ -23,7 +22,7 @@ from accelegrad.rounding import SMALLEST, growth
 
 
 class PointRounding(NamedTuple):
-    """How far what is computed at a point can be off."""
+    """Bounds on the rounding errors at a point."""
 
     value: float  # of the objective
     gradient: float  # the norm of the gradient's error
@@ -31,10 +30,10 @@ class PointRounding(NamedTuple):
 
 
 def few_bits_rounding(unit: float, size: float, steep: float, point: Vector) -> PointRounding:
-    """Return how far a function of the user's can be off that computes with few bits.
+    """Return error bounds for a user's function that computes in low precision.
 
-    Value and gradient, of these sizes, are taken to be right to some units of rounding; and they
-    are those at the nearest point that has so few bits.
+    Value and gradient, of the given sizes, are assumed to be correct to some units of rounding at
+    the nearest representable point.
     """
     share = growth(point.size, unit)
     value = share * size + unit * steep * norm(point)
@@ -44,8 +43,8 @@ def few_bits_rounding(unit: float, size: float, steep: float, point: Vector) -> 
 class DataRounding:
     """Bounds on the rounding of products with the rows of a linear model.
 
-    They follow from the norms of the columns, so that the units of these do not matter; `squares`
-    are sum_i p_i x_ij^2, up to rounding, where they are known.
+    They use the norms of the columns, so units do not matter; `squares` are sum_i p_i x_ij^2, if
+    known.
     """
 
     def __init__(
@@ -57,19 +56,19 @@ class DataRounding:
         #: the norm of the data, without the intercept's column
         self.size = norm(self.columns)
         self._whole = math.hypot(self.size, float(intercept))
-        # Asked for at every step of a run.
+        # Needed at every step of a run.
         self._of_rows, self._of_weights = growth(self.n_samples), growth(self.n_features)
         self._of_margins = growth(self.n_features + 1)
         self._of_products = growth(self.n_samples + self.n_features)
 
     def combination(self, slopes_norm: float) -> Vector:
-        """Return how far each entry of the computed sum_i p_i theta_i a_i can be off."""
+        """Return error bounds for the entries of the computed sum_i p_i theta_i a_i."""
         return self._of_rows * slopes_norm * self.columns + SMALLEST
 
     def at(
         self, loss: Loss, mean_loss: float, weights: Vector, intercept: float, l2: float
     ) -> PointRounding:
-        """Return how far value, gradient and level at a point can be off."""
+        """Return error bounds for value, gradient and level at a point."""
         length = norm(weights)
         steep = slopes_norm(loss, mean_loss)
         # The norm, by shares, of sum_j |x_ij| |w_j|.
@@ -90,7 +89,7 @@ class DataRounding:
 
 
 def slopes_norm(loss: Loss, mean_loss: float) -> float:
-    """Return a bound on the norm of the slopes where the mean loss is known.
+    """Return a bound on the norm of the slopes, given the mean loss.
 
     A nonnegative loss whose slope changes by at most `curvature` has l'^2 <= 2 curvature l.
     """
@@ -113,7 +112,7 @@ def _column_norms(X: Any, shares: Vector, squares: Vector | None) -> Vector:
 
 
 def largest_entries(X: Any, columns: Any) -> Vector:
-    """Return the largest absolute value of some columns, or more where entries are in pieces."""
+    """Return the largest absolute value of some columns; an upper bound with duplicate entries."""
     if hasattr(X, "largest_entries"):  # rows that are not here
         found: Vector = X.largest_entries(columns)
         return found

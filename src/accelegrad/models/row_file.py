@@ -1,4 +1,4 @@
-"""Numbers for each row in a temporary file, which ends with the object that stands for it."""
+"""One number or vector per row in a temporary file, deleted with its object."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from accelegrad.models.matrix import BLOCK_ENTRIES, RowNumbers, runs
 
 
 def together(*files: Any) -> Iterator[list[Any]]:
-    """Yield the numbers of the same rows of several files, some at a time; None of None."""
+    """Yield blocks of the same rows of several files; None for None."""
     for rows in runs(files[0].size, BLOCK_ENTRIES):
         yield [None if file is None else file[rows] for file in files]
 
 
 def mapped(function: Callable[..., npt.ArrayLike], *files: Any) -> RowFile:
-    """Return a file with what a function says of some rows of others at a time."""
+    """Return a file with a function's results on blocks of other files."""
     return of_blocks(function(*blocks) for blocks in together(*files))
 
 
 def of_blocks(blocks: Iterable[npt.ArrayLike]) -> RowFile:
-    """Return a file with numbers that come some at a time."""
+    """Return a file with the rows of all blocks."""
     file = RowFile()
     for block in blocks:
         file.append(block)
@@ -40,9 +40,9 @@ def _with_numbers(numbers: Vector) -> RowFile:
 
 
 class RowFile:
-    """A vector of float64 in a file, or a matrix of some columns, to which rows can be appended.
+    """A float64 vector or matrix in a file, to which rows can be appended.
 
-    It is read where slices or rows are asked for; `numpy.asarray` reads all of it.
+    Slices and rows are read on access; `numpy.asarray` reads all of it.
     """
 
     dtype = np.dtype(np.float64)
@@ -79,7 +79,7 @@ class RowFile:
         self.size += len(array)
 
     def blocks(self) -> Iterator[Vector]:
-        """Yield all numbers, some at a time."""
+        """Yield all numbers in blocks."""
         return (block for (block,) in together(self))
 
     def __getitem__(self, rows: Any) -> Vector:
@@ -104,7 +104,6 @@ class RowFile:
         return found
 
     def _gathered(self, rows: RowNumbers) -> Vector:
-        """Return the numbers of some rows, block by block."""
         order = np.argsort(rows, kind="stable")
         ordered, found = rows[order], np.empty(rows.size)
         for block in runs(self.size, BLOCK_ENTRIES):
@@ -114,17 +113,15 @@ class RowFile:
         return found
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        """Return all of it in memory."""
         if copy is False:
             raise ValueError("numbers in a file are copied to memory.")
         return self[:].astype(dtype or np.float64, copy=False)
 
     def __reduce__(self) -> Any:
-        """Return what makes it again elsewhere: all numbers."""
         return _with_numbers, (np.asarray(self),)
 
     def fingerprint(self) -> str:
-        """Return a text that differs for different contents."""
+        """Return a hash of the contents."""
         digest = hashlib.blake2b(f"{self.size}".encode())
         for block in self.blocks():
             digest.update(block.tobytes())

@@ -1,8 +1,7 @@
-"""What is asked of a part of the rows: tasks whose results are added up over all parts.
+"""Tasks on parts of the rows, whose results are added up over all parts.
 
-A part is a `LinearModel` without an l2 term, whose rows have the shares that they have among all
-rows: the sum over all parts is the whole. Tasks take a part and what it knows at points, and
-return sums that can be added, as long as w or a number, or what is asked for of a few rows.
+A part is a `LinearModel` without an l2 term, whose rows have their shares among all rows, so that
+the parts' sums add up to the whole.
 """
 
 from __future__ import annotations
@@ -31,20 +30,20 @@ class Part(Protocol):
 
     @property
     def first(self) -> int:
-        """The number of the first one among all rows."""
+        """The number of the part's first row among all rows."""
 
     def model(self, by: Any) -> Any:
-        """Return the rows by a loss."""
+        """Return the rows with a loss."""
 
     def of_columns(self, columns: Any) -> LinearModel:
         """Return some columns of the rows; None: all."""
 
 
 class Where(NamedTuple):
-    """A point, as tasks are told of it: the name under which parts keep what they know there.
+    """A reference to a point: the name under which parts store it.
 
-    It comes before the point itself, and both become what a part knows there. `between` are the
-    names of two points and t, where margins are those at p + t (q - p).
+    It is passed before the point itself; a part replaces both by its stored values. `between` holds
+    the names of two points p and q, and t, for the point p + t (q - p).
     """
 
     name: Any
@@ -53,7 +52,7 @@ class Where(NamedTuple):
 
 
 def model_by(rows: LinearModel, by: Loss | int) -> Any:
-    """Return rows by a loss, or as a multinomial model: then targets are the classes' numbers."""
+    """Return rows with a loss, or as a multinomial model, whose targets are class numbers."""
     if isinstance(by, Loss):
         return rows.with_loss(by)
     from accelegrad.models.multinomial import MultinomialModel
@@ -62,7 +61,7 @@ def model_by(rows: LinearModel, by: Loss | int) -> Any:
 
 
 def add(one: Any, other: Any) -> Any:
-    """Return the sum of what two parts gave: numbers, arrays, sums, or tuples of them."""
+    """Return the sum of two results: numbers, arrays, or tuples of them."""
     if isinstance(one, tuple):
         parts = [add(*pair) for pair in zip(one, other, strict=True)]
         return type(one)(*parts) if hasattr(one, "_fields") else tuple(parts)
@@ -70,12 +69,12 @@ def add(one: Any, other: Any) -> Any:
 
 
 def total(*parts: Any) -> Any:
-    """Return the sum of what several parts gave, in their order."""
+    """Return the sum of several results, in their order."""
     return reduce(add, parts)
 
 
 class PointSums(NamedTuple):
-    """What the rows of a part add to what is known at a point."""
+    """A part's contribution to the sums at a point."""
 
     loss: float
     squared_slopes: float
@@ -98,14 +97,13 @@ def sums_at(part: Part, at: ModelPoint, gradient: bool) -> PointSums:  # noqa: A
             float(weighted.sum()),
             float(np.abs(weighted).sum()),
             float(model.shares @ loss.plain.value(at.margins, model.y)) if loss.smoothing else 0.0,
-            # A copy: clients whose workers are threads of theirs get results themselves, and add
-            # the l2 term in place.
+            # A copy: workers may be threads of the client, which adds the l2 term in place.
             at.gradient.copy() if gradient else np.zeros(0),
         )
 
 
 def batch_sums(part: Part, w: Vector, loss: Loss, rows: RowNumbers) -> tuple[float, Vector]:
-    """Return sum_i p_i l(m_i) over some rows of the part, by their numbers in it, and its slope."""
+    """Return sum_i p_i l(m_i) over some rows, by their numbers in the part, and its gradient."""
     if rows.size == 0:
         return 0.0, np.zeros(w.size)
     value, gradient = part.model(loss).batch_value_and_gradient(w, rows)
@@ -120,20 +118,20 @@ def squares(part: Part) -> Vector:
 
 
 def losses_of_constants(part: Part, loss: Loss, predictions: list[float]) -> Vector:
-    """Return the mean losses where all margins are the same number, for several of these."""
+    """Return the mean losses of several constant predictions."""
     model, zeros = part.rows, np.zeros(part.rows.n_samples)
     with np.errstate(over="ignore"):
         return np.array([model.shares @ loss.value(zeros + b, model.y) for b in predictions])
 
 
 def target_sizes(part: Part) -> tuple[float, float, float]:
-    """Return the norm of the targets, and the shares of those above 0 and of those below."""
+    """Return the norm of the targets, and the shares of positive and negative ones."""
     y, shares = part.rows.y, part.rows.shares
     return norm(np.sqrt(shares) * y), float(shares @ (y > 0.0)), float(shares @ (y < 0.0))
 
 
 def target_sums(part: Part, count: int) -> tuple[float, Vector, Vector, float, float]:
-    """Return sum_i p_i y_i, targets and shares of `count` rows, and the ends of the targets."""
+    """Return sum_i p_i y_i, targets and shares of `count` rows, and the range of the targets."""
     model = part.rows
     some = np.unique(np.linspace(0, model.n_samples - 1, count).astype(np.intp))
     ends = float(model.y.min()), float(model.y.max())
@@ -141,10 +139,11 @@ def target_sums(part: Part, count: int) -> tuple[float, Vector, Vector, float, f
 
 
 class Mixture(NamedTuple):
-    """Slopes at a point with all margins shifted by each of `shifts`, and mixed by `shares`.
+    """How to combine slopes at a point.
 
-    Or, with `caution`, those at another point as the second derivatives at the point foretell them.
-    Those above 0 are then multiplied by `up`, those below by `down`.
+    Either the slopes with all margins shifted by each of `shifts`, mixed by `shares`; or, with
+    `caution`, those at another point as predicted by the second derivatives. Positive slopes are
+    then multiplied by `up`, negative ones by `down`.
     """
 
     caution: float | None = None
@@ -165,24 +164,24 @@ class Mixture(NamedTuple):
 
 
 def shifted_means(part: Part, at: ModelPoint, shifts: Vector) -> Vector:  # noqa: ARG001
-    """Return the mean slopes with all margins shifted, for several shifts."""
+    """Return the mean slopes for several shifts of all margins."""
     means = [at.model.shares @ at.model.slopes(at.margins + shift) for shift in shifts]
     return np.array(means)
 
 
 def largest_margin(part: Part, at: ModelPoint) -> float:  # noqa: ARG001
-    """Return the largest size of a margin or a target."""
+    """Return the largest absolute value of a margin or a target."""
     return float(np.abs(at.margins).max() + np.abs(at.model.y).max())
 
 
 def side_means(part: Part, at: ModelPoint, other: ModelPoint, slopes: Mixture) -> Vector:
-    """Return what the slopes above 0 and those below add to the mean of their sizes."""
+    """Return the contributions of positive and of negative slopes to their mean absolute value."""
     theta, shares = slopes.of(at, other), part.rows.shares
     return np.array([shares @ np.maximum(theta, 0.0), shares @ np.maximum(-theta, 0.0)])
 
 
 def curvature_sums(part: Part, at: ModelPoint, caution: float) -> tuple[float, int]:  # noqa: ARG001
-    """Return the sum of the rows' curvature p_i l'' at a point, and how many have any."""
+    """Return the sum of p_i l'' at a point, and the number of rows where it is not 0."""
     weights = at.curvatures(caution)
     return float(np.sum(weights)), int(np.count_nonzero(weights))
 
@@ -190,9 +189,9 @@ def curvature_sums(part: Part, at: ModelPoint, caution: float) -> tuple[float, i
 def _drawn(
     at: ModelPoint, caution: float, places: Vector | None
 ) -> tuple[RowNumbers | None, Vector]:
-    """Return rows and their weights: at places in the running sum of weights, or all with weight.
+    """Return the rows at given places in the running sum of weights, or all with weight.
 
-    The places are those from where this part begins; the weight of a drawn row is left to be 1.
+    Places are relative to the part's first row; each drawn row has weight 1 here.
     """
     weights = at.curvatures(caution)
     if places is None:
@@ -201,7 +200,7 @@ def _drawn(
             return None, weights
         return weighty, weights[weighty]
     chosen = np.searchsorted(np.cumsum(weights), places, side="right")
-    # Rounding may put a place behind the last row that has weight.
+    # Rounding may put a place behind the last row with weight.
     last = int(np.flatnonzero(weights)[-1]) if places.size else 0
     return np.minimum(chosen, last), np.ones(places.size)
 
@@ -209,12 +208,12 @@ def _drawn(
 def gram_drawn(
     part: Part, at: ModelPoint, caution: float, columns: Any, places: Vector | None
 ) -> Matrix:
-    """Return what the rows drawn from the part add to a Gram matrix of some columns; None: all."""
+    """Return the part's share of a Gram matrix of some columns (None: all) of drawn rows."""
     return part.of_columns(columns)._gram(*_drawn(at, caution, places))
 
 
 def gram_sum(part: Part, columns: Any) -> Matrix:
-    """Return sum_i p_i a_i a_i' of some columns; None: of all."""
+    """Return sum_i p_i a_i a_i' for some columns (None: all)."""
     model = part.of_columns(columns)
     return model._gram(None, model.shares)
 
@@ -227,7 +226,7 @@ def gram_of_rows(part: Part, at: ModelPoint, rows: RowNumbers) -> Matrix:
 def drawn_numbers(
     part: Part, at: ModelPoint, caution: float, places: Vector | None
 ) -> tuple[Any, Vector]:
-    """Return the numbers, among all rows, of those drawn, and their weights."""
+    """Return the numbers of the drawn rows among all rows, and their weights."""
     numbers, weights = _drawn(at, caution, places)
     if numbers is None:
         numbers = np.arange(part.rows.n_samples)
@@ -240,12 +239,12 @@ def taken(part: Part, rows: RowNumbers) -> TakenRows:
 
 
 def taken_at(part: Part, at: ModelPoint, rows: RowNumbers) -> TakenRows:
-    """Return some rows, by their numbers in the part, and what a point knows of them."""
+    """Return some rows, by their numbers in the part, with margins and slopes at a point."""
     return part.rows.taken(rows, at)
 
 
 def on_rows(part: Part, function: Callable[[Any, Vector], Any]) -> Any:
-    """Return what a function says of the rows and their shares."""
+    """Return a function's result on the rows and their shares."""
     return function(part.rows.X, part.rows.shares)
 
 

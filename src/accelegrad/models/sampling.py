@@ -1,4 +1,4 @@
-"""Which rows a stochastic method looks at, in an order that can be stopped and resumed."""
+"""Draw minibatches of rows, in an order that can be saved and resumed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from accelegrad.models.matrix import RowNumbers
 
 
 class BatchSampler:
-    """Draws batches of row numbers from 0 .. n-1 by a generator, which it does not copy.
+    """Draws batches of row numbers from 0 .. n-1.
 
-    Without replacement every epoch walks through a fresh permutation, and its last batch is shorter
-    where `batch_size` does not divide n: an epoch is exactly n rows. With replacement every batch
-    is `batch_size` independent uniform rows. `rows_drawn` counts the rows that were given out.
+    Without replacement every epoch walks through a new permutation of exactly n rows; its last
+    batch is shorter if `batch_size` does not divide n. With replacement every batch is `batch_size`
+    independent uniform rows.
     """
 
     def __init__(
@@ -49,14 +49,11 @@ class BatchSampler:
         )
 
     def next_rows(self) -> RowNumbers:
-        """Return the rows of the next batch, an array not to be written to."""
+        """Return the rows of the next batch, a read-only array."""
         return self.next_batches(1)
 
     def next_batches(self, most: int) -> RowNumbers:
-        """Return the rows of up to `most` next batches, the same as batch by batch.
-
-        They never go beyond an epoch's end: only the last batch may be shorter.
-        """
+        """Return the rows of up to `most` batches at once, without crossing the end of an epoch."""
         if self.replacement:
             self.rows_drawn += most * self.batch_size
             return self.rng.integers(self.n, size=most * self.batch_size)
@@ -83,9 +80,9 @@ class BatchSampler:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue bit for bit where `state` was taken by a sampler with the same arguments.
+        """Continue bit for bit from the `state` of a sampler with the same arguments.
 
-        The permutation is checked, since compiled code reads rows without looking.
+        The permutation is checked because compiled code reads rows without bounds checks.
         """
         permutation = np.array(state["permutation"], dtype=np.int64)
         position = whole_number("state's position", state["position"], least=0)
@@ -95,7 +92,7 @@ class BatchSampler:
                 f"state must hold a permutation of {self.n} rows (or none) and a position in it, "
                 f"but it holds {permutation.size} entries and the position {position}."
             )
-        # NumPy checks the generator's state and may refuse it: nothing else has changed by then.
+        # NumPy may refuse the generator's state: nothing else has changed by then.
         self.rng.bit_generator.state = state["bit_generator"]
         permutation.flags.writeable = False
         self._permutation, self._position = permutation, position

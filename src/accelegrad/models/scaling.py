@@ -1,8 +1,6 @@
-"""Standardised columns without touching the data: a change of a linear model's coordinates.
+"""Standardise columns by a change of the coefficients, without touching the data.
 
-Standardising X and fitting v is the same as fitting w = s v on X itself, the means taken up by the
-intercept. So the data are neither copied nor, where they are sparse, filled in. And where a
-better intercept alone explains most of the loss, a run starts with it (`near_start`).
+Fitting v on standardised X is fitting w = s v on X, with the means taken up by the intercept.
 """
 
 from __future__ import annotations
@@ -24,26 +22,26 @@ from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import Loss
 from accelegrad.models.matrix import BLOCK_ENTRIES, row_runs
 
-# Of the data's precision, relative to the mean: a column that varies less is taken for constant.
-# Divided by a smaller deviation, the remaining digits in a product with X would be noise.
+# In units of the data's precision, relative to the mean: a column that varies less counts as
+# constant, because the remaining digits are noise.
 _CONSTANT = 1e3
-# Rows that an intercept is fitted to, at most: a start need not be exact.
+# The most rows to which an intercept is fitted: a start need not be exact.
 MOST_ROWS = 10_000
-# An intercept is worth fitting where that alone leaves at most this share of the loss; chosen.
+# Fit the intercept if that alone leaves at most this share of the loss. Chosen.
 _WORTH_FITTING = 0.1
-# Columns that hold at most this share of sparse data's entries do not make it uneven: news20 with
+# Extreme columns with at most this share of the entries are ignored in `unevenness`: news20 with
 # rows of length 1 then has 60, and 621 with all columns.
 _FEW_ENTRIES = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
 class ColumnScaling:
-    """The change of coordinates x = T v that scales a linear model's columns, and centres them.
+    """The change of coordinates x = T v that scales and centres a linear model's columns.
 
-    x holds the weights of one class after the other, then an intercept for each class, or none.
-    With x = (w, b) and v = (u, c), for each class w = s u and b = c - sum_j mu_j s_j u_j: the
-    margins X w + b are those of the columns s_j (a_j - mu_j) with weights u and intercept c. The
-    scale s is positive; without intercepts the shift mu does not matter.
+    x holds the weights of one class after the other, then one intercept per class, or none. With x
+    = (w, b) and v = (u, c), for each class w = s u and b = c - sum_j mu_j s_j u_j: the margins X w
+    + b are those of the columns s_j (a_j - mu_j) with weights u and intercept c. The scale s is
+    positive; without intercepts the shift mu does not matter.
     """
 
     scale: Vector
@@ -72,12 +70,12 @@ class ColumnScaling:
         return np.append(self.scale * (W - np.outer(b, self.shift) if b.size else W), b)
 
     def invert(self, x: Vector) -> Vector:
-        """Return v, such that T v = x."""
+        """Return v with T v = x."""
         W, b = self._split(x)
         return np.append(W / self.scale, b + W @ self.shift if b.size else b)
 
     def invert_adjoint(self, gradient: Vector) -> Vector:
-        """Return g, such that T' g is the gradient given."""
+        """Return g with T' g equal to the given gradient."""
         W, b = self._split(gradient)
         W = W / self.scale
         return np.append(W + np.outer(b, self.shift) if b.size else W, b)
@@ -87,7 +85,7 @@ class ColumnScaling:
         return x[:size].reshape(self.n_classes, -1), x[size:]
 
     def scaled_penalty(self, penalty: Penalty | None) -> Penalty | None:
-        """Return an l1 norm of the weights as a function of v."""
+        """Return an l1 penalty of the weights as a function of v."""
         if penalty is None:
             return None
         if isinstance(penalty, OnLeading):
@@ -98,12 +96,12 @@ class ColumnScaling:
         return L1(penalty.strength * np.tile(self.scale, self.n_classes))
 
     def scaled_set(self, feasible_set: FeasibleSet | None, size: int) -> FeasibleSet | None:
-        """Return the set that v lies in; `size` is its length."""
+        """Return the set of v, a vector of length `size`."""
         if not isinstance(feasible_set, Box):
             return feasible_set  # one that is no box has no ends but 0
         factors = np.ones(size)
         factors[: self.n_classes * self.scale.size] = np.tile(self.scale, self.n_classes)
-        # An end beyond the range of floats is none: no float lies outside of it.
+        # A bound beyond the range of floats is no bound.
         with np.errstate(over="ignore"):
             return Box(feasible_set.lower / factors, feasible_set.upper / factors)
 
@@ -111,18 +109,16 @@ class ColumnScaling:
 def column_scaling(
     model: LinearModel, *, center: bool = True, noisy: bool = False, n_classes: int = 1
 ) -> ColumnScaling:
-    """Return the change of coordinates in which the columns of a model's data are standardised.
+    """Return the change of coordinates that standardises a model's columns.
 
     Without an intercept column j is divided by sqrt(q_j + l2), with q_j the mean of its squares;
-    with one it is centred (unless it is constant) and divided by sqrt(variance_j + l2). Both stand
-    for the objective's curvature in that direction, which becomes about 1 everywhere. Columns of
-    zeros stay as they are where there is no l2 term, and so do those whose squares are beyond the
-    range of floats.
+    with one it is centred (unless constant) and divided by sqrt(variance_j + l2). The objective's
+    curvature then is about 1 in every direction. Columns of zeros without an l2 term, and those
+    whose squares overflow, stay as they are.
 
-    That is right for exact gradients. Under noise a rare column, with entries in a share p_j of the
-    rows only, has its scale multiplied by p_j^(1/4). The error is then about the distance times the
-    size of the gradients, ||w*/s|| (sum_j s_j^2 q_j)^(1/2). With entries of size u_j, q_j = p_j
-    u_j^2, and weights about 1/u_j that is least for s_j = p_j^(-1/4) / u_j: the scales of a
+    Under noise a rare column, with entries in a share p_j of the rows, has its scale multiplied by
+    p_j^(1/4). The error is about ||w*/s|| (sum_j s_j^2 q_j)^(1/2). With entries of size u_j, q_j =
+    p_j u_j^2, and weights about 1/u_j, it is least for s_j = p_j^(-1/4) / u_j: the scales of a
     diagonal AdaGrad.
     """
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
@@ -140,7 +136,7 @@ def column_scaling(
 
 
 def can_scale(penalty: Penalty | None, feasible_set: FeasibleSet | None) -> bool:
-    """Tell whether penalty and set keep their form in scaled coordinates: l1 norms and boxes do."""
+    """Return whether penalty and set keep their form when scaled: l1 norms and boxes do."""
     term = penalty.penalty if isinstance(penalty, OnLeading) else penalty
     return (term is None or isinstance(term, L1)) and (
         feasible_set is None or isinstance(feasible_set, Box | WholeSpace)
@@ -148,7 +144,7 @@ def can_scale(penalty: Penalty | None, feasible_set: FeasibleSet | None) -> bool
 
 
 def limits_intercept(feasible_set: FeasibleSet | None) -> bool:
-    """Tell whether a set that `can_scale` limits the last parameter."""
+    """Return whether a set that `can_scale` limits the last parameter."""
     if not isinstance(feasible_set, Box):
         return False
     ends = np.array([np.ravel(feasible_set.lower)[-1], np.ravel(feasible_set.upper)[-1]])
@@ -156,11 +152,11 @@ def limits_intercept(feasible_set: FeasibleSet | None) -> bool:
 
 
 def near_start(model: LinearModel, x: Vector) -> Vector:
-    """Return x, with its intercept fitted where this alone takes nine tenths of the loss away.
+    """Return x with a fitted intercept if that alone removes nine tenths of the loss.
 
-    What noise costs is proportional to the distance from the start. Where y is large against its
-    spread, most of that is the way of the intercept, which a fit in one dimension goes at once.
-    Where it is not, the start stays: the distance that a run can prove rests on the intercept too.
+    The cost of noise grows with the distance from the start, most of which is the intercept's if y
+    is large against its spread. Otherwise the start stays: the distance that a run can prove
+    depends on the intercept too.
     """
     if not model.fit_intercept:
         return x
@@ -177,9 +173,9 @@ def near_start(model: LinearModel, x: Vector) -> Vector:
 
 
 def _best_shift(loss: Loss, margins: Vector, y: Vector, shares: Vector) -> float:
-    """Return what to add to all margins for the least mean loss.
+    """Return the shift of all margins with the least mean loss.
 
-    It lies between the smallest and the largest residual, where all classes are right too.
+    It lies between the smallest and the largest residual, for labels too.
     """
 
     def slope(shift: float) -> float:
@@ -194,11 +190,10 @@ def _best_shift(loss: Loss, margins: Vector, y: Vector, shares: Vector) -> float
 
 
 def unevenness(model: LinearModel) -> float:
-    """Return how many times larger the entries of the largest column are than of the smallest.
+    """Return the ratio of the sizes of entries between the largest and the smallest column.
 
-    Of sparse data only stored entries count. Columns at either end that hold next to none of all
-    entries do not: among many words there are always some that only the shortest texts have. Nor do
-    columns of zeros, or of a single entry, whose size says nothing of a column's unit.
+    On sparse data only stored entries count. Ignored are extreme columns with almost no entries
+    (some rare words occur only in the shortest texts), columns of zeros and of a single entry.
     """
     found: float = model.of_data_alone("unevenness", lambda: _unevenness(model))
     return found
@@ -223,15 +218,15 @@ def _unevenness(model: LinearModel) -> float:
 
 
 def _inverse_root(squares: Vector) -> Vector:
-    """Return 1/sqrt, and 1 for zeros and what is not finite."""
+    """Return 1/sqrt, and 1 for zeros and non-finite numbers."""
     usable = (squares >= np.finfo(np.float64).tiny) & np.isfinite(squares)
     return 1.0 / np.sqrt(np.where(usable, squares, 1.0))
 
 
 def _moments(model: LinearModel) -> tuple[Vector, Vector]:
-    """Return the columns' means and variances, over the rows as the model weighs them.
+    """Return the columns' weighted means and variances.
 
-    Those of blocks are merged: sums of squares about 0 would cancel (Chan et al.).
+    Blocks are merged by Chan et al.'s formula: sums of squares about 0 would cancel.
     """
     total, mean, squares = 0.0, np.zeros(model.n_features), np.zeros(model.n_features)
     for blocks in model.over_chunks(_moments_of_blocks):
@@ -244,7 +239,6 @@ def _moments(model: LinearModel) -> tuple[Vector, Vector]:
 
 
 def _moments_of_blocks(X: Any, shares: Vector) -> list[tuple[float, Vector, Vector]]:
-    """Return weight, mean and squares about the mean of blocks of rows."""
     found = []
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         for rows in row_runs(X, BLOCK_ENTRIES):
@@ -267,13 +261,12 @@ def _moments_of_blocks(X: Any, shares: Vector) -> list[tuple[float, Vector, Vect
 
 
 def _filled(model: LinearModel) -> Vector:
-    """Return for each column the share of the rows with an entry; 1 where there is none at all."""
+    """Return each column's share of rows with an entry; 1 for empty columns."""
     filled: Vector = np.sum(list(model.over_chunks(_filled_shares)), axis=0)
     return np.where(filled > 0.0, np.minimum(filled, 1.0), 1.0)
 
 
 def _filled_shares(X: Any, shares: Vector) -> Vector:
-    """Return for each column the sum of the shares of the rows that have an entry in it."""
     filled = np.zeros(X.shape[1])
     for rows in row_runs(X, BLOCK_ENTRIES):
         filled += shares[rows] @ (X[rows] != 0)

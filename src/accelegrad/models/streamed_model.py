@@ -1,9 +1,7 @@
-"""A linear model whose rows are read chunk by chunk: data larger than memory.
+"""A linear model whose rows are read chunk by chunk, for data larger than memory.
 
-Every chunk is a part of the sum: its losses and its gradient, by the shares that its rows have
-among all rows, are added up. What has one number per row (targets, shares, and the margins of
-points that are kept) is in temporary files, and read with the chunk: memory does not grow with the
-number of rows.
+Targets, shares and margins, one number per row, are kept in temporary files: memory does not grow
+with the number of rows.
 """
 
 from __future__ import annotations
@@ -37,17 +35,16 @@ from accelegrad.models.parted_model import PartedModel
 from accelegrad.models.row_file import RowFile, mapped, of_blocks
 from accelegrad.models.row_parts import Where, add, model_by
 
-#: Small chunks are looked at together, up to BLOCK_ENTRIES numbers, so that what a task costs
-#: besides its rows does not matter. A row counts as its entries and the vectors that a task has
-#: besides X: about this many.
+#: Small chunks are processed together, up to BLOCK_ENTRIES numbers. A row counts as its entries
+#: plus about this many vectors that a task needs.
 VECTORS = 12
 
 
 class StreamedMatrix:
     """The rows of a source of chunks as a matrix, in parts: a large chunk, or several small ones.
 
-    `read` returns a new iterator over the same dense or CSR chunks at every call, `ends` are where
-    the parts' rows end, and `dtype` holds what is gathered.
+    `read` returns a new iterator over the same chunks at every call; `ends` are the parts' last
+    rows.
     """
 
     ndim = 2
@@ -90,7 +87,7 @@ class StreamedMatrix:
             )
 
     def fingerprint(self) -> str:
-        """Return a text that differs for different contents: one pass."""
+        """Return a hash of the contents: one pass."""
         digest = hashlib.blake2b(f"{self.shape}".encode())
         for _, X in self.chunks():
             parts = (X,) if isinstance(X, np.ndarray) else (X.data, X.indices, np.diff(X.indptr))
@@ -100,14 +97,13 @@ class StreamedMatrix:
 
 
 class _Reader:
-    """The chunks of one pass, which begins when the first one is asked for."""
+    """One pass over the chunks, which begins at the first request."""
 
     def __init__(self, X: StreamedMatrix) -> None:
         self._matrix, self._number, self._now = X, -1, None
         self._chunks: Iterator[tuple[slice, Any]] | None = None
 
     def chunk(self, number: int) -> Any:
-        """Return a chunk: the last one, or one after it."""
         if self._chunks is None:
             self._chunks = self._matrix.chunks()
         while self._number < number:
@@ -118,7 +114,7 @@ class _Reader:
 
 
 class _ChunkRows(LinearModel):
-    """The rows of a chunk as a model without an l2 term; X is read when it is first asked for."""
+    """The rows of a chunk as a model without an l2 term; X is read at the first access."""
 
     def __init__(
         self,
@@ -144,23 +140,19 @@ class _ChunkRows(LinearModel):
 
 
 class _Chunk:
-    """A part of the rows, with what is known of it in files."""
-
     def __init__(self, rows: _ChunkRows, first: int) -> None:
         self.rows, self.first = rows, first
         self._where = slice(first, first + rows.n_samples)
 
     def model(self, by: Any) -> Any:
-        """Return the rows by a loss, or as a model of so many classes."""
         return self.rows if by == self.rows.loss else model_by(self.rows, by)
 
     def of_columns(self, columns: None) -> LinearModel:
-        """Return all columns."""
         assert columns is None
         return self.rows
 
     def at(self, where: Where, w: Vector) -> Any:
-        """Return what is known at a point, and write its margins to the file that it has."""
+        """Return the point's values, and write its margins to its file."""
         model, margins, kept = self.model(where.by), self._margins(where), where.name
         with np.errstate(over="ignore", invalid="ignore"):
             known = model.at(w) if margins is None else model.with_margins(w, margins)
@@ -169,7 +161,6 @@ class _Chunk:
         return known
 
     def _margins(self, where: Where) -> Any:
-        """Return the margins at a point, or None where they are not known."""
         if where.name.size >= self._where.stop:
             return where.name[self._where]
         if where.between is None:
@@ -182,7 +173,7 @@ class _Chunk:
 
 
 class Chunks:
-    """The chunks as parts of a sum; the source is read only where a task asks for rows."""
+    """The chunks as parts of a sum; the source is read only if a task needs the rows."""
 
     def __init__(
         self, X: StreamedMatrix, y: RowFile, shares: Any, loss: Loss, fit_intercept: bool
@@ -214,7 +205,7 @@ class Chunks:
         *arguments: Any,
         by_part: Sequence[Any] = (),
     ) -> list[Any]:
-        """Return what a task gives for each part; `by_part` are lists with one item per part."""
+        """Return a task's result for each part; `by_part` are lists with one item per part."""
         return list(self._results(task, arguments, by_part))
 
     def total(
@@ -225,25 +216,23 @@ class Chunks:
         by_part: Sequence[Any] = (),
         result_bytes: int = 0,  # noqa: ARG002
     ) -> Any:
-        """Return the sum of what a task gives for each part."""
+        """Return the sum of a task's results over the parts."""
         return reduce(add, self._results(task, arguments, by_part))
 
 
 class StreamedModel(PartedModel):
-    """A `LinearModel` of rows that are read chunk by chunk, once for each evaluation.
+    """A `LinearModel` of rows that are read chunk by chunk, once per evaluation.
 
-    It is the same function as that of a `LinearModel` of all rows, and has the same samples, up to
-    rounding, however the rows are split. What it can do is the contract of
-    `accelegrad.models.row_sum`; with l2 > 0 it has dual bounds. "dual-ascent", which goes
-    from row to row, needs rows in memory; a minibatch takes a pass.
+    The objective and the sampled rows equal those of a `LinearModel` of all rows up to rounding,
+    however the rows are split. With l2 > 0 it has dual bounds. The method "dual-ascent" needs rows
+    in memory. Every minibatch takes a pass.
 
     Parameters
     ----------
     source : list, callable or iterable of chunks
-        Chunks ``(X, y)`` or ``(X, y, sample_weight)``: a list of them, a function that makes a new
-        iterator each time it is called, or another object that can be iterated over again and
-        again. Each pass must give the same chunks. The first one, in which everything is checked,
-        is made at once.
+        Chunks ``(X, y)`` or ``(X, y, sample_weight)``: a list of them, a function that returns a
+        new iterator at each call, or an object that can be iterated over repeatedly. Each pass
+        must give the same chunks. The first pass, which checks everything, is made at once.
     loss, l2, fit_intercept, quantile, epsilon, delta
         As for `LinearModel`.
 
@@ -282,7 +271,7 @@ class StreamedModel(PartedModel):
     def of(
         cls, X: StreamedMatrix, y: npt.ArrayLike, loss: str = "logistic", **options: Any
     ) -> StreamedModel:
-        """Return the model of rows that have been read through, with targets and weights."""
+        """Return the model of a matrix that has been read once, with targets and weights."""
         model = object.__new__(cls)
         model._take_rows(X, y, loss, **options)
         return model
@@ -312,7 +301,7 @@ class StreamedModel(PartedModel):
         return RowFile(n_classes)
 
     def with_targets(self, y: npt.ArrayLike) -> StreamedModel:
-        """Return a model of the same X by other targets."""
+        """Return a model of the same X with other targets."""
         other = copy(self)
         other.y = _in_file(y, self.n_samples, self.loss)
         other._proved, other._of_targets = {}, {}
@@ -321,7 +310,6 @@ class StreamedModel(PartedModel):
 
 
 def _in_file(given: Any, n_samples: int, loss: Loss) -> RowFile:
-    """Return targets in a file."""
     if not isinstance(given, RowFile):
         return of_blocks([targets(given, n_samples, loss)])
     for block in given.blocks():
@@ -331,7 +319,7 @@ def _in_file(given: Any, n_samples: int, loss: Loss) -> RowFile:
 
 
 def _weights_in_files(given: Any, n_samples: int) -> tuple[RowFile | None, Any]:
-    """Return weights and shares of the rows; the same for all take no memory."""
+    """Return weights and shares of the rows; equal shares take no memory."""
     if given is None:
         return None, np.broadcast_to(1.0 / n_samples, n_samples)
     weights = given
@@ -348,12 +336,12 @@ def _weights_in_files(given: Any, n_samples: int) -> tuple[RowFile | None, Any]:
 
 
 def model_of(X: Any) -> Callable[..., LinearModel]:
-    """Return what makes a linear model of rows: in memory, or read chunk by chunk."""
+    """Return the constructor of a linear model for rows in memory or in a stream."""
     return StreamedModel.of if isinstance(X, StreamedMatrix) else LinearModel
 
 
 def _stacked(chunks: list[Any]) -> Any:
-    """Return the rows of some chunks as one matrix, and forget them."""
+    """Return the rows of some chunks as one matrix, and empty the list."""
     if len(chunks) == 1:
         return chunks.pop()
     sparse = any(map(sp.issparse, chunks))
@@ -363,7 +351,7 @@ def _stacked(chunks: list[Any]) -> Any:
 
 
 class Checked(NamedTuple):
-    """A chunk of rows, dense or CSR, that can be used."""
+    """A checked chunk of rows, dense or CSR."""
 
     X: Any
     y: npt.NDArray[Any]
@@ -371,9 +359,9 @@ class Checked(NamedTuple):
 
 
 def checked_chunk(chunk: tuple[Any, ...]) -> Checked:
-    """Return a chunk with numbers as targets, or say what is wrong with it."""
+    """Return a checked chunk with numeric targets."""
     X, y = design_matrix(chunk[0]), finite_vector("y", chunk[1])
-    # All of a chunk may be zero, though not of all chunks.
+    # The weights of one chunk may all be zero, though not those of all chunks.
     weights = chunk[2] if len(chunk) == 3 else None
     return Checked(X, y, checked_weights(weights, y.size, all_may_be_zero=True))
 
@@ -383,9 +371,9 @@ def read_rows(
     check: Callable[[tuple[Any, ...]], Checked] = checked_chunk,
     targets: RowFile | None = None,
 ) -> tuple[StreamedMatrix, RowFile, RowFile | None]:
-    """Return the rows of a source as a matrix, with all targets and weights: the first pass.
+    """Return a source's rows as a matrix, with all targets and weights: the first pass.
 
-    `check` makes of a chunk what can be used of it; targets are appended to `targets`, if given.
+    `check` validates a chunk; targets are appended to `targets`, if given.
     """
     read, first = _reader(source), _FirstPass(RowFile() if targets is None else targets)
     for number, chunk in enumerate(read(), start=1):
@@ -396,8 +384,6 @@ def read_rows(
 
 
 class _FirstPass:
-    """What the first pass over the chunks finds, and what it refuses."""
-
     def __init__(self, targets: RowFile) -> None:
         self.targets = targets
         self.weights: RowFile | None = None
@@ -408,7 +394,6 @@ class _FirstPass:
         self._types: set[Any] = set()
 
     def add(self, number: int, chunk: Any, check: Callable[[tuple[Any, ...]], Checked]) -> None:
-        """Check a chunk and take what is kept of it."""
         if not isinstance(chunk, tuple) or len(chunk) not in (2, 3):
             raise TypeError(
                 f"chunk {number} must be a tuple (X, y) or (X, y, sample_weight), not "
@@ -450,7 +435,6 @@ class _FirstPass:
             self._pairs += pairs_per_row(X) * X.shape[0]
 
     def matrix(self, read: Callable[[], Iterator[Any]]) -> StreamedMatrix:
-        """Return the rows as a matrix that is read again in every pass."""
         ends = np.array(self._ends)
         pairs = math.inf if self._dense else self._pairs / int(ends[-1])
         storage = Storage(self._entries, self._dense, pairs)
@@ -459,7 +443,6 @@ class _FirstPass:
 
 
 def _reader(source: Any) -> Callable[[], Iterator[Any]]:
-    """Return what makes a new iterator over the chunks of a source."""
     if callable(source):
         return lambda: iter(source())
     if isinstance(source, Iterator) or not isinstance(source, Iterable):
@@ -471,7 +454,6 @@ def _reader(source: Any) -> Callable[[], Iterator[Any]]:
 
 
 def _matrices(read: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-    """Yield the rows of the chunks as they were in the first pass, where they were checked."""
     for chunk in read():
         if not _is_empty(chunk):
             yield design_matrix(chunk[0], checked=True)
