@@ -1,8 +1,7 @@
-"""AcceleGrad and its relatives as optax gradient transformations.
+"""AcceleGrad and related methods as optax gradient transformations.
 
-The steps are those of `accelegrad.rules`, traced by JAX. A transformation's parameters hold the
-point where the next gradient is wanted; `eval_params` gives the average that the theorems speak of,
-which is the point to evaluate, save and deploy.
+The parameters hold the point for the next gradient; `eval_params` gives the average, which is the
+point to evaluate, save and deploy. The steps are those of `accelegrad.rules`, traced by JAX.
 """
 
 from __future__ import annotations
@@ -45,13 +44,13 @@ from accelegrad.rules.untuned import Seen, UntunedAcceleGrad, UntunedState
 __all__ = ["AcceleGradState", "a_dog", "accelegrad", "adagrad_norm", "eval_params", "unixgrad"]
 
 Params: TypeAlias = Any  # a pytree of arrays
-Number: TypeAlias = Any  # a Python number or an array without dimension, traced or not
+Number: TypeAlias = Any  # a Python number or 0-d array, traced or not
 LearningRate: TypeAlias = Any  # a number, or a schedule: a function of the count of updates
 Projection: TypeAlias = Callable[[Params], Params]
 Prox: TypeAlias = Callable[[Params, Any], Params]
 
 #: Fields of the rules' states that are not kept: no later step reads them, or the parameters hold
-#: them (those in `IN_PARAMS`).
+#: them (`IN_PARAMS`).
 OMITTED: dict[type[Rule], frozenset[str]] = {
     UntunedAcceleGrad: frozenset({"query_point", "step_size"}),
     AcceleGrad: frozenset({"query_point", "gradient_point"}),
@@ -64,17 +63,17 @@ OMITTED: dict[type[Rule], frozenset[str]] = {
     UniXGrad: frozenset({"query_point", "point"}),
     UDoG: frozenset({"query_point"}),
 }
-#: Where the next gradient is wanted, which is where the parameters are. A state keeps it all the
-#: same where a parameter has less than float32: short steps would be lost in its rounding.
+#: The point of the next gradient, which the parameters hold. States keep it too if a parameter is
+#: below float32, whose rounding would lose short steps.
 IN_PARAMS = {"query_point"}
-#: What is the same in every state: batches are noisy.
+#: The same in every state: batches are noisy.
 CONSTANT = {"noisy": True}
-#: What an `UntunedAcceleGrad` learns while it searches for its radius.
+#: What `UntunedAcceleGrad` learns while it searches for its radius.
 LEARNT = ("radius", "evidence", "agreement", "compared", "last_growth", "grown_from")
-#: Parameters of rules that are in the units of gradients
+#: Parameters of rules in units of the gradient
 SIZES = {"gradient_bound", "gradient_scale"}
-PART = 512  # numbers that are summed one after the other, in float32 without much rounding; chosen
-#: Projections of `optax.projections` whose metric cannot be one of a step per coordinate.
+PART = 512  # numbers summed one after the other in float32, without much rounding; chosen
+#: Projections of `optax.projections` that do not fit steps per coordinate.
 NOT_SEPARABLE = {
     optax.projections.projection_simplex,
     optax.projections.projection_l1_ball,
@@ -92,17 +91,17 @@ class AcceleGradState(NamedTuple):
     Parameters
     ----------
     count : int32 array
-        How many updates there have been.
+        The number of updates.
     steps : NamedTuple
-        The rule's state. Points are trees like the parameters, in float32 or better. Fields that no
-        later step needs are None. ``optax.tree.get(state, "step_size")`` and ``"radius"`` find what
-        is good to log.
+        The rule's state. Points are trees like the parameters, in float32 or better; fields that no
+        later step needs are None. ``optax.tree.get(state, "step_size")`` and ``"radius"`` are worth
+        logging.
     first_gradient : tree or None
-        Of rules with two gradients per step, the first one.
+        The first gradient of a step, for rules with two per step.
     unit : array
-        What gradients are divided by, a power of two, so that their squares stay in the range of
-        float32: 1, unless the first gradient that is not zero is tiny or huge. Zero before it. Step
-        sizes in `steps` are for divided gradients.
+        A power of two that divides the gradients to keep their squares in the range of float32: 1,
+        unless the first nonzero gradient is tiny or huge; zero before it. Step sizes in `steps` are
+        for divided gradients.
     """
 
     count: Any
@@ -124,19 +123,19 @@ def accelegrad(
 ) -> optax.GradientTransformationExtraArgs:
     r"""Return AcceleGrad: universal, accelerated, with no step size to tune.
 
-    The parameters hold x, where the next gradient is wanted, and updates are differences of x.
-    `eval_params` gives the average of the y, which is the point to use.
+    The parameters hold x, where the next gradient is taken; `eval_params` gives the average of
+    the y, which is the point to use.
 
     Parameters
     ----------
     learning_rate : float or schedule, default 1.0
-        Multiplies the step sizes, which are right without it: leave it at 1. With less, the search
-        for the radius takes longer, with 0.01 or what Adam likes thousands of steps; a number below
-        0.1 gets a hint, once. A schedule is a function of the count of updates.
+        Multiplies the step sizes. Leave it at 1: smaller values slow the search for the radius,
+        with 0.01 to thousands of steps; a number below 0.1 gives a hint, once. A schedule is a
+        function of the count of updates.
     diameter : float or "auto"
-        The diameter of a set that holds the first parameters and a minimiser: the steps are those
-        of `accelegrad.AcceleGrad` (of `accelegrad.DiagonalAcceleGrad` with ``diagonal=True``).
-        "auto" needs to know nothing: `accelegrad.rules.UntunedAcceleGrad`, and with a projection
+        The diameter of a set that holds the first parameters and a minimiser: the steps of
+        `accelegrad.AcceleGrad` (of `accelegrad.DiagonalAcceleGrad` with ``diagonal=True``). "auto"
+        needs no number: `accelegrad.rules.UntunedAcceleGrad`, and with a projection
         `accelegrad.DistanceFreeAcceleGrad`.
     gradient_bound : float, default 0.0
         With a `diameter`: a bound on the gradients' norms. Zero is sound for smooth functions.
@@ -144,12 +143,12 @@ def accelegrad(
         The Euclidean projection of a tree like the parameters onto a set, as in
         `optax.projections`. Parameters and averages stay in the set if the first ones are in it.
     prox : callable, optional
-        ``prox(params, step)``, the proximal map of a term that is added to the loss; the step is a
-        number, or a tree like the parameters with ``diagonal=True``. It needs ``diameter="auto"``;
-        `unixgrad` takes both.
+        ``prox(params, step)``, the proximal map of a term added to the loss; the step is a number,
+        or with ``diagonal=True`` a tree like the parameters. Needs ``diameter="auto"``; `unixgrad`
+        takes both.
     diagonal : bool or "auto"
-        Whether each coordinate has its own step size. A projection then has to be onto a box, a
-        term separable. "auto" is True without a diameter, a projection and a term.
+        One step size per coordinate. A projection must then be onto a box, a term separable. "auto"
+        is True without a diameter, a projection and a term.
     weight_decay : float, default 0.0
         lambda: lambda/2 times the squared norm of the parameters is added to the loss.
     initial_radius : float, optional
@@ -158,13 +157,13 @@ def accelegrad(
     Returns
     -------
     optax.GradientTransformationExtraArgs
-        `update` needs `params`; it ignores extra arguments that it does not know.
+        `update` needs `params` and ignores unknown extra arguments.
 
     Notes
     -----
-    Norms are over all parameters. Whatever their types, the state is in float32, or in float64
-    where a parameter is. `optax.inject_hyperparams` takes `projection` and `prox` for schedules
-    unless ``static_args`` names them.
+    Norms are over all parameters. The state is in float32, or in float64 if a parameter is.
+    `optax.inject_hyperparams` takes `projection` and `prox` for schedules unless ``static_args``
+    names them.
 
     References
     ----------
@@ -208,8 +207,8 @@ def accelegrad(
 def _untuned(diagonal: Any, radius: Any, projection: Any, prox: Any) -> Rule:
     """Return the rule that needs no diameter.
 
-    On a set `UntunedAcceleGrad` takes the set's push for evidence of a long way to go, and its
-    radius runs away; the rules for sets know what a set does to the evidence.
+    `UntunedAcceleGrad` would mistake a set's push for evidence of a long distance, and its radius
+    would run away; the rules for sets allow for it.
     """
     if projection is None:
         return UntunedAcceleGrad(prox is None if diagonal == "auto" else diagonal, radius)
@@ -232,21 +231,21 @@ def unixgrad(
 ) -> optax.GradientTransformationExtraArgs:
     """Return UniXGrad: for constraints and proximal terms, with two gradients per step.
 
-    Updates come in pairs: the first moves the parameters to where the step's second gradient is
-    wanted, the second to where the next step begins. The loop around them stays as it is.
+    Updates come in pairs: the first moves the parameters to the point of the step's second
+    gradient, the second to the start of the next step.
 
     Parameters
     ----------
     learning_rate, projection, weight_decay
         As in `accelegrad`.
     diameter : float or "auto"
-        The diameter of the set: the steps are those of `accelegrad.UniXGrad`. "auto" takes the
-        distance travelled in its place: `accelegrad.UDoG`.
+        The diameter of the set: the steps of `accelegrad.UniXGrad`. "auto" uses the distance
+        travelled instead: `accelegrad.UDoG`.
     gradient_scale : float, optional
-        With a `diameter`: G_0. By default it is the norm of the first gradient.
+        With a `diameter`: G_0. By default the norm of the first gradient.
     prox : callable, optional
-        ``prox(params, step)``, the proximal map of a term that is added to the loss. A projection,
-        if any, comes after it, which is right for a separable term and a box.
+        ``prox(params, step)``, the proximal map of a term added to the loss. A projection comes
+        after it, which is right for a separable term and a box.
     initial_radius : float, optional
         With ``diameter="auto"``: the radius to begin with.
     """
@@ -282,11 +281,11 @@ def adagrad_norm(
     weight_decay: Number = 0.0,
     initial_radius: Number | None = None,
 ) -> optax.GradientTransformationExtraArgs:
-    """Return AdaGrad with one step size for all coordinates: not accelerated, hard to upset.
+    """Return AdaGrad with one step size for all coordinates: not accelerated, robust under noise.
 
-    The steps are those of `accelegrad.AdaGrad`. With ``diameter="auto"`` the radius is learnt as
-    that of `accelegrad` is; with an `initial_radius` it is the distance travelled, from that number
-    on, as in `accelegrad.DoG`. For the other parameters see `accelegrad`.
+    The steps of `accelegrad.AdaGrad`. With ``diameter="auto"`` the radius is learnt as in
+    `accelegrad`; with an `initial_radius` it is the distance travelled, as in `accelegrad.DoG`.
+    For the other parameters see `accelegrad`.
     """
     if _is_auto(diameter):
         learnt = UntunedAcceleGrad(diagonal=False, momentum=False)
@@ -298,20 +297,20 @@ def adagrad_norm(
 
 
 def eval_params(state: Any, params: Params) -> Params:
-    """Return the averaged point, which is the one to evaluate, save and deploy.
+    """Return the averaged point: the one to evaluate, save and deploy.
 
     Parameters
     ----------
     state : pytree
-        The optimizer's state. The states of this module are found wherever they are in it: in
-        chains, `optax.MultiSteps`, `optax.masked`, `optax.partition`, `optax.inject_hyperparams`.
+        The optimizer's state, which may be nested: in chains, `optax.MultiSteps`, `optax.masked`,
+        `optax.partition`, `optax.inject_hyperparams`.
     params : pytree
-        The parameters that go with it. What no state of this module covers is returned as it is.
+        Its parameters. Those that no state of this module covers are returned unchanged.
 
     Returns
     -------
     pytree
-        Like `params`, in their types. Before the first step it is `params`.
+        Like `params`, with their types. Before the first step it is `params`.
     """
     found = [node for node in jax.tree.leaves(state, is_leaf=_is_state) if _is_state(node)]
     if not found:
@@ -338,7 +337,6 @@ def _is_masked(node: Any) -> bool:
 
 
 def _averaged(state: AcceleGradState, params: Params) -> Params:
-    """Return the parameters with those that a state covers replaced by their average."""
 
     def average(total: Any, param: Any) -> Any:
         if _is_masked(total):
@@ -349,7 +347,7 @@ def _averaged(state: AcceleGradState, params: Params) -> Params:
 
 
 def _sums(state: AcceleGradState) -> Params:
-    """Return what the average is made of."""
+    """Return the arrays of the average."""
     return _averaging(state.steps)
 
 
@@ -358,7 +356,7 @@ def _averaging(steps: Any) -> Any:
 
 
 def _mean(state: AcceleGradState, total: Any, param: Any) -> Any:
-    """Return the average of one parameter, the parameter itself before there is one."""
+    """Return the average of one parameter, or the parameter before there is one."""
     steps = state.steps
     if isinstance(steps, UntunedState):
         return UntunedAcceleGrad().output(steps._replace(anchor=total, query_point=param))
@@ -384,7 +382,7 @@ def _check_separable(projection: Any) -> None:
 
 
 def _refuse(name: str, given: Any, where: str) -> None:
-    """Refuse an argument that would have no effect; what JAX traces may be its default."""
+    """Refuse an argument without effect; a traced one may be the default."""
     if given is not None and not is_traced(given) and not (np.ndim(given) == 0 and given == 0):
         raise ValueError(f"{name} is {given!r}, but with {where} it must be left out.")
 
@@ -399,7 +397,7 @@ def _transformation(
     projection: Projection | None,
     prox: Prox | None = None,
 ) -> optax.GradientTransformationExtraArgs:
-    """Return the rule as a transformation, with what every one of them can do."""
+    """Return the rule as a transformation, with learning rate, weight decay and unit."""
     if not callable(learning_rate):
         real_number("learning_rate", learning_rate, least=0)
         if isinstance(learning_rate, int | float):
@@ -410,10 +408,7 @@ def _transformation(
     stored = _Stored(rule.with_parameters(**given))
 
     def bound(layout: _Layout, unit: Any = 1.0) -> Rule:
-        """Return the rule with the user's functions, made ones of its points.
-
-        What the user knows of gradients is about those that are not divided by their unit.
-        """
+        """Return the rule with the user's functions and gradient sizes in its coordinates."""
         parameters = {name: layout.on_points(function) for name, function in given.items()}
         if "prox" in parameters:
             near = parameters["prox"]
@@ -428,7 +423,7 @@ def _transformation(
         if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(params)):
             return jax.eval_shape(init, params)  # type: ignore[no-any-return]  # the state begins at the parameters' values
         layout = _Layout(params)
-        # A scale of gradients that is given goes into the first sums.
+        # A given scale of gradients enters the first sums.
         scale = getattr(rule, "gradient_scale", None)
         unit = _unit_of(jnp.asarray(0.0 if scale is None else scale, layout.dtype))
         first = stored.first(bound(layout, unit + (unit == 0)), layout)
@@ -460,13 +455,12 @@ def _transformation(
 
 
 def _largest(gradient: Tree, layout: _Layout) -> Any:
-    """Return the largest absolute value of all entries."""
     found = [jnp.max(jnp.abs(part), initial=0.0) for part in gradient.content]
     return reduce(jnp.maximum, found, jnp.zeros([], layout.dtype))
 
 
 def _unit_of(size: Any) -> Any:
-    """Return the power of two that brings a size to a usable one; zero for zero and infinity."""
+    """Return the power of two that brings a size into range; zero for zero and infinity."""
     ratio = size / jnp.clip(size, SMALLEST_SIZE, LARGEST_SIZE)
     unit = ratio / (2 * jnp.frexp(ratio)[0])
     return jnp.where((size > 0) & jnp.isfinite(size), unit, 0.0).astype(size.dtype)
@@ -487,7 +481,7 @@ def _is_zero(number: Any) -> bool:
 
 
 class _ScaledSteps:
-    """Mixin, before a rule: its step sizes are multiplied by a factor."""
+    """Mixin, before a rule: multiplies its step sizes by a factor."""
 
     factor: Any
 
@@ -502,7 +496,7 @@ def _scaled_kind(kind: type[Rule]) -> type[Rule]:
 
 
 def _scaled(rule: Rule, factor: Any) -> Any:
-    """Return the rule with its step sizes multiplied by a factor, which may be traced."""
+    """Return the rule with step sizes multiplied by a factor, which may be traced."""
     if isinstance(rule, UntunedAcceleGrad):
         rule = rule.with_parameters(rate=factor)
         return SearchingAcceleGrad(**vars(rule))
@@ -512,15 +506,12 @@ def _scaled(rule: Rule, factor: Any) -> Any:
 
 
 class SearchingAcceleGrad(UntunedAcceleGrad):
-    """The same steps, arranged for XLA's compiler on CPUs, which makes one loop of each array.
+    """The same steps, arranged so that XLA on CPUs compiles one loop per array.
 
     With a million parameters a settled step takes 4.5 times as long without this class, and 1.2
-    times as long without `_anew` alone; `_seen` makes a step of the search 2.5 times
-    faster (processor time, interleaved runs).
-
-    What steps teach is computed only as long as the radius is searched for, and before all else:
-    so the step's loops, which wait for its numbers, can write over what they read. Each loop takes
-    the square roots anew, which costs less than to write them down and read them.
+    times without `_anew`; `_seen` makes a search step 2.5 times faster. Learning runs only during
+    the search for the radius, and first, so that the step's loops can overwrite their inputs. Each
+    loop recomputes the square roots, which is cheaper than storing them.
     """
 
     def update(self, state: UntunedState, gradient: Tree) -> UntunedState:
@@ -551,7 +542,6 @@ class SearchingAcceleGrad(UntunedAcceleGrad):
     def _searched(
         self, state: UntunedState, gradient: Tree, alpha: Any, reach: Any
     ) -> UntunedState:
-        """Return the state with what the gradient tells."""
         squares = self.squares(state, gradient, alpha)
         if self.prox is None and self.project is None:
             seen = _seen(state, gradient, squares, alpha, reach)
@@ -562,10 +552,10 @@ class SearchingAcceleGrad(UntunedAcceleGrad):
 
 
 def _seen(state: UntunedState, gradient: Tree, squares: Any, alpha: Any, reach: Any) -> Seen:
-    r"""Return `UntunedAcceleGrad.seen` of steps without a set or a term, in one loop per array.
+    r"""Return `UntunedAcceleGrad.seen` for steps without a set or term, in one loop per array.
 
-    Those have :math:`x_0 - z_{t+1} = x_0 - z_t + \alpha_t \eta_t g_t`, and y alike, so that all
-    sums are inner products of three vectors in the metric.
+    Since :math:`x_0 - z_{t+1} = x_0 - z_t + \alpha_t \eta_t g_t`, and similarly for y, all sums
+    are inner products of three vectors in the metric.
     """
     x0, metric = state.anchor, squares**0.5
     vectors = [gradient, x0 - state.mirror_point, x0 - state.query_point]
@@ -574,7 +564,7 @@ def _seen(state: UntunedState, gradient: Tree, squares: Any, alpha: Any, reach: 
     columns = zip(metrics, *(vector.content for vector in vectors), strict=True)
     sums = jnp.zeros(6, state.radius.dtype)
     for weights, *column in columns:
-        # Each after the one before: what devices have to sum together, all sum in the same order.
+        # One after another, so that all devices add shared sums in the same order.
         sums = sums + _products(_after(weights, sums[0]), *column)
     size, energy, product, evidence, before, behind = sums
     if shared:
@@ -603,8 +593,8 @@ def _products(metric: Any, gradient: Any, before: Any, behind: Any) -> Any:
     )
     if _is_sharded(metric):
         return jnp.sum(jnp.stack(terms), range(1, metric.ndim + 1))
-    # A reduction of all at once is one loop, which several sums would not be. It adds one number
-    # after the other, so that long sums in float32 need parts.
+    # One reduction of all terms is one loop; several sums would not be. It adds numbers one by
+    # one, so that long sums in float32 need parts.
     terms = tuple(term.ravel() for term in terms)
     whole = terms[0].size // PART * PART
     parts = _reduced([term[:whole].reshape(-1, PART) for term in terms], 1)
@@ -613,7 +603,6 @@ def _products(metric: Any, gradient: Any, before: Any, behind: Any) -> Any:
 
 
 def _reduced(terms: Sequence[Any], axis: int) -> Any:
-    """Return the sums of several arrays along an axis."""
     zeros = tuple(np.zeros((), term.dtype) for term in terms)
     return jax.lax.reduce(tuple(terms), zeros, _added, (axis,))
 
@@ -623,14 +612,14 @@ def _added(one: Any, other: Any) -> Any:
 
 
 def _is_sharded(array: Any) -> bool:
-    """Tell whether the type of an array says that devices share it."""
+    """Tell whether the array's type says that devices share it."""
     return any(jax.typeof(array).sharding.spec)
 
 
 def _chosen(condition: Any, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:
-    """Return what one of two functions gives, `lax.cond` where the condition is traced.
+    """Return the result of one of two functions, by `lax.cond` if the condition is traced.
 
-    Outside of `jit` it would compile both anew at every call.
+    Outside `jit`, `lax.cond` would compile both at every call.
     """
     if is_traced(condition):
         return jax.lax.cond(condition, yes, no)
@@ -638,30 +627,27 @@ def _chosen(condition: Any, yes: Callable[[], Any], no: Callable[[], Any]) -> An
 
 
 def _anew(squares: Any) -> Any:
-    """Return the same, such that what is made of it is computed again."""
+    """Return the same values, such that XLA recomputes what depends on them."""
     if not isinstance(squares, Tree) or jax.default_backend() != "cpu":
         return squares
     return together(_hidden, squares)
 
 
 def _hidden(array: Any) -> Any:
-    """Return an array whose formula the compiler may not merge with others."""
+    """Return the array behind a barrier: the compiler does not merge its formula."""
     return jax.lax.optimization_barrier(array)  # type: ignore[no-untyped-call]
 
 
 def _after(array: Any, other: Any) -> Any:
-    """Return an array, which XLA then computes after the other one.
+    """Return an array that XLA computes after `other`.
 
-    No number is larger than infinity, but the compiler does not know.
+    No number exceeds infinity, but the compiler does not know that.
     """
     return jnp.where(other > jnp.inf, other, array)
 
 
 class _Layout:
-    """How parameters are laid out as a tree; a rule sees a `Tree` of the list of their arrays.
-
-    The rule computes in float32, or in float64 where a parameter has that type.
-    """
+    """The layout of the parameters; rules see a `Tree` of float32 arrays, or float64 if any is."""
 
     def __init__(self, params: Params) -> None:
         self.given = params
@@ -679,16 +665,16 @@ class _Layout:
         self.coarse = any(leaf.dtype.itemsize < 4 for leaf in self.params)
 
     def point(self, tree: Params) -> Any:
-        """Return a tree like the parameters as a rule takes it, a `Tree`."""
+        """Return a tree like the parameters as a rule's `Tree`."""
         leaves = self.structure.flatten_up_to(tree)
         return Tree([jnp.asarray(leaf).astype(self.dtype) for leaf in leaves])
 
     def tree(self, point: Tree) -> Params:
-        """Return what a rule gives as a tree like the parameters."""
+        """Return a rule's `Tree` as a tree like the parameters."""
         return jax.tree.unflatten(self.structure, point.content)
 
     def on_points(self, function: Callable[..., Params]) -> Callable[..., Tree]:
-        """Return a function of trees like the parameters as one of a rule's points."""
+        """Turn a function of trees like the parameters into one of a rule's points."""
 
         def on_points(*arguments: Any) -> Any:
             given = (self.tree(one) if isinstance(one, Tree) else one for one in arguments)
@@ -697,19 +683,16 @@ class _Layout:
         return on_points
 
     def change_to(self, point: Tree) -> Params:
-        """Return what has to be added to the parameters to get to a point.
+        """Return the update that takes the parameters to a point.
 
-        Differences to the parameters themselves make up for what rounding took before.
+        It also corrects the rounding of earlier updates.
         """
         pairs = zip(point.content, self.params, strict=True)
         return self.tree(Tree([(x - p.astype(self.dtype)).astype(p.dtype) for x, p in pairs]))
 
 
 class _Stored:
-    """How the states of a rule are kept: trees like the parameters, and numbers as arrays.
-
-    What the next step does not read is left out, and what is known without it.
-    """
+    """The stored form of a rule's states, without what the next step does not read."""
 
     def __init__(self, rule: Rule) -> None:
         example = rule.init(Tree([np.zeros(1)]))
@@ -723,9 +706,9 @@ class _Stored:
         self.numbers = sorted(set(example._fields) - trees - unused - self.unread.keys())
 
     def first(self, rule: Rule, layout: _Layout) -> Any:
-        """Return the state before the first step, each array in memory of its own.
+        """Return the state before the first step.
 
-        Only so can it be donated to compiled functions together with the parameters.
+        Arrays share no memory, so that it can be donated together with the parameters.
         """
         leaves: list[Any] = layout.params or [np.zeros(())]  # rules take no tree without arrays
         state = rule.init(Tree([leaf.astype(layout.dtype) for leaf in leaves]))
@@ -736,7 +719,7 @@ class _Stored:
     def advanced(
         self, rule: Any, layout: _Layout, state: AcceleGradState, gradient: Tree
     ) -> tuple[Tree, Any, Any]:
-        """Return the next point to go to, the state of the rule and the first gradient if kept."""
+        """Return the next point, the rule's state and the first gradient if kept."""
         if isinstance(rule, QueryRule):
             following = rule.update(self._restored(state.steps, state.count, layout), gradient)
             return rule.query(following), self._kept(following, layout), None
@@ -760,24 +743,22 @@ class _Stored:
         return Tree(point), steps, first_gradient
 
     def _kept(self, state: Any, layout: _Layout) -> Any:
-        """Return a state of the rule as it is kept."""
         kept = dict(self.unread)
         kept |= {name: layout.tree(getattr(state, name)) for name in self.points}
         kept |= {name: _as_array(getattr(state, name), layout.dtype) for name in self.numbers}
         if self.point is not None and layout.coarse:
             kept[self.point] = layout.tree(getattr(state, self.point))
         elif self.point is not None and not layout.params:
-            # So `optax.tree.map_params`, which asks without arrays, gets on with both forms.
+            # `optax.tree.map_params` calls this without arrays and needs both forms to match.
             kept[self.point] = jnp.zeros([], layout.dtype)
         return state._replace(**kept)
 
     def _restored(self, kept: Any, iteration: Any, layout: _Layout) -> Any:
-        """Return the state of the rule."""
         points = {name: layout.point(getattr(kept, name)) for name in self.points}
         if self.point is not None:
             exact = getattr(kept, self.point) if layout.coarse else layout.given
             points[self.point] = layout.point(exact)
-        # A count of the arrays' type keeps theirs in every formula.
+        # A count of the arrays' type preserves their type in every formula.
         return kept._replace(iteration=iteration.astype(layout.dtype), **self.constant, **points)
 
 

@@ -1,19 +1,15 @@
-"""Compiled twins of the hot paths, on plain arrays: one pass over the data for value and gradient.
+"""Compiled forms of the hot paths: one pass over the data for value and gradient.
 
-They are used where they pay, and give the same numbers as the plain code up to rounding:
+They give the same numbers as the plain code up to rounding, and are used where they pay: see the
+constants below. Each of `threads()` threads has a fixed share of the rows, and sums are added in a
+fixed order: results depend on the number of threads and on nothing else.
 
-- with at least `LEAST_BYTES` of data. Loading Numba takes half a second and compiling a kernel,
-  once on a machine, one to two; where plain code goes row by row in Python, fewer will do;
-- with dense rows of moderate length: see `WIDEST_DENSE`;
-- on `threads()` threads. Each has a fixed share of the rows and its own sums, which are added
-  in a fixed order: results depend on the number of threads, and on nothing else.
-
-The environment variable ``ACCELEGRAD_KERNELS`` ("auto", "always" or "never") and `use` change
-when they are used; `use`, ``OMP_NUM_THREADS``, ``NUMBA_NUM_THREADS`` and what limits BLAS, such as
-``threadpool_limits``, change the number of threads.
+``ACCELEGRAD_KERNELS`` ("auto", "always" or "never") and `use` decide when they are used; `use`,
+``OMP_NUM_THREADS``, ``NUMBA_NUM_THREADS`` and limits of BLAS, such as ``threadpool_limits``, set
+the number of threads.
 """
 
-# Nothing here loads Numba: `accelegrad` imports this, and needs kernels for large data only.
+# This module must not load Numba: `accelegrad` imports it.
 
 from __future__ import annotations
 
@@ -29,25 +25,24 @@ import numpy as np
 from accelegrad import threads as blas_threads
 from accelegrad.errors import nearest, whole_number
 
-#: With fewer bytes of X, hundreds of evaluations would not make up for loading Numba and compiling,
-#: and the processor's cache holds X, so that a second pass over it is cheap (measured, as those
-#: below: fits of 10 to 20 MB take 0.8 to 1.1 times as long as by kernels, those of wide dense rows
-#: up to 1.7 times).
+#: With fewer bytes of X, loading Numba (0.5 s) and compiling (1-2 s, once per machine) do not pay,
+#: and the cache holds X for a second pass (measured, like those below: fits of 10 to 20 MB take 0.8
+#: to 1.1 times as long as with kernels, wide dense rows up to 1.7 times).
 LEAST_BYTES = 20_000_000
-#: Stored entries from which on kernels pay where plain code goes row by row in Python, or through
+#: Stored entries above which kernels beat plain code that goes row by row in Python or through
 #: SciPy's sparse products.
 FEW_ENTRIES = 1 << 14
-#: The cache does not hold four longer rows, and there the products of BLAS are as fast.
+#: The cache does not hold four longer rows; there BLAS is as fast.
 WIDEST_DENSE = 1 << 14
 #: A block of fewer entries takes about as long as waking a thread.
 LEAST_WORK = 1 << 16
-#: Numbers that BLAS multiplies in a part, at least: a third of a millisecond, ten times what it
-#: takes to wake a thread (measured).
+#: Least number of products in a part for BLAS: a third of a millisecond, ten times what waking a
+#: thread takes (measured).
 LEAST_PRODUCTS = 1 << 23
-#: A block has at least this many entries for each entry of the gradient. So the gradients of all
-#: blocks take less memory than X, and less time to clear and add than X takes to be read.
+#: Least entries of a block per entry of the gradient: so the blocks' gradients take less memory
+#: than X, and less time than reading X.
 ENTRIES_PER_SUM = 2
-MOST_ENTRIES = 2**31 - 1  # of CSR rows, and columns: kernels number them by 32 bits
+MOST_ENTRIES = 2**31 - 1  # of CSR rows, and columns: kernels use 32-bit indices
 
 _MODES = ("auto", "always", "never")
 
@@ -73,7 +68,7 @@ _settings = _Settings(
 
 @contextmanager
 def use(mode: str | None = None, *, threads: int | None = None) -> Iterator[None]:
-    """Change within a ``with`` block when kernels are used, and how many threads they take.
+    """Set within a ``with`` block when kernels are used and their threads, for the whole process.
 
     Parameters
     ----------
@@ -81,10 +76,6 @@ def use(mode: str | None = None, *, threads: int | None = None) -> Iterator[None
         "auto": where they pay; "always": wherever there is one for the data; "never".
     threads : int, optional
         At least 1.
-
-    Notes
-    -----
-    It holds for all threads of the process.
     """
     global _settings
     before = _settings
@@ -104,18 +95,18 @@ def mode() -> str:
 
 
 class Readable(NamedTuple):
-    """What decides whether kernels pay for a matrix: its stored entries, columns and bytes."""
+    """The size of a matrix, which decides whether kernels pay."""
 
     entries: int
     columns: int
     sparse: bool
-    bytes: int = 0  # unknown, for rows that are not in memory
+    bytes: int = 0  # 0: unknown, for rows that are not in memory
 
 
 def readable(X: Any) -> Readable | None:
-    """Return what there is to read in a dense or CSR matrix, None if there is no kernel for it.
+    """Return the size of a matrix, or None if there is no kernel for it.
 
-    There is one for dense data in C order and for CSR data with fewer than 2^31 entries.
+    Kernels need dense data in C order, or CSR data with fewer than 2^31 entries.
     """
     if isinstance(X, np.ndarray):
         return Readable(X.size, X.shape[1], False, X.nbytes) if _is_plain(X) else None
@@ -133,17 +124,14 @@ def _is_plain(array: np.ndarray[Any, Any]) -> bool:
 
 
 def wanted(matrix: Readable | None, pays: Callable[[Readable], bool] | None = None) -> bool:
-    """Tell whether kernels are to be used for a matrix.
-
-    `pays` tells whether they are faster there; without it, whether one pass over the rows is.
-    """
+    """Tell whether to use kernels for a matrix; `pays` tells where they are faster."""
     if matrix is None or _settings.mode == "never":
         return False
     return _settings.mode == "always" or (_one_pass_pays if pays is None else pays)(matrix)
 
 
 def worth_compiling(matrix: Readable | None) -> bool:
-    """Tell whether there are so many data that compiling pays where plain code is about as fast."""
+    """Tell whether data are large enough to compile where plain code is about as fast."""
     return wanted(matrix, _is_large)
 
 
@@ -157,28 +145,27 @@ def _one_pass_pays(matrix: Readable) -> bool:
 
 
 def wanted_for_rows(matrix: Readable | None) -> bool:
-    """Tell whether kernels are to be used that go row by row, for which plain code is slow."""
+    """Tell whether to use kernels that go row by row, for which plain code is slow."""
     return wanted(matrix, lambda known: known.entries >= FEW_ENTRIES)
 
 
 def count_blocks(entries: int, columns: int) -> int:
-    """Return into how many blocks, one per thread, data with this many entries are split.
+    """Return the number of blocks, one per thread, for data of this size.
 
-    Data with few entries per column get fewer threads: with d columns and k blocks, kernels
-    take k d numbers beyond the data, and k d is at most half the number of entries if k > 1.
+    k > 1 blocks take k columns numbers beyond the data, at most half the number of entries.
     """
     most = min(entries // LEAST_WORK, entries // (ENTRIES_PER_SUM * columns))
     return min(threads(), most) if most > 1 else 1
 
 
 def count_parts(products: int) -> int:
-    """Return into how many parts, one per thread, work of so many products for BLAS is split."""
+    """Return the number of parts, one per thread, for this many products of BLAS."""
     most = products // LEAST_PRODUCTS
     return min(threads(), most) if most > 1 else 1
 
 
 def threads() -> int:
-    """Return the number of threads that kernels may take: no more than the user allows BLAS."""
+    """Return the number of threads for kernels, at most what the user allows BLAS."""
     if _settings.threads is not None:
         return _settings.threads
     most = _default_threads()
@@ -187,7 +174,6 @@ def threads() -> int:
 
 @cache
 def _default_threads() -> int:
-    """Return the number of cores, or what the usual variables say where that is less."""
     allowed = getattr(os, "sched_getaffinity", None)
     cores = (os.cpu_count() or 1) if allowed is None else len(allowed(0))
     named = (os.environ.get(name, "") for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"))

@@ -1,4 +1,4 @@
-"""How arrays are handed to kernels."""
+"""Arrays for kernels."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import numpy.typing as npt
 
 
 def read_only(array: npt.NDArray[Any], dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
-    """Return a view that cannot be written to, perhaps of another type.
+    """Return a read-only view, perhaps of another type.
 
-    To Numba arrays that can be written to are of another type: without this a kernel would be
-    compiled for both, as users give both.
+    Numba has different types for writeable and read-only arrays; this avoids compiling for both.
     """
     view = np.asarray(array).view() if dtype is None else np.asarray(array).view(dtype)
     view.flags.writeable = False

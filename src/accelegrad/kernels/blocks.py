@@ -1,7 +1,6 @@
-"""Running a kernel on several blocks of rows at once.
+"""Running a kernel on several blocks of rows at once, in a pool of Python threads.
 
-A pool of Python threads, as kernels release the interpreter's lock. Unlike Numba's threads they
-may be used by several threads at once and after a fork, and need no OpenMP.
+Kernels release the GIL. Unlike Numba's threads, these work from several threads and after a fork.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ T = TypeVar("T")
 
 
 def run(task: Callable[[int], T], count: int) -> list[T]:
-    """Return task(0), ..., task(count - 1), computed at the same time."""
+    """Return task(0), ..., task(count - 1), computed in parallel."""
     if count == 1:
         return [task(0)]
     pool = _pool(count - 1)
@@ -27,7 +26,7 @@ def run(task: Callable[[int], T], count: int) -> list[T]:
 
 
 def of_rows(task: Callable[[slice], T], n: int, count: int) -> list[T]:
-    """Return the task of each of `count` parts of n rows, computed at the same time."""
+    """Return the task's results for `count` parts of n rows, computed in parallel."""
 
     def quietly(part: int) -> T:
         with np.errstate(all="ignore"):  # the caller's setting does not reach other threads
@@ -42,7 +41,7 @@ _lock = Lock()
 
 
 def _pool(size: int) -> ThreadPoolExecutor:
-    """Return a pool of at least this many threads; they last as long as the process."""
+    """Return a pool of at least this many threads, for the life of the process."""
     global _executor, _size
     with _lock:
         if _executor is None or _size < size:
@@ -51,7 +50,7 @@ def _pool(size: int) -> ThreadPoolExecutor:
 
 
 def _forget() -> None:
-    """Forget the pool: its threads do not exist in a forked process."""
+    """Forget the pool in a forked process, where its threads do not exist."""
     global _executor, _size, _lock
     _executor, _size, _lock = None, 0, Lock()
 

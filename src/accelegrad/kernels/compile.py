@@ -1,8 +1,7 @@
-"""How kernels are compiled, and kept on disk.
+"""Compilation of kernels and their cache on disk.
 
-A kernel is compiled when it is first called with arrays of new types, which takes seconds, and
-kept on disk by Numba (`cache=True`): the next process loads it in some hundredths of a second. The
-first compilation of a process says so in a line on stderr.
+A kernel is compiled, in seconds, at its first call with new types, and cached on disk by Numba: the
+next process loads it in some hundredths of a second.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ R = TypeVar("R")
 
 _njit: Any = numba.njit
 _typeof: Any = numba.typeof
-# Only a product and a sum may become one operation.
+# Only products and sums may fuse.
 _CONTRACTED = {"contract"}
-# Sums may be reordered, so that they are vectorised; NaN and infinities keep their meaning.
+# Sums may be reordered, to be vectorised; NaN and infinities keep their meaning.
 _REORDERED = {"reassoc", "contract", "nsz"}
 _ENTRY: dict[str, Any] = {"error_model": "numpy", "fastmath": _CONTRACTED, "nogil": True}
-# Inlined, since a call would take as long as some rows: an array goes over as seven numbers. Nobody
-# calls parts but compiled code: to compile the ways in for others takes a fifth more time.
+# Inlined, since a call takes as long as some rows. Only compiled code calls parts: wrappers for
+# others would take a fifth more compile time.
 _PART: dict[str, Any] = {
     "error_model": "numpy",
     "fastmath": _CONTRACTED,
@@ -43,40 +42,37 @@ _PART: dict[str, Any] = {
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a part of kernels, which becomes one with its caller; Python must not call it.
+    """Compile a part of kernels, inlined into its caller; Python must not call it.
 
-    Products and sums may fuse. Where an argument is None, ``if argument is None`` is decided when
-    the kernel is compiled.
+    Products and sums may fuse. ``if argument is None`` is decided at compile time.
     """
     part: Callable[P, R] = _njit(**_PART)(function)
     return part
 
 
 def summing(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile likewise one whose sums may be added up in any order, as vector units want it.
+    """Compile a part whose sums may be added in any order, for vector units.
 
-    Tests for finite numbers do not work there: they are optimised away. A loop that sums up must
-    not write to an array: whether it is vectorised, and so its rounding, would depend on where the
-    arrays happen to be in memory.
+    Tests for finite numbers are optimised away. A loop that sums must not write to an array:
+    whether it is vectorised, and so its rounding, would depend on where the arrays happen to be in
+    memory.
     """
     part: Callable[P, R] = _njit(**_PART | {"fastmath": _REORDERED})(function)
     return part
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile a function that Python calls: it runs beside others and is kept on disk."""
+    """Compile a function that Python calls: it releases the GIL and is cached on disk."""
     return Kernel(function)
 
 
 class Kernel:
-    """A function that is compiled for each choice of types, and kept on disk apart for each.
+    """A function compiled for each choice of types, with one cache entry for each.
 
-    Numba's cache numbers the files of a function's machine code, one for each choice of types, and
-    writes down the number before the file: of two processes that compile for different types at the
-    same time, one could run the other's code. And it compiles again when the function's own file
-    has changed, but not when one has that it calls. Here each choice of types, for each content of
-    the folder's files, version of Numba and CPU, is to Numba a function with another name, whose
-    files can only hold one thing.
+    Numba's cache numbers a function's files by types and writes the number before the file, so that
+    of two processes compiling for different types one could run the other's code; and it does not
+    notice changes in files that the function calls. Here each choice of types, content of the
+    folder, version of Numba and CPU has its own function name.
     """
 
     def __init__(self, function: Any) -> None:
@@ -85,7 +81,7 @@ class Kernel:
         self.__doc__, self.__name__ = function.__doc__, function.__name__
 
     def __call__(self, *arguments: Any) -> Any:
-        """Call the function that is compiled for the arguments' types."""
+        """Call the function compiled for the arguments' types."""
         types = _types_of(arguments)
         found = self._compiled.get(types)
         if found is None:
@@ -94,7 +90,7 @@ class Kernel:
         return found(*arguments)
 
     def _made(self, types: str, arguments: tuple[Any, ...]) -> Any:
-        """Return the function for some types, compiled or loaded."""
+        """Return the function for some types, compiled or loaded from disk."""
         old = self._function
         named = FunctionType(old.__code__, old.__globals__, old.__name__, None, old.__closure__)
         all_of_it = types + _content(str(Path(old.__code__.co_filename).parent))
@@ -104,14 +100,14 @@ class Kernel:
         try:
             made = _njit(cache=True, no_cfunc_wrapper=True, **_ENTRY)(named)
             made.compile(signature)
-        except Exception:  # no folder to write to, a full disk; a damaged file may raise anything
+        except Exception:  # a read-only folder, a full disk; a damaged file may raise anything
             made = _njit(**_ENTRY)(old)
             made.compile(signature)
         return made
 
 
 def _types_of(argument: Any) -> str:
-    """Return a word for the types of arguments, in a fraction of the time that Numba takes."""
+    """Return a key for the types of arguments, much faster than Numba's."""
     if isinstance(argument, np.ndarray):
         return str(argument.dtype.char)
     if isinstance(argument, tuple):
@@ -136,7 +132,7 @@ WAITING = (
 
 
 class _Waiting(event.Listener):
-    """Says, once in a process, why nothing is to be seen for a second or two."""
+    """Says once per process why a call takes a second or two."""
 
     said = False
 

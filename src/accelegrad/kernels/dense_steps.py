@@ -1,4 +1,4 @@
-"""Stochastic steps on dense rows: the rules' formulas, compiled, without temporary arrays."""
+"""Stochastic steps on dense rows, compiled, without temporary arrays."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from accelegrad.kernels.steps import (
 )
 
 NO_CHANGE = read_only(np.empty((2, 0)))
-#: All numbers that change; only the distance-free rule has the last two.
+#: The numbers that change; the last two floats are for the distance-free rule.
 NUMBERS = record(["squares", "eta", "weight_sum", "radius", "evidence"], ["iteration"])
 
 
@@ -41,7 +41,6 @@ def _squares(a: Any) -> float:
 
 @summing
 def _move(z: Any, step: float, g: Any, x0: Any) -> float:
-    """Move z by -step g; return its squared distance from x0."""
     total = 0.0
     for j in range(z.size):
         z[j] -= step * g[j]
@@ -52,7 +51,7 @@ def _move(z: Any, step: float, g: Any, x0: Any) -> float:
 
 @summing
 def _hold(z: Any, x0: Any, distance: float, reach: float) -> None:
-    """Move z back into the ball around x0."""
+    """Project z onto the ball around x0."""
     if distance > reach:
         held = reach / distance
         for j in range(z.size):
@@ -81,7 +80,7 @@ def _accumulate(total: Any, w: float, g: Any) -> float:
 
 @summing
 def _weights(change: Any, x: Any, w: Any) -> float:
-    """Write down the weights w of the point T x, and return what the shift adds to margins."""
+    """Write the weights w of the point T x; return what the shift adds to margins."""
     added = 0.0
     for j in range(w.size):
         w[j] = change[0, j] * x[j]
@@ -92,7 +91,7 @@ def _weights(change: Any, x: Any, w: Any) -> float:
 
 @summing
 def _adjoint(change: Any, slope: float, g: Any) -> None:
-    """Turn the gradient of the weights into that of the scaled coordinates."""
+    """Turn the gradient in the weights into that in the scaled coordinates."""
     for j in range(change.shape[1]):
         g[j] = change[0, j] * (g[j] - slope * change[1, j])
 
@@ -101,7 +100,7 @@ def _adjoint(change: Any, slope: float, g: Any) -> None:
 def _follow(
     x: Any, y: Any, z: Any, g: Any, total: Any, eta: float, weight: float, rest: float
 ) -> None:
-    """Let y follow from x and its gradient, add it to the average, and find the next x."""
+    """Compute y from x and its gradient, add it to the average, and compute the next x."""
     for j in range(x.size):
         y[j] = x[j] - eta * g[j]
         total[j] += weight * y[j]
@@ -122,7 +121,7 @@ def _gradient(
     first: int,
     last: int,
 ) -> None:
-    """Write down the gradient at x of the rows order[first:last]; w is x, or room for T x."""
+    """Write the gradient at x of the rows order[first:last]; w is x, or room for T x."""
     d, total = X.shape[1], 0.0
     scaled = change.shape[1] > 0
     offset = _weights(change, x, w) if scaled else 0.0
@@ -157,7 +156,7 @@ def dense_steps(
     order: Any,
     ends: Any,
 ) -> Any:
-    """Do a step for each batch and return how many were done."""
+    """Do one step per batch and return how many were done."""
     s, f, first = state[0], fixed[0], 0
     x, total, y, z, gradients = points[0], points[1], points[2], points[3], points[4]
     w = np.empty(X.shape[1]) if change.shape[1] > 0 else x
@@ -194,19 +193,8 @@ def dense_steps(
 class DenseSteps(Steps):
     """Steps of a rule on dense rows, each O(entries of its batch).
 
-    Parameters
-    ----------
-    settings : Settings
-        The rule.
-    x0 : array
-        The first point.
-    l2 : float
-        The weight of the l2 term.
-    fit_intercept : bool
-        Whether the last coordinate of points is an intercept.
-    change : tuple of two arrays, optional
-        The scale s and the shift m of columns: points, x0 and radii are then those of coordinates
-        v, in which the weights are s v and the intercept is v's less m.(s v).
+    `change` has the scale s and shift m of columns: points, x0 and radii are then in coordinates v,
+    with weights s v and intercept v's less m.(s v).
     """
 
     def __init__(
@@ -219,7 +207,7 @@ class DenseSteps(Steps):
         change: tuple[Vector, Vector] | None = None,
     ) -> None:
         self.coupled = settings.coupled
-        self.start = x0.copy()  # to Numba an array that cannot be written to is of another type
+        self.start = x0.copy()  # writeable, since Numba has another type for read-only arrays
         self._fixed = settings.fixed(l2=l2, fit_intercept=fit_intercept)
         self._numbers = np.zeros(1, NUMBERS)
         self._numbers["radius"] = settings.initial_radius
@@ -229,11 +217,10 @@ class DenseSteps(Steps):
         self._gradient = np.zeros(x0.size)
 
     def advance(self, chunk: Chunk, order: npt.NDArray[Any], ends: npt.NDArray[Any]) -> int:
-        """Do a step for each batch of rows and return how many were done.
+        """Do one step per batch of rows and return how many were done.
 
-        It is fewer than there are batches where a margin or a gradient was not finite: the state is
-        then the one before that step. `order` has the rows in the order in which they are used,
-        `ends` where each batch ends.
+        It stops before a step whose margins or gradient are not finite. `order` has the rows in
+        order of use, `ends` the end of each batch.
         """
         set_loss(self._fixed, chunk.data.loss)
         (X,) = chunk.data.matrix
@@ -243,27 +230,27 @@ class DenseSteps(Steps):
         return int(dense_steps(self._numbers, self._fixed, *rows, *points, *batches))
 
     def query(self) -> Vector:
-        """Return the point where the next gradient is wanted."""
+        """Return the point of the next gradient."""
         point: Vector = self.points[0].copy()
         return point
 
     def output(self) -> Vector:
-        """Return the average that the rule's theorem speaks of."""
+        """Return the average that the rule's theorem is about."""
         if self.iteration == 0:
             return self.start.copy()
         average: Vector = self.points[1] / float(self.numbers["weight_sum"])
         return average
 
     def last(self) -> Vector:
-        """Return the last iterate, y of AcceleGrad and x of AdaGrad."""
+        """Return the last iterate: y of AcceleGrad, x of AdaGrad."""
         point: Vector = self.points[2 if self.coupled else 0].copy()
         return point
 
     def state(self) -> dict[str, Any]:
-        """Return all that decides the coming steps: arrays that no longer change."""
+        """Return a copy of all that decides the coming steps."""
         return {"numbers": self._numbers.view(np.float64).copy(), "points": self.points.copy()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue bit for bit where `state` was taken, on the same data and settings."""
+        """Continue bit for bit from a `state`, on the same data and settings."""
         self._numbers.view(np.float64)[:] = state["numbers"]
         self.points[:] = state["points"]

@@ -16,45 +16,45 @@ from accelegrad.kernels.sparse_rows import add_sparse_row, look_ahead, sparse_pr
 
 
 class DualRows(NamedTuple):
-    """The rows' targets, weights and squared norms, the loss, and what holds the weights."""
+    """Targets, weights and squared norms of the rows, the loss and the regularisation."""
 
     y: Vector
-    shares: Vector  # p_i, or nothing where all are equal
+    shares: Vector  # p_i, empty if equal
     squares: Vector  # ||a_i||^2
     loss: Shape | None
     l2: float
-    pull: float  # 1 / rho, with an intercept after the weights; 0: there is none
+    pull: float  # 1 / rho for an intercept after the weights; 0: no intercept
     longest_rest: int  # in epochs
 
 
-#: So many weights (256 KB) are in the cache anyway: looking ahead took a quarter of the time (text)
+#: This many weights (256 KB) are in the cache anyway; looking ahead took a quarter of the time
+#: (text)
 FEW_WEIGHTS = 1 << 15
-TRIALS = 60  # Newton's steps at most; from where they begin, ten are many
-#: The search ends after a step that is no longer, relative to the margin: Newton's error is at most
-#: half the square of the step.
+TRIALS = 60  # most Newton steps; from these starts ten are many
+#: Relative size of the last step: Newton's error is at most half the square of the step.
 LAST_STEP = 1e-5
 
 
 @compiled
 def _proximal_slope(loss: Any, z: float, q: float, y: float) -> Any:
-    """Return the slope t with t = l'(z - q t): that at z of the Moreau envelope with parameter q.
+    """Return t with t = l'(z - q t), the slope at z of the Moreau envelope with parameter q.
 
-    For the logistic loss it is found by Newton's steps for y m, where m = z - q t; other losses are
-    rounded off more, by q.
+    For the logistic loss by Newton's method for y m, m = z - q t; other losses get a larger
+    softness.
     """
     if not math.isfinite(z):
         return math.nan
     if loss is not None:
         softer = Shape(loss.kind, loss.low, loss.high, q + loss.softness, loss.epsilon)
         return rounded_off(softer, z, y)[1]
-    # The root of m - c - q / (1 + e^m), which is concave above 0: from below, steps never pass it.
+    # Root of m - c - q / (1 + e^m), which is concave above 0: steps from below never pass it.
     c = y * z
     is_below = c < -0.5 * q  # then its mirror image is above
     if is_below:
         c = -(c + q)
     m = max(c, 0.0)
     if q > 1.0:
-        # e^m is q / (m - c) - 1, and m at most ln q or, where e^m is more than q, c + 1.
+        # e^m = q / (m - c) - 1, and m is at most ln q or, if e^m exceeds q, c + 1.
         ratio = q / (max(math.log(q), c + 1.0) - c)
         if ratio > 2.0:
             m = max(m, math.log(ratio - 1.0))
@@ -69,7 +69,7 @@ def _proximal_slope(loss: Any, z: float, q: float, y: float) -> Any:
 
 @compiled
 def _ascended(given: Any, i: int, product: float, theta: Any, w: Any, rests: Any) -> Any:
-    """Move one slope to its best, and the intercept; return the factor of the row in w's change."""
+    """Maximise over one slope and move the intercept; return the row's factor in w's change."""
     share = given.shares[i] if given.shares.size > 0 else 1.0 / given.y.size
     margin = product + w[w.size - 1] if given.pull > 0.0 else product
     q = share * (given.squares[i] / given.l2 + given.pull)
@@ -88,10 +88,7 @@ def _ascended(given: Any, i: int, product: float, theta: Any, w: Any, rests: Any
 
 @compiled
 def _next_order(rests: Any, draws: Any, order: Any) -> Any:
-    """Put the rows that do not rest in random order; return their number.
-
-    The rests of the others become shorter by an epoch.
-    """
+    """Put the rows that do not rest in random order, return their number; shorten other rests."""
     count = 0
     for i in range(draws.size):
         if rests[0, i] == 0:
@@ -107,7 +104,7 @@ def _next_order(rests: Any, draws: Any, order: Any) -> Any:
 
 @compiled
 def _end_epoch(given: Any, theta: Any, w: Any) -> None:
-    """Let b_k move on to b, where there is an intercept."""
+    """Move b_k on to b, if there is an intercept."""
     if given.pull > 0.0:
         total = 0.0
         for i in range(theta.size):
@@ -118,7 +115,7 @@ def _end_epoch(given: Any, theta: Any, w: Any) -> None:
 
 @kernel
 def dense_ascent(X: Any, given: Any, theta: Any, w: Any, rests: Any, draws: Any, order: Any) -> int:
-    """Do an epoch for each row of random numbers; return how many rows were read."""
+    """Do one epoch per row of random numbers; return how many rows were read."""
     read = 0
     for epoch in range(draws.shape[0]):
         count = _next_order(rests, draws[epoch], order)
@@ -144,7 +141,7 @@ def sparse_ascent(
     draws: Any,
     order: Any,
 ) -> int:
-    """Do an epoch for each row of random numbers; return how many rows were read."""
+    """Do one epoch per row of random numbers; return how many rows were read."""
     read = 0
     for epoch in range(draws.shape[0]):
         chosen = order[: _next_order(rests, draws[epoch], order)]

@@ -1,21 +1,15 @@
-"""The losses and the gradient of a linear model in one pass over the rows.
+"""Loss and gradient of a linear model in one pass over the rows.
 
-Rows are taken in chunks that fit into the first-level cache: the margins of a chunk, then its
-losses and slopes, then its part of the gradient, for which the rows need not come from memory once
-more. Losses are vectorised over the rows of a chunk.
+Rows are taken in chunks that fit into the first-level cache: margins, then vectorised losses and
+slopes, then the chunk's part of the gradient. All arithmetic is in float64.
 
-What keeps a pass from waiting, as measured:
+What keeps a pass from waiting for memory (measured):
 
-- A chunk of dense rows has rows from four parts of the block: processors fetch ahead well when they
-  see several long runs through memory, less so with one. And the gradient's part of one chunk is
-  computed along with the margins of the next.
-- While sparse rows are added to the gradient, the next chunk is fetched.
-- Where the cache does not hold the parameters and the gradient of sparse rows, they take turns in
-  one table: what a row fetches for its margin it needs once more for the gradient, and these places
-  are fetched ahead too.
-
-All arithmetic is in float64, for float32 data too. Beyond its arguments a pass takes for each
-thread a vector as long as the gradient, or for such wide sparse data three.
+- A chunk of dense rows comes from four parts of the block: processors prefetch several long runs
+  better than one. One chunk's part of the gradient is computed with the margins of the next.
+- While sparse rows are added to the gradient, the next chunk is prefetched.
+- If the cache does not hold parameters and gradient of sparse rows, they are interleaved in one
+  table: the places fetched for a row's margin serve its gradient too.
 """
 
 from __future__ import annotations
@@ -36,46 +30,36 @@ from accelegrad.kernels.sparse_rows import prefetch
 
 Array = npt.NDArray[Any]
 
-#: A chunk takes this many bytes of X, if that makes 4 to 64 rows (measured).
+#: Bytes of X in a chunk, if that makes 4 to 64 rows (measured).
 DENSE_CHUNK, SPARSE_CHUNK = 1 << 14, 1 << 13
 _LONGEST_CHUNK = 64
-# Numbers between two arrays that a vectorised loop takes for apart, whatever the vector unit.
+# Numbers between two arrays, so that vectorised loops see that they do not overlap.
 ROOM = 128
-#: Sparse data with at least this many columns keep parameters and gradient interleaved in one
-#: table, if a block has at least this many entries for each column (measured): filling and
-#: emptying the table has to pay.
+#: Sparse data with at least this many columns, and this many entries per column in a block, keep
+#: parameters and gradient interleaved in one table (measured: filling and emptying it must pay).
 WIDE, ENTRIES_PER_COLUMN = 1 << 17, 2
 
 
 class Task(NamedTuple):
-    """What a kernel has to do, beside the matrix.
+    """A kernel's task; kernels unpack it before loops to save reference counts."""
 
-    Kernels take it apart before their loops: each access would count references.
-    """
-
-    rows: Array
-    """The rows, or nothing for all."""
-    start: int
+    rows: Array  # the rows, or empty for all
+    start: int  # the range within `rows`, or of all rows
     stop: int
-    """From where to where in `rows`, or of all rows."""
     w: Vector
     intercept: float
     y: Vector
-    shares: Vector
-    """The p_i, or nothing where all are equal; all are multiplied by the scale."""
+    shares: Vector  # the p_i, empty if equal; multiplied by `scale`
     scale: float
     loss: Shape | None
-    gradient: Vector
-    """To which the rows' part is added."""
-    kept: Array
-    """Where margins and slopes are written down, if there is room."""
+    gradient: Vector  # the rows' part is added to it
+    kept: Array  # for margins and slopes, if it has room
 
 
 class Room(NamedTuple):
-    """Where a kernel writes down what it finds for the rows of a chunk."""
+    """Memory of a kernel for the rows of a chunk."""
 
-    chosen: Array
-    """Their numbers."""
+    chosen: Array  # their row numbers
     margins: Vector
     targets: Vector
     costs: Vector
@@ -90,7 +74,7 @@ class Room(NamedTuple):
 def _choose(
     rows: Array, first: int, count: int, at: int, y: Vector, chosen: Array, targets: Vector
 ) -> None:
-    """Write down, from place `at` of a chunk on, the numbers and targets of the next rows."""
+    """Store the numbers and targets of the next rows from place `at` of a chunk on."""
     if rows.size > 0:
         for i in range(count):
             chosen[at + i] = rows[first + i]
@@ -115,7 +99,7 @@ def _weigh(
     factors: Vector,
     kept: Array,
 ) -> tuple[float, float]:
-    """Return sums of p_i l(m_i) and p_i l'(m_i), and fill in the factors p_i l'(m_i)."""
+    """Fill in the factors p_i l'(m_i) and return the sums of p_i l(m_i) and of the factors."""
     total, slope = 0.0, 0.0
     for i in range(at, at + count):
         share = scale * shares[chosen[i]] if shares.size > 0 else scale
@@ -148,7 +132,7 @@ def _four_dense_rows(
     factors: Vector,
     gradient: Vector,
 ) -> None:
-    """Compute the products of four new rows with w while adding four old rows to the gradient."""
+    """Multiply four new rows by w while adding four old rows to the gradient."""
     i1, i2, i3 = i + m.size // 4, i + m.size // 4 * 2, i + m.size // 4 * 3
     n0, n1, n2, n3 = new[i], new[i1], new[i2], new[i3]
     o0, o1, o2, o3 = old[i], old[i1], old[i2], old[i3]
@@ -163,16 +147,15 @@ def _four_dense_rows(
     m[i], m[i1], m[i2], m[i3] = m0, m1, m2, m3
 
 
-# Kernels on dense rows make room themselves: so compilers see that no two arrays overlap, without
-# which loops take up to half as long again. It is not `np.zeros`, which takes twice as long to
-# compile as `np.empty`.
+# Kernels on dense rows allocate their arrays: so compilers see that none overlap, without which
+# loops take up to 1.5 times as long. `np.zeros` would take twice as long to compile as `np.empty`.
 
 
 @kernel
 def _dense(X: Array, task: Task, length: int) -> tuple[float, float]:
     """Return sums of p_i l(m_i) and p_i l'(m_i); add sum_i p_i l'(m_i) a_i to the gradient.
 
-    `length` rows (4, 8, 12, ...) are taken at a time.
+    Rows are taken in chunks of `length` (4, 8, 12, ...).
     """
     rows, start, stop, w, intercept, y, shares, scale, loss, gradient, kept = task
     new, old = np.empty(length, np.uint64), np.empty(length, np.uint64)
@@ -181,9 +164,9 @@ def _dense(X: Array, task: Task, length: int) -> tuple[float, float]:
     for i in range(length):
         new[i], old[i], targets[i], factors[i] = np.uint64(0), np.uint64(0), 0.0, 0.0
     quarter, part = length // 4, (stop - start + 3) // 4
-    lanes = length // quarter  # 4; compilers would write a loop down four times if they knew it
+    lanes = length // quarter  # 4; compilers would unroll loops if they knew
     total, slope = 0.0, 0.0
-    for step in range(0, part + quarter, quarter):  # the last time only what is old is added
+    for step in range(0, part + quarter, quarter):  # the last one only adds old rows
         for lane in range(lanes):
             first = start + lane * part + step
             count = max(0, min(quarter, part - step, stop - first))
@@ -207,8 +190,8 @@ def _dense(X: Array, task: Task, length: int) -> tuple[float, float]:
 
 _ONE, _TWO, _THREE, _FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
 
-# Parameters and gradient are in two vectors, or take turns in one table: `turns` is None or 2. That
-# is known when a kernel is compiled: it would be twice as slow for some types of data otherwise.
+# Parameters and gradient are two vectors (`turns` None) or interleaved in one table (2). Kernels
+# are compiled for either: a runtime choice would be twice as slow for some types of data.
 
 
 @compiled
@@ -225,12 +208,12 @@ def _gradient_place(turns: Any, column: Any) -> Any:
     return _TWO * column + _ONE
 
 
-# Not `summing`: it would be vectorised with gathers, which take twice as long on many processors.
+# Not `summing`: vectorised gathers take twice as long on many processors.
 @compiled
 def _sparse_product(
     entries: Array, columns: Array, ends: Array, row: Any, w: Vector, turns: Any
 ) -> float:
-    """Return the product of a row with w. Four sums: the processor need not wait for one."""
+    """Return the product of a row with w, by four sums so that additions need not wait."""
     s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
     k, end = np.uint64(ends[row]), np.uint64(ends[row + _ONE])
     while k + _FOUR <= end:
@@ -247,7 +230,7 @@ def _sparse_product(
 
 @compiled
 def _fetch(turns: Any, entries: Array, columns: Array, k: Any, sums: Vector) -> None:
-    """Fetch the four entries from k on, or where a table is used what they need."""
+    """Prefetch four entries from k on, or the places of the table that they need."""
     if turns is None:
         prefetch(entries, k)
         prefetch(columns, k)
@@ -269,7 +252,7 @@ def _add_sparse(
     turns: Any,
     ahead: Any,
 ) -> None:
-    """Add a multiple of a row, and prefetch the entries that are `ahead` places farther on."""
+    """Add a multiple of a row, and prefetch the entries `ahead` places farther on."""
     k, end = np.uint64(ends[row]), np.uint64(ends[row + _ONE])
     while k + _FOUR <= end:
         _fetch(turns, entries, columns, k + ahead, sums)
@@ -296,7 +279,7 @@ def _next_chunk(entries: Array, ends: Array, rows: Array, first: int, count: int
 def _sparse(
     entries: Array, columns: Array, ends: Array, task: Task, room: Room, turns: Any
 ) -> tuple[float, float]:
-    """Do the rows of a CSR matrix; w and gradient are two vectors, or one table of two columns."""
+    """Do the rows of a CSR matrix; see `_dense` for the sums."""
     rows, start, stop, w, intercept, y, shares, scale, loss, gradient, kept = task
     chosen, m, targets, costs, slopes, factors = room
     total, slope = 0.0, 0.0
@@ -319,7 +302,7 @@ def _sparse(
 
 
 class Pass(NamedTuple):
-    """What one pass finds: sum_i p_i l(m_i), its gradient, and where wanted all m_i and l'(m_i)."""
+    """Results of one pass: sum_i p_i l(m_i), its gradient, and if kept all m_i and l'(m_i)."""
 
     loss: float
     gradient: Vector
@@ -328,24 +311,22 @@ class Pass(NamedTuple):
 
 
 class Data(NamedTuple):
-    """What a pass reads. Arrays are views that cannot be written to: those have one type each."""
+    """What a pass reads: read-only views, which have one Numba type each."""
 
-    matrix: tuple[Array, ...]
-    """X, or the data, indices and indptr of a CSR matrix, the last two as uint32."""
+    matrix: tuple[Array, ...]  # X, or data, indices and indptr of CSR, the last two as uint32
     y: Vector
-    shares: Vector
-    """The p_i, or nothing where all are equal."""
+    shares: Vector  # the p_i, empty if equal
     loss: Shape
 
 
 def data(X: Any, y: Vector, shares: Vector | None, loss: Shape) -> Data:
-    """Return the data of a model with a dense or CSR matrix that kernels can read: see `Data`."""
+    """Return a model's dense or CSR data for kernels."""
     matrix: tuple[Array, ...]
     if isinstance(X, np.ndarray):
         matrix = (read_only(X),)
     else:
-        # Of unsigned numbers nothing has to be checked when they are used as an index. Those of 64
-        # bits are copied, so that kernels are compiled for one type of them.
+        # Unsigned indices need no check for negative ones. 64-bit indices are copied, so that
+        # kernels are compiled for one type.
         places = (x.astype(np.int32, copy=False) for x in (X.indices, X.indptr))
         matrix = (read_only(X.data), *(read_only(x, np.uint32) for x in places))
     equal = np.empty(0) if shares is None else shares
@@ -363,20 +344,8 @@ def one_pass(
 ) -> Pass:
     """Return the loss and its gradient over all rows or some.
 
-    Parameters
-    ----------
-    given : Data
-        Matrix, targets and loss.
-    w : Vector
-        The parameters, the intercept last.
-    intercept : bool
-        Whether there is one.
-    rows : array of int, optional
-        The rows, in their order, repeated or not; all by default. They are not checked.
-    scale : float
-        What the shares are multiplied by; where there are none it is the share of each row.
-    keep : bool
-        Whether margins and slopes are wanted.
+    The intercept, if any, is the last entry of w. `rows` may repeat and are not checked. `scale`
+    multiplies the shares, or is each row's share; `keep` keeps margins and slopes.
     """
     chosen = (
         _NO_ROWS if rows is None else read_only(np.ascontiguousarray(rows, np.int64), np.uint64)
@@ -409,7 +378,7 @@ _NO_ROWS = read_only(np.empty(0, np.uint64))
 
 
 def block_ends(matrix: tuple[Array, ...], count: int, whole: bool, width: int) -> list[int]:
-    """Return where blocks of about equally many entries begin and end."""
+    """Return the ends of blocks with about equally many entries."""
     entries = matrix[0].size
     if not whole:
         n = matrix[0].shape[0] if len(matrix) == 1 else matrix[2].size - 1
@@ -417,7 +386,7 @@ def block_ends(matrix: tuple[Array, ...], count: int, whole: bool, width: int) -
     blocks = count_blocks(entries, width)
     if len(matrix) == 1 or not whole or blocks == 1:
         return [count * block // blocks for block in range(blocks + 1)]
-    # Of the type of indptr: otherwise that would be converted.
+    # Of indptr's type, which would be converted otherwise.
     wanted = np.array([entries * block // blocks for block in range(1, blocks)], matrix[2].dtype)
     return [0, *(int(end) for end in np.searchsorted(matrix[2], wanted)), count]
 
@@ -426,11 +395,11 @@ def block_ends(matrix: tuple[Array, ...], count: int, whole: bool, width: int) -
 
 
 def _summed(matrix: tuple[Array, ...], task: Task) -> Any:
-    """Run the kernel for some rows, which adds the features' part to the task's gradient."""
+    """Run the kernel for some rows; it adds the features' part to the task's gradient."""
     d, gradient = task.w.size, task.gradient
     if len(matrix) == 1:
-        # Copies with room around them, so that it does not depend on where arrays happen to be
-        # whether the inner loop takes them for apart.
+        # Copies with room around them: vectorisation, hence rounding, must not depend on where
+        # arrays happen to be.
         copies = np.zeros(2 * d + 3 * ROOM)
         weights, sums = copies[ROOM : ROOM + d], copies[2 * ROOM + d : 2 * ROOM + 2 * d]
         weights[:] = task.w

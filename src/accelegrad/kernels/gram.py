@@ -9,7 +9,7 @@ from accelegrad.kernels.compile import kernel
 
 @kernel
 def add_gram(data: Any, indices: Any, indptr: Any, rows: Any, weights: Any, gram: Any) -> None:
-    """Add weights[k] a_i a_i' for i = rows[k], each pair of entries in one of its two places."""
+    """Add weights[k] a_i a_i' for i = rows[k], in one triangle for each pair of entries."""
     for k in range(rows.size):
         i = rows[k]
         if weights[k] == 0.0:
@@ -17,7 +17,7 @@ def add_gram(data: Any, indices: Any, indptr: Any, rows: Any, weights: Any, gram
         for e in range(indptr[i], indptr[i + 1]):
             row, factor = indices[e], weights[k] * data[e]
             for f in range(indptr[i], e):
-                # An entry that is stored in pieces stands twice on the diagonal.
+                # Duplicate entries of a column count twice on the diagonal.
                 twice = 2.0 if indices[f] == row else 1.0
                 gram[row, indices[f]] += twice * factor * data[f]
             gram[row, row] += factor * data[e]

@@ -1,18 +1,16 @@
-"""The losses as numbers: what NumPy's formulas and the compiled ones read alike.
+"""Losses as numbers, for the formulas in NumPy and in compiled code.
 
-All losses but the logistic one are linear, with a flat zone of half width epsilon, and rounded off
-at its ends by parabolas. With the distance s by which a residual is beyond the flat zone,
+All losses but the logistic one are linear outside a flat zone of half width epsilon, and rounded
+off at its ends by parabolas. With the distance s of a residual beyond the flat zone,
 
     slope = min(max(s / softness, low), high),    value = slope (s - softness slope / 2).
 
-A softness of 0 means a kink: no parabola, and the slope 0 at the kink itself. So the Moreau
-envelope with parameter mu has the same numbers, but for a softness that is larger by mu.
-
-The residual is m - y, and y m - 1 for losses that take labels y = -1 and +1. With a label the slope
-above is that in y m; in m it is y times as much.
+Softness 0 is a kink, with slope 0 at the kink itself. The Moreau envelope with parameter mu has the
+same numbers with softness + mu. The residual is m - y, or y m - 1 for labels y = -1 and +1, where
+the slope above is in y m; in m it is y times as much.
 """
 
-# Nothing here loads Numba: `accelegrad.models.losses` imports this.
+# This module must not load Numba: `accelegrad.models.losses` imports it.
 
 from __future__ import annotations
 
@@ -22,24 +20,19 @@ LOGISTIC, LABELS, TARGETS = range(3)
 
 
 class Shape(NamedTuple):
-    """A loss by numbers. Records with these fields may take its place in compiled code."""
+    """A loss as numbers; compiled code also takes records with these fields."""
 
-    kind: int
-    """LOGISTIC, or what the residual is made of: LABELS or TARGETS."""
-    low: float
-    """The steepest slope below the flat zone, at most 0."""
-    high: float
-    """The steepest slope above it, at least 0."""
-    softness: float = 0.0
-    """1 over the curvature of the parabolas, 0 where there are kinks."""
-    epsilon: float = 0.0
-    """Half the width of the flat zone."""
+    kind: int  # LOGISTIC, or the kind of residual: LABELS or TARGETS
+    low: float  # the steepest slope below the flat zone, at most 0
+    high: float  # the steepest slope above it, at least 0
+    softness: float = 0.0  # 1 over the curvature of the parabolas, 0 for kinks
+    epsilon: float = 0.0  # half the width of the flat zone
 
 
-#: The logistic loss has another formula, but its slopes and curvature have the same bounds.
+#: The logistic loss has another formula; its slopes and curvature have these bounds.
 LOGISTIC_SHAPE = Shape(LOGISTIC, low=-1.0, high=0.0, softness=4.0)
 
 
 def for_kernels(loss: Shape) -> Shape | None:
-    """Return a loss as kernels take it: None for the logistic one, which has no numbers."""
+    """Return a loss for kernels: None for the logistic one."""
     return None if loss.kind == LOGISTIC else loss

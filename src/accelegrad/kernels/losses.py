@@ -1,8 +1,6 @@
-"""The losses in compiled code: one formula for the logistic loss, one for all others.
+"""The losses in compiled code; `loss_shape` has the formula, `models.losses` the same in NumPy.
 
-`accelegrad.kernels.loss_shape` has the formula and its numbers, `accelegrad.models.losses` the
-same in NumPy. What comes of a margin that is not a number is not a number in the value; the slope
-may be anything.
+A margin of NaN gives a value of NaN; the slope may be anything.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from accelegrad.kernels.loss_shape import LABELS
 _LN2 = math.log(2.0)
 # Their sum is log 2 to 92 bits; the first times a whole number up to 2^20 is exact.
 _LN2_HIGH, _LN2_LOW = float.fromhex("0x1.62e42fefa0000p-1"), float.fromhex("0x1.cf79abc9e3b39p-40")
-# Added to a small number it leaves no digits behind the point, and the whole part as last bits.
+# Added to a small number it leaves the rounded integer as last bits.
 _ROUNDER = 1.5 * 2.0**52
 _LARGEST_EXPONENT = 708.0
 _EXPONENTIAL = tuple(1.0 / math.factorial(k) for k in range(14))
@@ -45,10 +43,10 @@ inverse_power: Any = intrinsic(_inverse_power)
 
 @compiled
 def _decay(size: float) -> float:
-    """Return exp(-size) for a size >= 0, with no calls, so that loops over it are vectorised.
+    """Return exp(-size) for size >= 0 without calls, so that loops are vectorised.
 
-    It is 2^-k exp(r) with |r| <= log(2) / 2, exp(r) by its Taylor series. The error is within two
-    units of rounding. Below the range of normal numbers it is 0.
+    It is 2^-k exp(r), |r| <= log(2) / 2, with exp(r) by its Taylor series. The error is within two
+    units of rounding; below the range of normal numbers it is 0.
     """
     inside = size if size < _LARGEST_EXPONENT else 0.0
     rounded = inside * (1.0 / _LN2) + _ROUNDER
@@ -63,10 +61,7 @@ def _decay(size: float) -> float:
 
 @compiled
 def _log1p(u: float) -> float:
-    """Return log(1 + u) for 0 <= u <= 1.
-
-    It is 2 artanh(s) with s = u / (2 + u), and for a large u log 2 + log((1 + u) / 2).
-    """
+    """Return log(1 + u) for 0 <= u <= 1: 2 artanh(u / (2 + u)), or log 2 + log((1 + u) / 2)."""
     large = u > 0.41
     s = (u - 1.0 if large else u) / (u + 3.0 if large else u + 2.0)
     square = s * s
@@ -96,10 +91,7 @@ def logistic_slope(m: float, y: float) -> Any:
 
 @compiled
 def rounded_off(loss: Any, m: float, y: float) -> Any:
-    """Return the value and the slope of a loss other than the logistic one.
-
-    It is a `Shape` or a record with its fields.
-    """
+    """Return value and slope of any other loss, a `Shape` or a record with its fields."""
     sign = y if loss.kind == LABELS else 1.0
     residual = sign * (m - y)  # y m - 1 for labels, which are -1 and 1
     beyond = abs(residual) - loss.epsilon
@@ -108,7 +100,7 @@ def rounded_off(loss: Any, m: float, y: float) -> Any:
     steep = (1.0 / loss.softness) * s
     slope = loss.low if steep < loss.low else (loss.high if steep > loss.high else steep)
     slope = 0.0 if s == 0.0 else slope
-    # What may be infinite is neither subtracted from what may be nor multiplied by zero.
+    # Avoids inf - inf and 0 * inf.
     rest = 0.5 * s if slope == steep else s - 0.5 * loss.softness * slope
     return (0.0 if slope == 0.0 else slope * rest), sign * slope
 

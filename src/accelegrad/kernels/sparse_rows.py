@@ -1,4 +1,4 @@
-"""What the kernels on CSR rows share: products with a row, and fetching the next rows ahead."""
+"""Products with CSR rows, and prefetching of the next ones."""
 
 from __future__ import annotations
 
@@ -14,11 +14,7 @@ from accelegrad.kernels.compile import compiled
 
 @compiled
 def sparse_product(data: Any, indices: Any, start: int, stop: int, x: Any) -> float:
-    """Return a_i.x for a row whose entries are from start to stop.
-
-    By four sums in turn: one addition would wait for the one before (a tenth of an epoch of dual
-    ascent on text).
-    """
+    """Return a_i.x for the entries from start to stop, by four independent sums for speed."""
     e, last, one, four = np.uint64(start), np.uint64(stop), np.uint64(1), np.uint64(4)
     first = second = third = fourth = 0.0
     while e + four <= last:
@@ -44,7 +40,7 @@ def add_sparse_row(data: Any, indices: Any, start: int, stop: int, c: float, x: 
 
 
 def _prefetch(_: Any, array: Any, index: Any) -> Any:  # noqa: ARG001
-    """Ask for the cache line of array[index], an array of one dimension; nothing else happens."""
+    """Prefetch the cache line of array[index]."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
@@ -66,10 +62,10 @@ prefetch: Any = intrinsic(_prefetch)
 def look_ahead(
     data: Any, indices: Any, indptr: Any, flat: Any, width: int, order: Any, k: int
 ) -> None:
-    """Fetch the row after the next, and for the next one what its columns hold.
+    """Prefetch the row after the next, and what the next row's columns hold.
 
-    Rows come in random order: without this a step waits for the memory half of its time where the
-    columns do not fit into the cache.
+    Rows come in random order: without this a step waits for memory half of its time if the columns
+    do not fit into the cache.
     """
     if k + 2 < order.size:
         i = order[k + 2]

@@ -1,45 +1,42 @@
 """Steps of AcceleGrad and AdaGrad on CSR rows, O(nonzeros of the batch) each, exact up to rounding.
 
-A step of AcceleGrad moves z, y and a weighted sum, and with an l2 term every coordinate of them.
-But all that is not sparse is a linear combination of the same few vectors, so that only
-coefficients change. With vectors relative to x0, and the columns U = [v w], q and s,
+A step of AcceleGrad moves z, y and a weighted sum, with an l2 term in every coordinate. But all
+that is not sparse is a linear combination of a few vectors, so that only coefficients change. With
+vectors relative to x0, and the columns U = [v w], q and s,
 
     z = U zeta + zeta0 x0,    sum of the weighted y + x0  = U rho   + rho0 x0   + q,
     y = U ups  + ups0 x0,     S = sum of w_t g_t          = U sigma + sigma0 x0 + s,
 
-where S, from which the radius follows, is that of the distance-free rule, and zero for the others.
-With x = tau z + (1 - tau) y = U xi + xi0 x0 and g = g_s + l2 (x0 + x), where g_s is the sparse part
-of the gradient, a step of length eta with the scaling c back into the ball is
+where S gives the radius of the distance-free rule and is zero for the others. With
+x = tau z + (1 - tau) y = U xi + xi0 x0 and g = g_s + l2 (x0 + x), g_s the sparse part of the
+gradient, a step of length eta with the scaling c back into the ball is
 
     zeta+ = c (zeta - alpha eta l2 xi),    ups+ = (1 - eta l2) xi,    sigma+ = sigma + w_t l2 xi,
 
-and alike for the coefficients of x0. Then U += g_s kappa' with kappa.zeta+ = -c alpha eta and
-kappa.ups+ = -eta, and q and s get the multiples of g_s with which the sums stay what they are.
-Norms and inner products of z, y, S and x0 follow from expanding the squares: they are numbers.
+and similarly for the coefficients of x0. Then U += g_s kappa' with kappa.zeta+ = -c alpha eta and
+kappa.ups+ = -eta, and q and s get the multiples of g_s that preserve the sums. Norms and inner
+products of z, y, S and x0 follow by expanding squares.
 
 AdaGrad is the case alpha = tau = 1 in which y and w stay zero, ups = (0, 1), and rho += zeta before
-the step, since its average is that of the points where gradients are taken.
+the step, since its average is over the points of the gradients.
 
-Where zeta+ and ups+ are nearly parallel kappa explodes; then the columns are *rebased*: v becomes
-z, w becomes y, q and s the sums, and the inner products are computed afresh. That costs a pass over
-all columns. It is rare: with tau about 4 / t it happens whenever t has grown tenfold, and where
-||S||^2, which is divided by, has lost its digits.
+If zeta+ and ups+ are nearly parallel, kappa explodes; then the columns are *rebased*: v becomes z,
+w becomes y, q and s the sums, and inner products are recomputed, in a pass over all columns. This
+is rare: whenever t has grown tenfold (tau is about 4 / t), and when ||S||^2 has lost its digits.
 
-`partial_fit` runs in scaled coordinates v with weights w = s v. There the l2 term is
-l2 s_j^2 / 2 v_j^2, so that columns of one scale share one *level*, with coefficients and inner
-products of its own. All vectors are kept times s, as weights are. Rows then need no scaling, inner
-products with gradients need none either, and others are divided by s^2, a number of the level. An
-intercept is a last column, of ones, with a level to itself.
+`partial_fit` runs in scaled coordinates v with weights w = s v, where the l2 term is
+l2 s_j^2 / 2 v_j^2. Columns of one scale share one *level* of coefficients and inner products. All
+vectors are kept times s, so that rows and inner products with gradients need no scaling; other
+products are divided by s^2. An intercept is a last column of ones with its own level.
 
-There are K sets of coefficients: of one problem (several classes at once), or of as many problems
-as there are sets (one class against the rest), each with numbers of its own. The same rows then
-serve all of them.
+There are K sets of coefficients: of one problem with several classes, or of K problems (one class
+against the rest), each with its own numbers, on the same rows.
 
 References
 ----------
-That weights and their average can be kept up in O(nonzeros) by scalars and few vectors is known for
-SGD: L. Bottou, Stochastic Gradient Descent Tricks, 2012; W. Xu, arXiv:1107.2490, 2011. The
-extension to coupled sequences is accelegrad's.
+For SGD, keeping weights and their average in O(nonzeros) by scalars and few vectors is known: L.
+Bottou, Stochastic Gradient Descent Tricks, 2012; W. Xu, arXiv:1107.2490, 2011. The extension to
+coupled sequences is accelegrad's.
 """
 
 from __future__ import annotations
@@ -69,13 +66,13 @@ from accelegrad.kernels.steps import (
     set_loss,
 )
 
-#: A determinant of the coefficients of z and y below it, a coefficient beyond its inverse, and a
-#: fall of ||S||^2 by it make the columns be rebased: about 1e-16 / this is lost.
+#: Columns are rebased if the determinant of the coefficients of z and y is below this, a
+#: coefficient above its inverse, or ||S||^2 has fallen by this factor: about 1e-16 / this is lost.
 LOST = 1e-4
 LINE = 64  # bytes of a cache line
 
-#: What changes from step to step; `peak` is the largest ||S||^2 since it was last computed. Those
-#: of the last line live within a step only: sums over the levels.
+#: What changes from step to step; `peak` is the largest ||S||^2 since it was last computed. The
+#: second line is used within a step only: sums over the levels.
 NUMBERS = record(
     [
         *("squares", "eta", "weight_sum", "radius", "evidence", "peak"),
@@ -83,7 +80,7 @@ NUMBERS = record(
     ],
     ["iteration", "rebases"],
 )
-#: What belongs to a level. Those of the last line live within a step only: the coefficients of x,
+#: Numbers of a level. Those of the last line are used within a step only: the coefficients of x,
 #: and the products of z, x, x0, S and g with g.
 LEVEL = record(
     [
@@ -98,27 +95,26 @@ LEVEL = record(
 
 
 class Room(NamedTuple):
-    """Room for a step: K numbers for each field of a level, and for each column of a batch.
+    """Memory for a step: K numbers for each field of a level, and for each column of a batch.
 
-    Vectors all: one index takes less time than three. Kernels take it apart before their loops, as
-    each access would count references.
+    Flat vectors, since one index is faster than three. Kernels unpack it before loops, as each
+    access would count references.
     """
 
     at: Vector  # the coefficients of x, for each level: of v, w and x0
     dots: Vector  # products of v, w, s, x0 and g_s with g_s, the sparse part of the gradient
-    factors: Vector  # those of g_s for v, w, q and s
+    factors: Vector  # of g_s for v, w, q and s
     slopes: Vector  # of a row
     free: Vector  # the intercept's part of g_s
     gradient: Vector  # g_s, for the columns of a batch
     listed: npt.NDArray[np.uint64]  # the columns of a batch
-    place: npt.NDArray[np.uint32]  # where each column was when it was last in that list
-    # For one set of coefficients, where they are faster; else not used:
+    place: npt.NDArray[np.uint32]  # the last place of each column in that list
+    # For one set of coefficients only:
     total: Vector  # g_s of all columns
     sums: Vector  # two parts of `dots`
 
 
 def _room(n_columns: int, K: int, n_levels: int, entries: int) -> Room:
-    """Return room for steps whose batches have at most so many entries."""
     at, dots, factors = (np.empty(n_levels * fields * K) for fields in (3, 5, 4))
     return Room(
         at,
@@ -135,7 +131,7 @@ def _room(n_columns: int, K: int, n_levels: int, entries: int) -> Room:
 
 
 def aligned(rows: int, columns: int) -> Vector:
-    """Return zeros such that no row straddles two cache lines, in memory that is there already."""
+    """Return zeros such that no row straddles two cache lines, with their pages touched."""
     flat = np.empty(rows * columns + LINE // 8)
     flat.fill(0.0)
     first = -(flat.ctypes.data // 8) % (LINE // 8)
@@ -144,7 +140,7 @@ def aligned(rows: int, columns: int) -> Vector:
 
 @compiled
 def _locate(K: int, own: int, g: int, s: Any, f: Any, levels: Any, at: Any, dots: Any) -> None:
-    """Find x = tau z + (1 - tau) y of problem g, and clear its products with the gradient."""
+    """Compute x = tau z + (1 - tau) y of problem g, and clear its products with the gradient."""
     rest = 1.0 - 1.0 / importance(s.iteration) if f.coupled else 0.0
     for n in range(levels.shape[1]):
         c = levels[g, n]
@@ -176,9 +172,9 @@ def _softmax(K: int, margins: Any, target: int, share: float) -> None:
 def _gradient_of_one(
     f: Any, points: Any, rows: Any, room: Any, order: Any, first: int, end: int
 ) -> Any:
-    """Write down the sparse part of the gradient of a batch; return how many columns it has.
+    """Write the sparse part of the gradient of a batch; return how many columns it has.
 
-    A column is listed again where its total had come to zero, and gets zero there the second time.
+    A column whose total returned to zero is listed twice, and gets zero the second time.
     """
     # No functions for parts of this: each call would count references to all arrays.
     _, level, _, flat, x0 = points
@@ -205,7 +201,7 @@ def _gradient_of_one(
         slope = coefficient(f, margin, targets[i, 0], weights[i] / (end - first))
         slopes += slope
         for e in range(begin, stop):
-            # By a factor rather than a branch: whether a column is new cannot be foreseen.
+            # A factor, not a branch: whether a column is new cannot be predicted.
             j = np.uint64(indices[e])
             before = total[j]
             listed[count] = j
@@ -218,7 +214,7 @@ def _gradient_of_one(
     for where in range(count):
         j = listed[where]
         g = total[j]
-        # Sums in turn: one that has just been written would have to be waited for.
+        # Alternating sums: a sum just written would stall the next addition.
         n, c = np.uint64(5) * np.uint64(level[j]) + half * (np.uint64(where) % two), four * j
         gradient[where], total[j] = g, 0.0
         sums[n] += g * flat[c]
@@ -305,7 +301,7 @@ def _gradient_of_several(
 
 @compiled
 def _measure_intercept(K: int, flat: Any, x0: Any, dots: Any, free: Any) -> None:
-    """Find the products of the intercept's column with its part of the gradient."""
+    """Compute the products of the intercept's column with its part of the gradient."""
     column, first = flat.size - 4 * K, dots.size - 5 * K
     for k in range(K):
         g = free[k]
@@ -325,7 +321,7 @@ def _add(K: int, f: Any, flat: Any, level: Any, room: Any, count: int) -> None:
         j = listed[where]
         n, c = size * np.uint64(level[j]), size * j
         if K == 1:
-            # All are read before any is written, so that it is done in one go.
+            # All are read before any is written, so that the loop is vectorised.
             g, two, three = gradient[where], np.uint64(2), np.uint64(3)
             v = flat[c] + factors[n] * g
             w = flat[c + one] + factors[n + one] * g
@@ -345,7 +341,7 @@ def _add(K: int, f: Any, flat: Any, level: Any, room: Any, count: int) -> None:
 
 @compiled
 def _products(K: int, own: int, g: int, s: Any, f: Any, levels: Any, dots: Any) -> Any:
-    """Find the products with the gradient of problem g; tell whether they are finite."""
+    """Compute the products with the gradient of problem g; tell whether they are finite."""
     alpha = importance(s.iteration) if f.coupled else 1.0
     tau, rest = 1.0 / alpha, 1.0 - 1.0 / alpha
     s.zz = s.gz = s.gx = s.gg = s.gs = s.ss = 0.0
@@ -372,10 +368,7 @@ def _products(K: int, own: int, g: int, s: Any, f: Any, levels: Any, dots: Any) 
 
 @compiled
 def _couple(K: int, own: int, g: int, s: Any, f: Any, levels: Any, factors: Any) -> Any:
-    """Do all of problem g's step that is done by numbers, and leave the factors of g_s.
-
-    Returns whether the columns have to be rebased before these are used.
-    """
+    """Do the scalar part of problem g's step; return whether to rebase before using the factors."""
     coupled = f.coupled != 0
     alpha = importance(s.iteration) if coupled else 1.0
     tau, rest = 1.0 / alpha, 1.0 - 1.0 / alpha
@@ -392,7 +385,7 @@ def _couple(K: int, own: int, g: int, s: Any, f: Any, levels: Any, factors: Any)
         s.peak = max(s.peak, ss)
         s.evidence -= heavier * s.gx
         s.radius = min(max(s.radius, TRUST * over_root(s.evidence, ss)), f.cap)
-        # ||S||^2 is divided by: where it is much smaller than it was, it has lost its digits.
+        # ||S||^2 is a divisor: when it has become much smaller, it has lost its digits.
         lost = ss < LOST * s.peak
     s.eta = eta
     s.weight_sum += weight
@@ -441,7 +434,7 @@ def _couple(K: int, own: int, g: int, s: Any, f: Any, levels: Any, factors: Any)
             factors[k], factors[k + K] = c.square * v, c.square * w
             factors[k + 2 * K] = c.square * (step_q - (v * c.rho1 + w * c.rho2))
             factors[k + 3 * K] = c.square * (heavier - (v * c.sigma1 + w * c.sigma2))
-    # Where the columns are rebased their factors are those of z, y and the sums themselves.
+    # After a rebase the factors are those of z, y and the sums themselves.
     s.zz, s.gz, s.gx, s.gg = step_z, step_y, step_q, heavier
     return lost
 
@@ -450,7 +443,7 @@ def _couple(K: int, own: int, g: int, s: Any, f: Any, levels: Any, factors: Any)
 def _rebase(
     K: int, state: Any, columns: Any, x0: Any, level: Any, levels: Any, factors: Any
 ) -> None:
-    """Make the columns z, y and both sums, to which g_s has still to be added."""
+    """Turn the columns into z, y and both sums, before g_s is added."""
     own = K // state.size
     for j in range(columns.shape[0]):
         for k in range(K):
@@ -475,7 +468,7 @@ def _rebase(
 
 @compiled
 def _measure(K: int, state: Any, columns: Any, x0: Any, level: Any, levels: Any) -> None:
-    """Compute the inner products of z, y, S and x0 from columns that are rebased."""
+    """Compute the inner products of z, y, S and x0 from rebased columns."""
     own = K // state.size
     for g in range(state.size):
         state[g].peak = 0.0
@@ -507,7 +500,7 @@ def _measure(K: int, state: Any, columns: Any, x0: Any, level: Any, levels: Any)
 def _steps(
     K: int, state: Any, fixed: Any, points: Any, rows: Any, room: Any, order: Any, ends: Any
 ) -> Any:
-    """Do a step for each batch of rows, for K sets of coefficients; return how many were done."""
+    """Do one step per batch of rows, for K sets of coefficients; return how many were done."""
     f, own, groups, first = fixed[0], K // state.size, state.size, 0
     levels, level, columns, flat, x0 = points
     at, dots, factors, free = room.at, room.dots, room.factors, room.free
@@ -541,15 +534,15 @@ def _steps(
 
 
 # Two kernels: for one set of coefficients the steps are compiled without loops over several, which
-# would take far longer. Points are the levels, the level of each column, the columns, the same
-# memory as a vector, and x0; rows are the parts of a CSR matrix, targets and weights.
+# would be far slower. Points: levels, the level of each column, the columns, the same memory as a
+# vector, x0. Rows: the parts of a CSR matrix, targets and weights.
 
 
 @kernel
 def steps_of_one(
     state: Any, fixed: Any, points: Any, rows: Any, room: Any, order: Any, ends: Any
 ) -> Any:
-    """Do a step for each batch of rows; return how many were done."""
+    """Do one step per batch of rows; return how many were done."""
     return _steps(1, state, fixed, points, rows, room, order, ends)
 
 
@@ -563,7 +556,7 @@ def steps_of_several(
 
 @kernel
 def combined(flat: Any, x0: Any, level: Any, factors: Any, weights: Any, free: Any) -> None:
-    """Write down v f_0 + w f_1 + q f_2 + s f_3 + x0 f_4, with five factors for each level."""
+    """Write v f_0 + w f_1 + q f_2 + s f_3 + x0 f_4, with five factors per level."""
     K, d = weights.shape
     one, four, five = np.uint64(K), np.uint64(4 * K), np.uint64(5 * K)
     for j in range(np.uint64(level.size)):
@@ -580,7 +573,7 @@ def combined(flat: Any, x0: Any, level: Any, factors: Any, weights: Any, free: A
                 free[k] = total
 
 
-#: The numbers of a state of `DistanceFreeAcceleGrad`, by their names here.
+#: Fields of `DistanceFreeAcceleGrad`'s states, by their names here.
 _FIELDS = {
     "squares": "weighted_squares",
     "eta": "step_size",
@@ -594,22 +587,8 @@ _FIELDS = {
 class SparseSteps(Steps):
     """Steps of a rule on CSR rows, each O(nonzeros of its batch), for one problem or several.
 
-    Columns may come in any order in a row, and more than once.
-
-    Parameters
-    ----------
-    settings : Settings
-        The rule.
-    starts : sequence of vectors
-        The first point of each problem, in scaled coordinates.
-    l2 : float
-        The weight of the l2 term of the weights.
-    fit_intercept : bool
-        Whether the last coordinate of points, or the last of each class, is an intercept.
-    scale : array of shape (n_features,), optional
-        The scales s_j, with few different values (at most 255); 1 by default.
-    n_classes : int
-        Sets of coefficients in a problem. Several are those of one problem.
+    `starts` has the first point of each problem, in scaled coordinates; `scale` the scales s_j,
+    with at most 255 different values. Rows may have columns in any order, and repeated.
     """
 
     def __init__(
@@ -645,17 +624,16 @@ class SparseSteps(Steps):
         rows, K = start.shape
         self._columns = aligned(rows, 4 * K).reshape(rows, 4, K)
         self._states: list[Any] = []
-        self._room: Room | None = None  # which the next chunk uses again, if it is large enough
+        self._room: Room | None = None  # reused by the next chunk if large enough
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what copies have in common: each makes room of its own."""
         return self.__dict__ | {"_room": None}
 
     @classmethod
     def of_states(
         cls, states: Sequence[Any], scale: Vector, l2: float, n_classes: int
     ) -> SparseSteps:
-        """Return steps that go on from states of `DistanceFreeAcceleGrad` in scaled coordinates."""
+        """Return steps that continue from states of `DistanceFreeAcceleGrad` in scaled form."""
         starts = [state.start for state in states]
         found = cls(
             Settings("distance_free"),
@@ -682,7 +660,7 @@ class SparseSteps(Steps):
         return found
 
     def _turned(self, vectors: Sequence[Vector]) -> Vector:
-        """Return vectors in scaled coordinates as weights, with one row per column of the data."""
+        """Return vectors in scaled coordinates as weights, one row per column of the data."""
         _, K, d = self._shape
         parts = [np.concatenate([x[: K * d].reshape(K, d) for x in vectors]).T]
         if self._has_intercept:
@@ -691,12 +669,11 @@ class SparseSteps(Steps):
         return turned
 
     def advance(self, chunk: Chunk, order: npt.NDArray[Any], ends: npt.NDArray[Any]) -> int:
-        """Do a step for each batch of rows and return how many were done.
+        """Do one step per batch of rows and return how many were done.
 
-        It is fewer than there are batches where a margin or a gradient was not finite: the state is
-        then the one before that step. `order` has the rows in the order in which they are used,
-        `ends` where each batch ends. Targets are a vector, one column per
-        problem, or numbers of classes.
+        It stops before a step whose margins or gradient are not finite. `order` has the rows in
+        order of use, `ends` the end of each batch. Targets are a vector, one column per problem, or
+        class numbers.
         """
         if not ends.size:
             return 0
@@ -704,7 +681,7 @@ class SparseSteps(Steps):
         set_loss(self._fixed, data.loss)
         lengths = np.diff(data.matrix[2]).astype(np.int64)[order]
         most = int(np.add.reduceat(lengths, np.append(0, ends[:-1])).max())
-        flat = self._columns.reshape(-1)  # here, since kernels take seconds to compile it
+        flat = self._columns.reshape(-1)  # in Python: a kernel would compile it in seconds
         points = (self._levels, self._level, self._columns, flat, self._start)
         targets = read_only(data.y.reshape(data.y.shape[0], -1))
         rows = (*data.matrix, targets, read_only(chunk.weights))
@@ -714,32 +691,32 @@ class SparseSteps(Steps):
         run: Any = steps_of_one if K == 1 else steps_of_several
         batches = (read_only(order), read_only(ends))
         done = int(run(self._numbers, self._fixed, points, rows, room, *batches))
-        # A gradient that was not finite is left in the room.
+        # A non-finite gradient stays in the room.
         self._room = room if done == ends.size else None
         return done
 
     # -- points ----------------------------------------------------------------------------------
 
     def query(self) -> Vector:
-        """Return the point where the next gradient is wanted."""
+        """Return the point of the next gradient."""
         z: Vector = self._vectors("zeta", 1.0)[0]
         y: Vector = self._vectors("ups", 1.0)[0]
         return z + self._rest * (y - z)
 
     def output(self) -> Vector:
-        """Return the average that the rule's theorem speaks of."""
+        """Return the average that the rule's theorem is about."""
         if self.iteration == 0:
             return self.start.copy()
         total: Vector = self._vectors("rho", 0.0, own=2)[0]
         return total / float(self.numbers["weight_sum"])
 
     def last(self) -> Vector:
-        """Return the last iterate, y of AcceleGrad and x of AdaGrad."""
+        """Return the last iterate: y of AcceleGrad, x of AdaGrad."""
         last: Vector = self._vectors("ups" if self.coupled else "zeta", 1.0)[0]
         return last
 
     def coefficients(self, *, last: bool) -> tuple[Vector, Vector]:
-        """Return weights and intercepts at the averages or the last y, one row for each set."""
+        """Return weights and intercepts at the averages or the last y, one row per set."""
         if last:
             return self._combined(self._factors("ups", 1.0))
         factors = self._factors("rho", 0.0, own=2)
@@ -769,7 +746,6 @@ class SparseSteps(Steps):
         return 1.0 - 1.0 / importance_weight(self.iteration) if self.coupled else 0.0
 
     def _vectors(self, name: str, of_start: float, own: int = -1) -> Vector:
-        """Return a vector of each problem, in scaled coordinates."""
         weights, free = self._combined(self._factors(name, of_start, own))
         groups, _, d = self._shape
         parts = [(weights / self._scale[:d]).reshape(groups, -1)]
@@ -778,7 +754,7 @@ class SparseSteps(Steps):
         return np.hstack(parts)
 
     def _factors(self, name: str, of_start: float, own: int = -1) -> Vector:
-        """Return the factors of a vector, with this much of x0, and all of a column of its own."""
+        """Return the factors of a vector: `of_start` more of x0, and 1 for the column `own`."""
         factors = np.zeros((self._levels.shape[1], 5, self._columns.shape[2]))
         for place, ending, more in ((0, "1", 0.0), (1, "2", 0.0), (4, "0", of_start)):
             found = more + self._levels[name + ending].T
@@ -788,7 +764,6 @@ class SparseSteps(Steps):
         return factors
 
     def _combined(self, factors: Vector) -> tuple[Vector, Vector]:
-        """Return weights and intercepts that a combination of the columns makes."""
         K, d = self._columns.shape[2], self._shape[2]
         weights, free = np.empty((K, d)), np.zeros(K)  # which stay zero without intercepts
         flat, factors = self._columns.reshape(-1), factors.reshape(-1)
@@ -798,12 +773,12 @@ class SparseSteps(Steps):
     # -- checkpoints -----------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """Return all that decides the coming steps: arrays that no longer change."""
+        """Return a copy of all that decides the coming steps."""
         numbers, levels = (part.view(np.float64).copy() for part in (self._numbers, self._levels))
         return {"numbers": numbers, "levels": levels, "points": self._columns.copy()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue bit for bit where `state` was taken, on the same data and settings."""
+        """Continue bit for bit from a `state`, on the same data and settings."""
         self._numbers.view(np.float64)[:] = state["numbers"]
         self._levels.view(np.float64)[:] = state["levels"]
         self._columns[:] = state["points"]

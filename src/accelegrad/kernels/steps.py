@@ -1,11 +1,8 @@
 """What the compiled steps on dense and on CSR rows share.
 
-`DenseSteps` and `SparseSteps` run many steps of `AcceleGrad`, with a given diameter or an automatic
-one, or of `AdaGrad`, inside one compiled call. They are the rules' twins: the same points up to
-rounding. Which rows a step sees is the caller's choice.
-
-The objective is that of a linear model, sum_i p_i l(a_i.w + intercept, y_i) + l2 / 2 ||w||^2 with
-the intercept (the last coordinate, not penalised) or without, and a batch B gives the gradient
+`DenseSteps` and `SparseSteps` run many steps of `AcceleGrad` or `AdaGrad` in one compiled call,
+with the same points as the rules up to rounding. The objective is sum_i p_i l(a_i.w + intercept,
+y_i) + l2 / 2 ||w||^2, the (optional, unpenalised) intercept last, and a batch B gives the gradient
 (n / |B|) sum_{i in B} p_i l'(m_i, y_i) a_i + l2 w.
 """
 
@@ -27,11 +24,11 @@ STEP, REACH, TRUST = 2.0, 3.0, 2.0  # constants of rules/distance_free.py
 
 
 def record(floats: list[str], integers: list[str]) -> np.dtype[np.void]:
-    """Return the type of a record: compiled code reads and writes its fields by name."""
+    """Return the dtype of a record, whose fields compiled code uses by name."""
     return np.dtype([(name, "f8") for name in floats] + [(name, "i8") for name in integers])
 
 
-#: What does not change during a run: the rule's settings, and the loss's `Shape`.
+#: Constants of a run: the rule's settings and the loss's `Shape`.
 FIXED = record(
     [
         *("l2", "scale", "squared_bound", "ball", "cap"),
@@ -44,31 +41,27 @@ FIXED = record(
 class Chunk(NamedTuple):
     """Rows as steps read them."""
 
-    data: Data
-    """The rows with their targets and loss."""
-    weights: Vector
-    """What each row counts, 1 on average."""
+    data: Data  # the rows with their targets and loss
+    weights: Vector  # the rows' weights, 1 on average
 
 
 class Settings(NamedTuple):
     """A rule and its parameters."""
 
-    kind: str
-    """"accelegrad", "distance_free" (`DistanceFreeAcceleGrad`) or "adagrad"."""
+    kind: str  # "accelegrad", "distance_free" (`DistanceFreeAcceleGrad`) or "adagrad"
     diameter: float = 0.0
     gradient_bound: float = 0.0
-    ball_radius: float = math.inf
-    """z (of AdaGrad: x) is projected onto the ball around x0 with this radius."""
+    ball_radius: float = math.inf  # of the ball around x0 onto which z (AdaGrad: x) is projected
     initial_radius: float = 0.0
     largest_radius: float = math.inf
 
     @property
     def coupled(self) -> bool:
-        """Whether there are AcceleGrad's two sequences."""
+        """Whether the rule has AcceleGrad's two sequences."""
         return self.kind != "adagrad"
 
     def fixed(self, *, l2: float, fit_intercept: bool) -> npt.NDArray[np.void]:
-        """Return the record that kernels read, but for the loss."""
+        """Return the record that kernels read, without the loss."""
         fixed = np.zeros(1, FIXED)
         fixed["l2"], fixed["intercept"] = l2, fit_intercept
         fixed["scale"] = STEP * self.diameter if self.coupled else self.diameter
@@ -92,7 +85,7 @@ class Steps:
 
     @property
     def iteration(self) -> int:
-        """How many steps were done."""
+        """The number of steps done."""
         return int(self.numbers["iteration"])
 
     @property
@@ -102,19 +95,19 @@ class Steps:
 
     @property
     def radius(self) -> float:
-        """The radius of a rule that finds it."""
+        """The radius of a distance-free rule."""
         return float(self.numbers["radius"])
 
 
 def set_loss(fixed: npt.NDArray[np.void], loss: Shape) -> None:
-    """Write a loss into the record of what does not change."""
+    """Write a loss into the record of constants."""
     for name, number in loss._asdict().items():
         fixed[name] = number
 
 
 @compiled
 def coefficient(f: Any, m: float, target: float, share: float) -> Any:
-    """Return a row's factor in the gradient of a batch, NaN where the margin is not finite."""
+    """Return a row's factor in the gradient of a batch; NaN if the margin is not finite."""
     if not math.isfinite(m):
         return math.nan
     slope = logistic_slope(m, target) if f.kind == LOGISTIC else rounded_off(f, m, target)[1]
@@ -131,7 +124,7 @@ importance = compiled(importance_weight)
 
 @compiled
 def reach_of(s: Any, f: Any, alpha: float) -> Any:
-    """Return the scale of the step, the radius of z's ball, and the weight of y in the average."""
+    """Return the step's scale, the radius of z's ball, and y's weight in the average."""
     if f.tracked:
         return STEP * s.radius, REACH * s.radius, alpha * s.radius
     return f.scale, f.ball, alpha
@@ -139,5 +132,5 @@ def reach_of(s: Any, f: Any, alpha: float) -> Any:
 
 @compiled
 def over_root(scale: float, total: float) -> float:
-    """Return scale / sqrt(total), and zero where the total is zero."""
+    """Return scale / sqrt(total), or zero if the total is zero."""
     return scale / math.sqrt(total) if total > 0.0 else 0.0

@@ -1,4 +1,4 @@
-"""AcceleGrad (Alg. 2 of the paper), the coupling that its relatives share, and linear coupling."""
+"""AcceleGrad (Alg. 2 of the paper), linear coupling, and the coupling that related rules share."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class CoupledState(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """What a step has computed before anything is learnt from it."""
+    """The results of a step before the rule learns from it."""
 
     gradient: Array  # g_t
-    squares: Any  # the sum of squares, that of g_t included
+    squares: Any  # the sum of squares, with that of g_t
     eta: Any
     z: Array
     y: Array
@@ -39,8 +39,8 @@ class Moved(NamedTuple):
 class CoupledRule(QueryRule):
     """The coupling x = tau z + (1 - tau) y of a gradient step (y) with a mirror step (z).
 
-    Subclasses choose the step size. Those that learn a radius have more fields in their states,
-    after those of `CoupledState`, and override `learnt`.
+    Subclasses choose the step size. Those that learn a radius append fields to the state, and
+    override `learnt`.
     """
 
     project: Projection | None
@@ -63,11 +63,11 @@ class CoupledRule(QueryRule):
         return self.acceleration(state)
 
     def square(self, gradient: Array) -> Any:
-        """Return what a gradient adds to the sum of squares: its squared norm."""
+        """Return the gradient's term in the sum of squares: its squared norm."""
         return inner(gradient, gradient)
 
     def learnt(self, state: State, moved: Moved) -> tuple[Array, dict[str, Any]]:  # noqa: ARG002
-        """Return z_{t+1}, and the fields of the state that a rule adds to `CoupledState`."""
+        """Return z_{t+1} and the fields that the rule adds to `CoupledState`."""
         return moved.z, {}
 
     def init(self, x0: Array) -> State:

@@ -1,12 +1,9 @@
-"""What formulas need beyond + - * /, for arrays of any shape of NumPy, torch and JAX, and trees.
+"""Functions that formulas need beyond + - * /, for NumPy, torch and JAX arrays and trees of them.
 
-Rules are written once, with operators, `inner`, `where` and `either`. No formula has a Python `if`
-on a number that comes from an array, so that JAX can trace and compile the same lines.
-
-Sums over a run (squared norms, weights) are float64 whatever the arrays' type: Python floats for
-NumPy, float64 tensors without dimension for torch. Neither changes the type of an array that it is
-multiplied with. In JAX it would; there the sums have the arrays' type, and below float64 they are
-`CompensatedSum`: a second number keeps what rounding takes off the first.
+Rules use operators, `inner`, `where` and `either`, and no Python `if` on array values, so that JAX
+can trace them. Sums over a run (squared norms, weights) are float64 for NumPy and torch, where they
+do not change the type of an array they multiply. In JAX they would; there sums have the arrays'
+type, and below float64 they are a `CompensatedSum`.
 """
 
 from __future__ import annotations
@@ -20,12 +17,12 @@ import numpy as np
 
 Array: TypeAlias = Any  # of any shape, of NumPy, torch or JAX; or a `Tree` of such arrays
 
-#: What a comparison of numbers gives, where nothing is traced.
+#: The type of a comparison that is not traced.
 TRUTHS = (bool, np.bool_)
 
 
 def library_of(array: Any) -> Any:
-    """Return the module whose functions take an array: NumPy, torch or jax.numpy."""
+    """Return the module for an array: NumPy, torch or jax.numpy."""
     name = type(array).__module__.partition(".")[0]
     if name == "torch":
         return sys.modules["torch"]
@@ -33,10 +30,7 @@ def library_of(array: Any) -> Any:
 
 
 def inner(a: Array, b: Array) -> Any:
-    """Return the inner product over all entries of two arrays, or of two trees of arrays.
-
-    For NumPy it is a Python float, whose arithmetic is much faster.
-    """
+    """Return the inner product of two arrays or trees; for NumPy a (faster) Python float."""
     if type(a) is np.ndarray and a.ndim == 1:
         return float(a.dot(b))
     if isinstance(a, TREES):
@@ -49,7 +43,7 @@ def inner(a: Array, b: Array) -> Any:
 
 
 def where(condition: Any, yes: Any, no: Any) -> Any:
-    """Return one of two numbers or arrays; an array of conditions chooses entry by entry."""
+    """Return one of two numbers or arrays; an array of conditions selects entry by entry."""
     if isinstance(condition, TRUTHS):
         return yes if condition else no
     if isinstance(condition, Tree) or isinstance(yes, Tree) or isinstance(no, Tree):
@@ -66,7 +60,7 @@ def _type64(library: Any, number: Any) -> Any:
 
 
 def either(condition: Any, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:
-    """Return what one of two functions gives; both are called where the condition is traced."""
+    """Return the result of one of two functions; a traced condition calls both."""
     if isinstance(condition, TRUTHS):
         return yes() if condition else no()
     return where(condition, yes(), no())
@@ -78,7 +72,7 @@ def larger(a: Any, b: Any) -> Any:
 
 
 def absolute(x: Any) -> Any:
-    """Return the absolute values, with operators only."""
+    """Return absolute values, with operators only."""
     return x * (x >= 0) - x * (x < 0)
 
 
@@ -86,11 +80,10 @@ def absolute(x: Any) -> Any:
 
 
 class Tree:
-    """A tree of arrays (dicts, lists and tuples of arrays, nested) as one vector.
+    """A tree of arrays (nested dicts, lists and tuples) as one vector, which JAX can trace.
 
-    Operators act on all its arrays; a number, or a tree of the same shape, is the other operand.
-    `content` is the tree that it was made from, and an index goes to it: ``tree["bias"]``.
-    JAX traces through it.
+    Operators act on all arrays; the other operand is a number or a tree of the same shape.
+    `content` is the original tree; indexing refers to it: ``tree["bias"]``.
     """
 
     __slots__ = ("content",)
@@ -120,7 +113,7 @@ REFLECTED = ("add", "sub", "mul", "truediv")  # comparisons are reflected by eac
 
 
 def as_array(given: Any) -> Array:
-    """Return a tree of arrays as a `Tree`, an array as it is."""
+    """Return a tree of arrays as a `Tree`, an array unchanged."""
     if type(given) is np.ndarray or not isinstance(given, dict | list | tuple):
         return given
     _tell_jax()
@@ -141,7 +134,7 @@ def leaves(tree: Any) -> Iterator[Any]:
 
 
 def together(function: Callable[..., Any], *parts: Any) -> Tree:
-    """Return the tree of what a function gives for the arrays of all parts that are trees."""
+    """Return the tree of the function's results for the arrays of all parts that are trees."""
     shape = next(part.content for part in parts if isinstance(part, Tree))
     columns = [iter(leaves(part)) if isinstance(part, Tree) else None for part in parts]
 
@@ -153,7 +146,6 @@ def together(function: Callable[..., Any], *parts: Any) -> Tree:
 
 
 def _filled(shape: Any, next_leaf: Callable[[], Any]) -> Any:
-    """Return a tree of the same shape with other leaves."""
     if isinstance(shape, dict):
         found = {key: _filled(shape[key], next_leaf) for key in sorted(shape)}
         return {key: found[key] for key in shape}
@@ -164,7 +156,7 @@ def _filled(shape: Any, next_leaf: Callable[[], Any]) -> Any:
 
 
 def _tell_jax() -> None:
-    """Let JAX trace through trees, where it has been loaded."""
+    """Register `Tree` with JAX, if JAX is loaded."""
     jax = sys.modules.get("jax")
     if jax is not None and not _JAX_KNOWS:
         jax.tree_util.register_pytree_node(
@@ -180,16 +172,16 @@ _JAX_KNOWS: list[type] = []
 
 
 class CompensatedSum(NamedTuple):
-    """A sum in two numbers: what it is, and what rounding has taken off it so far.
+    """A sum in two numbers: the rounded total and the rounding error so far.
 
-    It is a number with one exception: adding to it gives a sum again.
+    It acts as a number, except that adding to it gives another such sum.
     """
 
     total: Any
     rest: Any
 
     def __add__(self, term: Any) -> CompensatedSum:
-        """Return the sum with one more term, after D. E. Knuth's exact sum of two floats."""
+        """Add a term by D. E. Knuth's exact sum of two floats."""
         plain = self.total + term
         share = plain - self.total
         rest = self.rest + ((self.total - (plain - share)) + (term - share))
@@ -198,7 +190,7 @@ class CompensatedSum(NamedTuple):
 
 
 def zero_sum(x0: Array) -> Any:
-    """Return the sum of no terms, for numbers that come from arrays like this one."""
+    """Return the empty sum, for numbers computed from arrays like this one."""
     first = next(leaves(x0))
     library = library_of(first)
     if not _is_jax(library) or first.dtype == library.float64:
@@ -223,7 +215,7 @@ def _on_tree(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    """Return a power; of JAX's arrays a square root as such, for it compiles no fast one itself."""
+    """Return a power; for JAX 0.5 becomes `sqrt`, which compiles to faster code."""
     library = library_of(base)
     if _is_jax(library) and isinstance(exponent, float) and exponent == 0.5:
         return library.sqrt(base)

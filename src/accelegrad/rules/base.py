@@ -1,15 +1,12 @@
 """The contracts of a rule.
 
-A **query rule** asks for a gradient at a point that it does not necessarily return: `init`,
-`query`, `update`, and `output` for the point that its theorem speaks of. A **two-phase rule** asks
-twice per step: `query`, `look_ahead`, `second_query`, `update`. A **step rule** (line search) needs
-values and several trials: it has `step`. The loop knows `advance` only, which is `step` unless a
-rule has compiled steps; for the first two kinds `step` is derived.
+A **query rule** asks for one gradient per step, at a point that it need not return. A **two-phase
+rule** asks for two. A **step rule** (line search) compares values at several trial points. The
+loop calls only `advance`.
 
-Rules are immutable. Query and two-phase rules are pure: `update` returns a new state and never
-changes an array in place, so that a run stopped at any moment still holds a complete state. Step
-rules may keep memories in their states that grow in place, as the bundle's cuts do. What a rule can
-do beyond its steps is in its set `can`, by the names in `ABILITIES`.
+Rules are immutable. Query and two-phase rules are pure: `update` returns a new state and changes no
+array in place, so that a run stopped at any moment holds a complete state. States of step rules may
+hold memories that grow in place, such as the cuts of a bundle.
 """
 
 from __future__ import annotations
@@ -43,25 +40,25 @@ __all__ = ["Array", "as_array", "inner", "where"]  # from `arrays`
 
 
 def weighted_average(state: State, start: Array) -> Array:
-    """Return the average that a state keeps as two sums, the start before any step."""
+    """Return the average that a state keeps as two sums, or the start before the first step."""
     first = state.iteration == 0
     return where(first, start, state.weighted_sum / (state.weight_sum + first))
 
 
 class Evaluated(Protocol):
-    """What an oracle knows at a point; the gradient may be computed when first asked for."""
+    """What an oracle knows at a point; the gradient may be computed on first access."""
 
     @property
     def point(self) -> Array:
-        """Where."""
+        """The point."""
 
     @property
     def value(self) -> float:
-        """F there; NaN where the oracle has no values."""
+        """The function's value; NaN if the oracle has no values."""
 
     @property
     def gradient(self) -> Array:
-        """A (sub)gradient there."""
+        """A (sub)gradient."""
 
     @property
     def squared_norm(self) -> float:
@@ -73,22 +70,22 @@ class Evaluated(Protocol):
 
     @property
     def unit(self) -> float:
-        """The unit of rounding of the numbers that value and gradient came as; 0: not known."""
+        """The rounding unit of the type in which value and gradient were computed; 0: unknown."""
 
     @property
     def accuracy(self) -> float:
-        """How far the value can be off, as the user says; so can the cut at the point."""
+        """The absolute error of the value, as given by the user; the cut has the same error."""
 
     @property
     def lost(self) -> tuple[float, float]:
-        """How far value and gradient can be off: by `accuracy`, or in less than 64 bits."""
+        """Errors of value and gradient, from `accuracy` or from types below 64 bits."""
 
 
 Oracle: TypeAlias = Callable[[Array], Evaluated]
 
 
 class KnownEvaluation(NamedTuple):
-    """An evaluation carried over from an earlier step: it costs no call."""
+    """An evaluation carried over from an earlier step, at no call."""
 
     point: Array
     value: float
@@ -110,20 +107,20 @@ class KnownEvaluation(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What a step returns: the new state, and the evaluation it used with its weight."""
+    """The new state, and the evaluation that the step used with its weight."""
 
     state: State
     evaluation: Evaluated
     weight: Any
-    steps: int = 1  # more where a compiled call did several steps at once
+    steps: int = 1  # more if one compiled call did several steps
 
 
 class Rule(ABC):
-    """A method, with its parameters, apart from any function."""
+    """A method with its parameters, independent of any function."""
 
-    #: what it can do beyond its steps: names of `ABILITIES`
+    #: abilities beyond the steps: keys of `ABILITIES`
     can: frozenset[str] = frozenset()
-    #: what users call it; where a class says nothing, its name
+    #: the name shown to users; by default the class name
     title: ClassVar[str] = "Rule"
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -139,16 +136,16 @@ class Rule(ABC):
         """Do one step."""
 
     def stride(self, state: State) -> int:  # noqa: ARG002
-        """Return how many steps `advance` does before its next evaluation, if it is let."""
+        """Return how many steps `advance` would do before its next evaluation."""
         return 1
 
     def advance(self, state: State, oracle: Oracle, most: int) -> Step:  # noqa: ARG002
-        """Do at least one and up to `most` steps; one, unless a rule has compiled ones."""
+        """Do up to `most` steps in one call; only rules with compiled steps do more than one."""
         return self.step(state, oracle)
 
     @abstractmethod
     def output(self, state: State) -> Array:
-        """Return the point that the method's theorem speaks of."""
+        """Return the point that the method's theorem is about."""
 
     @abstractmethod
     def last(self, state: State) -> Array:
@@ -157,33 +154,32 @@ class Rule(ABC):
     def prepared(self, state: State, oracle: Oracle) -> tuple[State, Oracle]:
         """Return the state with what values show before the first step, and the oracle to use then.
 
-        `step` calls it. To trace `query` and `update`, call this first: a search that compares
-        values is no formula.
+        `step` calls it. Call it first to trace `query` and `update` with JAX.
         """
         return state, oracle
 
     def with_parameters(self, **parameters: Any) -> Rule:
-        """Return the rule with other parameters, those that it `can` have among them."""
+        """Return the rule with other parameters."""
         return dataclasses.replace(self, **parameters)  # type: ignore[type-var]
 
     def with_radius(self, radius: float) -> Rule:
-        """Return a rule that can "radius" with another radius to begin with."""
+        """Return the rule with another initial radius."""
         return self.with_parameters(initial_radius=radius)
 
 
 class GradientRule(Rule):
-    """A rule that asks for gradients, and keeps an average as two sums in its states."""
+    """A rule that asks for gradients and keeps an average as two sums."""
 
     def query(self, state: State) -> Array:
-        """Return the point where the next gradient is wanted, the first one of a step."""
+        """Return the point of the step's first gradient."""
         return state.query_point
 
     def weight(self, state: State) -> Any:  # noqa: ARG002
-        """Return the weight of the next step in the method's average: 1, for a uniform one."""
+        """Return the weight of the next step in the average: 1, for a uniform one."""
         return 1.0
 
     def output(self, state: State) -> Array:
-        """Return the weighted average that the state keeps (x_0 before any step)."""
+        """Return the weighted average (x_0 before any step)."""
         return weighted_average(state, self.last(state))
 
 
@@ -201,7 +197,7 @@ class QueryRule(GradientRule):
 
 
 class TwoPhaseRule(GradientRule):
-    """A rule that needs two gradients per step, the second where the first one leads."""
+    """A rule that needs two gradients per step."""
 
     @abstractmethod
     def look_ahead(self, state: State, prediction: Array) -> State:
@@ -209,14 +205,14 @@ class TwoPhaseRule(GradientRule):
 
     @abstractmethod
     def second_query(self, state: State) -> Array:
-        """Return the point where the second gradient is wanted, from the state in between."""
+        """Return the point of the second gradient."""
 
     @abstractmethod
     def update(self, state: State, prediction: Array, gradient: Array) -> State:
-        """Return the state after the step's two gradients, from the state in between."""
+        """Return the state after both gradients; `state` is that of `look_ahead`."""
 
     def step(self, state: State, oracle: Oracle) -> Step:
-        """Do one step: twice a query and a gradient."""
+        """Do one step: a query and a gradient, twice."""
         prediction = oracle(self.query(state)).gradient
         ahead = self.look_ahead(state, prediction)
         evaluation = oracle(self.second_query(ahead))
@@ -230,5 +226,5 @@ class StepRule(Rule):
     can: frozenset[str] = frozenset({"values"})
 
     def last(self, state: State) -> Array:
-        """Return the output, as rules that do not average do."""
+        """Return the output: these rules do not average."""
         return self.output(state)

@@ -1,9 +1,4 @@
-"""AcceleGrad with one step size per coordinate: for variables of very different scales.
-
-One step size for all coordinates is dictated by the steepest of them; where the data's columns are
-scaled from 1e-3 to 1e3, the others hardly move. Here each coordinate has its step size, from
-its gradients and its width.
-"""
+"""AcceleGrad with one step size per coordinate, for variables of very different scales."""
 
 from __future__ import annotations
 
@@ -174,7 +169,6 @@ class DistanceFreeDiagonalAcceleGrad(Probing, DiagonalRule):
         return state._replace(**widths_and_radius(widths))
 
     def _probed(self, state: State, oracle: Oracle) -> tuple[State, Oracle]:
-        """Return the state with r_0 from a probe, and an oracle that knows the start if exact."""
         share, oracle = probed(oracle, state.start, self._search)
         widths = (share or SMALLEST_SHARE) * unit(state.start)
         return state._replace(**widths_and_radius(widths)), oracle
@@ -204,7 +198,7 @@ class DistanceFreeDiagonalAcceleGrad(Probing, DiagonalRule):
 
 
 def widths_and_radius(widths: Array) -> dict[str, Any]:
-    """Return the fields of the state that go with these widths."""
+    """Return the state's fields for these widths."""
     return {"widths": widths, "radius": inner(widths, widths) ** 0.5}
 
 
@@ -220,11 +214,11 @@ def mean_step(gradient: Array, move: Array) -> Any:
 
 
 def checked_widths(name: str, given: Any) -> Any:
-    """Return a positive number, or an array of them, or say why it is none."""
+    """Return a positive number or array, after a check."""
     if np.ndim(given) == 0:
         real_number(name, given, above=0)
         return given
-    # Of lists only vectors are taken: a nested one is rather a mistake.
+    # Nested lists are refused: they are probably a mistake.
     flat = given if isinstance(given, (list, tuple)) else np.ravel(given)
     vector = finite_vector(name, flat, above=0.0)
     if not isinstance(given, (list, tuple, np.ndarray)):

@@ -1,8 +1,7 @@
-"""What rules without a diameter share: a radius that starts small and grows with the evidence.
+"""Rules without a diameter: a radius that starts small and grows with the evidence.
 
-Such a rule starts with a radius r_0 and raises it while it runs. Too small an r_0 costs steps while
-the radius climbs; one that is too large ruins a noisy run. Where values can be compared, a probe
-finds a good one in a few calls; else the radius starts tiny.
+Too small a start costs steps; too large a start ruins a noisy run. If values can be compared, a
+probe finds a good one in a few calls.
 """
 
 from __future__ import annotations
@@ -25,29 +24,29 @@ Search: TypeAlias = Callable[[Array, Evaluated, Oracle], float]
 SHORTEST, LONGEST = 1e-100, 1e100
 #: The radius to start with when nothing is known, relative to 1 + ||x0|| (as in the DoG papers)
 SMALLEST_SHARE = 1e-6
-#: The probe finds the distance up to this factor (measured: 4 costs about a fifth more calls). What
-#: is found on a sample of the rows is divided by it: an overestimate ruins a noisy run.
+#: The probe finds the distance up to this factor (measured: 4 costs a fifth more calls). What is
+#: found on a sample of rows is divided by it: an overestimate ruins a noisy run.
 PROBE_FACTOR = 10.0
-#: The parabola's guess lies at most this many times as far from x0 as the first trial: beyond, the
-#: difference of the slopes is rounding.
+#: The parabola's guess is at most this multiple of the first trial's distance: beyond it, the
+#: difference of the slopes is rounding error.
 FARTHEST_GUESS = 1e13
-#: The trial is moved back to this share of its distance while the value does not fall there.
+#: Factor of the trial's distance while the value does not fall there.
 BACKTRACK = 1e-3
-#: A fall by less than this share of the value would be rounding, and so would a slope whose square
-#: is less than this share of the largest one's.
+#: A relative fall of the value below this is rounding error, as is a slope whose square is a
+#: smaller share of the largest one's.
 RESOLUTION = 1e-12
-#: A trial counts as a fall only if it gains this share of what was gained before (a sample of rows
-#: that fits well already says nothing about greater distances), or at a kink that share of what the
-#: slope predicts (measured: with less the search stops at slopes that end soon).
+#: A trial counts as a fall only if it gains this share of the earlier gain (a sample of rows that
+#: fits well says nothing about greater distances), or at a kink this share of the slope's
+#: prediction (measured: with less the search stops at slopes that end soon).
 LEAST_GAIN, LEAST_FALL = 0.01, 0.1
-#: Calls of a search, which follow a linear function to 1e34 times the size of x0, and subgradients
-#: that are looked for at a kink (where 60 pieces meet in 40 dimensions it took 46)
+#: Calls of one search (enough to follow a linear function to 1e34 times the size of x0), and
+#: subgradients tried at a kink (60 pieces meeting in 40 dimensions took 46).
 MOST_PROBES, MOST_SUBGRADIENTS = 40, 100
-MOST_PAIRS = 8  # of samples to draw while two of them disagree about what is downhill
+MOST_PAIRS = 8  # pairs of samples to draw while two of them disagree about the downhill direction
 
 
 def smallest_radius(x0: Array) -> Any:
-    """Return 1e-6 (1 + ||x0||), the radius to start with when nothing is known."""
+    """Return 1e-6 (1 + ||x0||), the initial radius when nothing is known."""
     return SMALLEST_SHARE * (1 + inner(x0, x0) ** 0.5)
 
 
@@ -69,30 +68,18 @@ def check_distance(name: str, given: Any) -> float:
 
 
 def check_radius(name: str, radius: Any) -> None:
-    """Refuse an initial radius that is neither None nor a positive number of a usable size."""
+    """Refuse an initial radius that is neither None nor a positive number of usable size."""
     if radius is not None:
         check_distance(name, radius)
 
 
 class Probe:
-    """A search along a path downhill from x0 for the distance at which the value stops falling.
+    """A search on a path downhill from x0 for the distance at which the value stops falling.
 
-    The first trial is tiny, and tinier where the value does not fall there. Its slope and that at
-    the start give the curvature, and so the distance of the lowest point if the function were a
-    parabola: for smooth functions a good guess, tried next. From there the search goes on by
-    factors of ten while the value falls noticeably, and by halving the logarithm of
-    the interval once it does not: a convex function that has begun to rise goes on rising.
-
-    Parameters
-    ----------
-    start : Evaluated
-        What is known at x0.
-    direction : array
-        A direction uphill, of length one.
-    oracle : Oracle
-        What evaluates the trial points.
-    path : callable
-        The point of the path for a distance: on a straight line, then projected or after a prox.
+    The first trial is tiny. Its slope and that at the start give the minimum of a parabola, which
+    is tried next. The search then goes on by factors of ten while the value falls noticeably, and
+    afterwards bisects the logarithm of the interval: once a convex function rises, it keeps rising.
+    `direction` points uphill and has length one; `path` maps a distance to a point.
     """
 
     def __init__(
@@ -100,16 +87,13 @@ class Probe:
     ) -> None:
         self.start, self.direction = start, direction
         self.oracle, self.path = oracle, path
-        self.falls_to = 0.0  # the farthest distance at which the value still fell
-        self.rises_at = math.inf  # the nearest distance at which it did not
+        self.falls_to = 0.0  # the greatest distance at which the value still fell
+        self.rises_at = math.inf  # the smallest distance at which it did not
         self.least = start.value
         self.calls = 0
 
     def radius(self, first: float) -> float:
-        """Return the distance from x0 of the lowest point found, zero if there is none.
-
-        `first` is the distance of the first trial.
-        """
+        """Return the distance of the lowest point found, or zero; the first trial is at `first`."""
         slope = float(inner(self.start.gradient, self.direction))
         trial = self._first_fall(first, slope)
         if trial is None:
@@ -124,13 +108,13 @@ class Probe:
             if self.rises_at < math.inf:
                 reach = math.sqrt(self.falls_to * self.rises_at)
             elif trial is None or inner(trial.gradient, self.direction) <= 0:
-                break  # the lowest point of the path lies between the last two trials
+                break  # the path's lowest point lies between the last two trials
             else:
                 reach = PROBE_FACTOR * self.falls_to
         return float(distance(self.path(self.falls_to), self.start.point))
 
     def _first_fall(self, reach: float, slope: float) -> Evaluated | None:
-        """Return the first trial at which the value falls, or None if there seems to be none."""
+        """Return the first trial at which the value falls, or None."""
         if not slope > 0:  # not downhill for this function
             return None
         x0 = self.start.point
@@ -142,13 +126,13 @@ class Probe:
         return trial if self.falls_to > 0 else None
 
     def _try(self, reach: float) -> Evaluated | None:
-        """Evaluate at a distance and take note of whether the value fell by enough to matter."""
+        """Evaluate at a distance and record whether the value fell by enough to matter."""
         self.calls += 1
         try:
             trial = self.oracle(self.path(reach))
             falls = trial.value < self.least - LEAST_GAIN * (self.start.value - self.least)
-            _ = trial.gradient if falls else None  # it may come late, and not be finite
-        except NonFiniteError:  # beyond the domain, or overflow: as bad as a rise
+            _ = trial.gradient if falls else None  # computed late; it may not be finite
+        except NonFiniteError:  # outside the domain, or overflow: counts as a rise
             self.rises_at = reach
             return None
         if falls:
@@ -158,17 +142,17 @@ class Probe:
         return trial
 
     def _parabola(self, slope: float, trial: Evaluated, reach: float) -> float:
-        """Return where a parabola with these two slopes has its lowest point."""
+        """Return the minimum of the parabola with these two slopes."""
         fall = slope - float(inner(trial.gradient, self.direction))
         guess = slope * reach / fall if fall > 0 else 0.0
         return min(max(guess, PROBE_FACTOR * reach), FARTHEST_GUESS * reach)
 
 
 def shortest_combination(vectors: list[Array], longest: float) -> Array:
-    """Return the shortest convex combination of vectors, of which none is longer than a length.
+    """Return the shortest convex combination of vectors with norms up to `longest`.
 
-    The weights of the nonnegative least squares with the vectors as columns, a row of ones below
-    them and the last unit vector as the target are a multiple of its weights.
+    Its weights are proportional to the solution of a nonnegative least-squares problem: the vectors
+    as columns, a row of ones below them, the last unit vector as the target.
     """
     columns = [np.concatenate([np.ravel(leaf) for leaf in leaves(v)]) / longest for v in vectors]
     matrix = np.vstack((np.column_stack(columns), np.ones(len(vectors))))
@@ -180,7 +164,7 @@ def shortest_combination(vectors: list[Array], longest: float) -> Array:
 
 
 class Known:
-    """An oracle that knows the answer at one point already, so that it is asked for only once."""
+    """An oracle that returns a known evaluation at its point."""
 
     def __init__(self, known: Evaluated, oracle: Oracle) -> None:
         self.known, self.oracle = known, oracle
@@ -191,13 +175,11 @@ class Known:
 
 
 def probed(oracle: Oracle, x0: Array, search: Search) -> tuple[float, Oracle]:
-    """Return what a search finds at x0, zero if nothing, and the oracle to go on with.
+    """Return the distance that a search finds at x0 (or zero), and the oracle to continue with.
 
-    The search gets a gradient that gives the direction, the start and an oracle. An oracle that is
-    noisy but can be frozen (`oracle.frozen()` gives two independent samples of the function, each
-    the same at every call) has one sample give the direction and the other the values: along the
-    gradient of the same small sample its value would fall much too far. Two small samples can
-    differ about what is downhill: then others are drawn, and the direction is the mean of all.
+    A noisy oracle with `frozen()` gives two independent fixed samples of the function: one for the
+    direction, the other for the values, since a small sample falls much too far along its own
+    gradient. If they disagree about what is downhill, more pairs are drawn and directions averaged.
     """
     freeze = getattr(oracle, "frozen", None)
     if freeze is None:
@@ -214,11 +196,7 @@ def probed(oracle: Oracle, x0: Array, search: Search) -> tuple[float, Oracle]:
 
 
 class Probing(Rule):
-    """Mixin, before the rule's base class: the first step is preceded by a probe where asked for.
-
-    The rule can "radius" and "probe". The probe compares values, which is no formula: to trace the
-    steps, call `prepared` first, and then `query` and `update`.
-    """
+    """Mixin, before the rule's base class: a probe before the first step, where `probe` is true."""
 
     initial_radius: float | None
     probe: bool | None
@@ -229,23 +207,20 @@ class Probing(Rule):
         check_radius("initial_radius", self.initial_radius)
 
     def first_radius(self, x0: Array) -> Any:
-        """Return the radius that a state starts with."""
+        """Return the radius of the initial state."""
         given = self.initial_radius
         return self.capped(smallest_radius(x0) if given is None else given)
 
     def capped(self, radius: Any) -> Any:
-        """Return the radius, or the largest that the rule allows."""
+        """Return the radius, limited to the largest that the rule allows."""
         return radius
 
     def step(self, state: State, oracle: Oracle) -> Step:
-        """Do one step, the first after a probe for the radius."""
+        """Do one step; the first after a probe for the radius."""
         return super().step(*self.prepared(state, oracle))  # type: ignore[safe-super]
 
     def prepared(self, state: State, oracle: Oracle) -> tuple[State, Oracle]:
-        """Return the state with the radius that a probe finds, where it is the first and asked for.
-
-        The oracle that comes with it knows the answer at x0 already.
-        """
+        """Return the state with a probed radius, and an oracle that knows the answer at x0."""
         wanted = self.probe and state.iteration == 0 and self.initial_radius is None
         return self._probed(state, oracle) if wanted else (state, oracle)
 
@@ -257,10 +232,10 @@ class Probing(Rule):
         return state._replace(radius=self.capped(found)) if found else state, oracle
 
     def _fall_from_kink(self, start: Evaluated, oracle: Oracle, first: Any) -> float:
-        """Return how far the value falls from a kink, where no single subgradient need lead down.
+        """Return how far the value falls from a kink, where a subgradient need not point uphill.
 
-        The shortest combination of all of them does. Where the value does not fall along that of
-        those known, there is another one a little farther that way: it is taken in, and so on.
+        The shortest combination of all subgradients does. If the value does not fall along that of
+        the known ones, the subgradient at a point in that direction is added.
         """
         subgradients, uphill, steepest = [start.gradient], start.gradient, start.squared_norm
         for _ in range(MOST_SUBGRADIENTS):
@@ -279,16 +254,14 @@ class Probing(Rule):
         return 0.0
 
     def _moved(self, point: Array, direction: Array, reach: Any) -> Array:
-        """Return the point after a way down a direction, in the set."""
         moved = point - reach * direction
         return moved if self.project is None else self.project(moved)
 
     def _search(self, gradient: Array, start: Evaluated, oracle: Oracle) -> float:
-        """Return how far the value falls along the gradient."""
         return self._fall_along(gradient, start, oracle, smallest_radius(start.point))
 
     def _fall_along(self, uphill: Array, start: Evaluated, oracle: Oracle, first: Any) -> float:
-        """Return how far the value falls down a direction; the first trial is at `first`."""
+        """Return how far the value falls against `uphill`; the first trial is at `first`."""
         norm = inner(uphill, uphill) ** 0.5
         if not norm > 0:
             return 0.0

@@ -20,10 +20,7 @@ BLOCKED = 1e-9  # a set or prox that lets through less than this share of a step
 
 
 class DistanceFreeState(NamedTuple):
-    """AcceleGrad's sequences and sums, and the radius with the evidence for it.
-
-    The last four fields are for steps that a set or a term changes; else they are None.
-    """
+    """AcceleGrad's fields, and the radius with its evidence; the last four may be None."""
 
     iteration: Any
     query_point: Array  # x_{t+1}, where the next gradient is wanted
@@ -37,10 +34,10 @@ class DistanceFreeState(NamedTuple):
     radius: Any  # r_t
     evidence: Any  # N_t = sum of alpha_s r_s^2 <G_s, x_0 - x_{s+1}>
     gradient_sum: Array  # S_t = sum of alpha_s r_s^2 G_s
-    dual_sum: Array | None  # sum of alpha_s g_s
+    dual_sum: Array | None  # sum of alpha_s g_s; this and the rest only with a set or term
     dual_weight: Any  # sum of alpha_s
     last_gradient: Array | None  # g_{t-1}
-    noisy: bool | None  # whether z is made from that sum
+    noisy: bool | None  # whether z comes from dual_sum
 
 
 @dataclass(frozen=True)
@@ -137,7 +134,7 @@ class DistanceFreeAcceleGrad(Probing, CoupledRule):
 
     @property
     def has_set_or_term(self) -> bool:
-        """Whether steps are changed by a set that y has to stay in, or by a term."""
+        """Whether a set that y must stay in, or a term, changes the steps."""
         return self.prox is not None or (self.project is not None and self.project_y)
 
     def init(self, x0: Array) -> DistanceFreeState:
@@ -149,14 +146,14 @@ class DistanceFreeAcceleGrad(Probing, CoupledRule):
         return DistanceFreeState._make(fields)
 
     def capped(self, radius: Any) -> Any:
-        """Return the radius, or the largest where it is beyond that."""
+        """Return the radius, at most `largest_radius`."""
         cap = self.largest_radius
         return radius if cap is None else where(radius > cap, cap, radius)
 
     def prepared(self, state: State, oracle: Oracle) -> tuple[State, Oracle]:
-        """Return the state with a probed radius, and with whether gradients are noisy.
+        """Return the state with a probed radius and the flag `noisy`.
 
-        Gradients that come from no oracle, but one by one to `update`, are taken for noisy.
+        Gradients passed to `update` without an oracle count as noisy.
         """
         if self.has_set_or_term and state.iteration == 0:
             exact = getattr(oracle, "exact_values", True) and not hasattr(oracle, "frozen")
@@ -182,7 +179,7 @@ class DistanceFreeAcceleGrad(Probing, CoupledRule):
             lambda: gradient - state.last_gradient,
         )
         squares = state.weighted_squares + alpha * alpha * inner(change, change)
-        # Where the function's gradient is zero, the term's need not be.
+        # The term's gradient need not vanish where the function's does.
         eta = where(squares == 0, state.radius, self.next_step_size(state, squares))
         state = state._replace(
             dual_sum=state.dual_sum + alpha * gradient,
@@ -196,9 +193,9 @@ class DistanceFreeAcceleGrad(Probing, CoupledRule):
         return self.following(state, Moved(gradient, squares, eta, z, y))
 
     def _mapping(self, state: State, gradient: Array) -> Array:
-        """Return the gradient mapping at x_0 for a step as long as the radius.
+        """Return the gradient mapping at x_0 for a step of the radius's length.
 
-        Where it is zero but for rounding, and so says nothing about the scale, return the gradient.
+        If it is zero up to rounding, it does not show the scale: return the gradient.
         """
         x0, square = state.start, inner(gradient, gradient)
         step = where(square == 0, state.radius, adaptive_step(state.radius, square))
@@ -207,13 +204,12 @@ class DistanceFreeAcceleGrad(Probing, CoupledRule):
         return where(informative, moved / step, gradient)
 
     def _near(self, point: Array, step: Any) -> Array:
-        """Return the prox of the term and the projection onto the set, as far as there are any."""
         if self.prox is not None:
             point = self.prox(point, step)
         return self.project(point) if self.project is not None and self.project_y else point
 
     def learnt(self, state: State, moved: Moved) -> tuple[Array, dict[str, Any]]:
-        """Return z_{t+1}, kept near x_0, and the radius with the evidence for it."""
+        """Return z_{t+1}, kept near x_0, and the radius with its evidence."""
         x0, x, r = state.start, state.query_point, state.radius
         gradient, _, eta, z, y = moved
         mapping = gradient if self.prox is None else (x - y) / (eta + (eta == 0))
@@ -228,7 +224,7 @@ class DistanceFreeAcceleGrad(Probing, CoupledRule):
         }
 
     def _proven(self, evidence: Any, gradient_sum: Array, x0: Array, step: Any) -> Any:
-        """Return a lower bound on the distance from x0 to a minimiser; zero where none is known."""
+        """Return a lower bound on the distance from x0 to a minimiser, or zero."""
         square = inner(gradient_sum, gradient_sum)
         if self.project is None or not self.project_y:
             return adaptive_step(evidence, square)
@@ -240,7 +236,7 @@ class DistanceFreeAcceleGrad(Probing, CoupledRule):
 
 
 def held(z: Array, x0: Array, reach: Any) -> Array:
-    """Return z moved back into the ball around x0 (which keeps it in a set that x0 is in)."""
+    """Return z projected onto the ball around x0 (it stays in a convex set with x0)."""
     offset = z - x0
     square = inner(offset, offset)
     excess = (square > reach * reach) * (1 - adaptive_step(reach, square))

@@ -1,4 +1,4 @@
-"""DoG, distance over gradients, and A-DoG, its accelerated relative: no diameter, no tuning."""
+"""DoG (distance over gradients) and A-DoG, its accelerated form."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from accelegrad.rules.schedules import adaptive_step
 
 
 def travelled_weight(radius: Any, earlier_radii: Any) -> Any:
-    r"""Return :math:`\alpha_t = \sum_{k \le t} r_k / r_t`, at least 1 and t + 1 at most.
+    r"""Return :math:`\alpha_t = \sum_{k \le t} r_k / r_t`, between 1 and t + 1.
 
-    It grows like AcceleGrad's weights where the radius stands still, and stays small as long as the
-    radius climbs: what was learnt at a smaller scale is soon forgotten.
+    It grows like AcceleGrad's weights while the radius is constant, and stays small while it grows.
     """
     return (earlier_radii + radius) / radius
 

@@ -11,7 +11,7 @@ from accelegrad.rules.base import Evaluated, KnownEvaluation, Oracle, Rule, Stat
 
 
 class ChangedEvaluation:
-    """What an oracle knows at x = T v, as a function of v."""
+    """An evaluation at x = T v, as a function of v."""
 
     def __init__(self, point: Array, original: Evaluated, change: Any) -> None:
         self.point, self.original, self._change = point, original, change
@@ -20,7 +20,7 @@ class ChangedEvaluation:
 
     @cached_property
     def gradient(self) -> Array:
-        """T' g, computed when first asked for."""
+        """T' g, computed on first access."""
         return self._change.adjoint(self.original.gradient)
 
     @property
@@ -30,7 +30,7 @@ class ChangedEvaluation:
 
     @property
     def lost(self) -> tuple[float, float]:
-        """How far value and gradient in x can be off."""
+        """Errors of value and gradient, in x."""
         return self.original.lost
 
 
@@ -46,38 +46,35 @@ class ChangedOracle:
 
 
 class FreezableOracle(ChangedOracle):
-    """The same of one that can freeze its noise.
+    """A changed oracle that can freeze its noise.
 
-    The method is not one that an instance may or may not have: that would be a reference to itself,
-    by which data would stay in memory.
+    Adding the method to an instance instead would make a reference cycle and keep data in memory.
     """
 
     def frozen(self) -> tuple[ChangedOracle, ...]:
-        """Return oracles of samples that stay the same."""
+        """Return oracles of fixed samples."""
         return tuple(changed_oracle(sample, self.change) for sample in self.oracle.frozen())
 
 
 def changed_oracle(oracle: Any, change: Any) -> ChangedOracle:
-    """Return an oracle as a function of v; one that can freeze its noise still can."""
+    """Return an oracle as a function of v, with `frozen` if the original has it."""
     kind = FreezableOracle if hasattr(oracle, "frozen") else ChangedOracle
     return kind(oracle, change)
 
 
 @dataclass(frozen=True, eq=False)
 class Rescaled(Rule):
-    """A rule that runs in the coordinates v of x = T v, and is seen in those of x.
+    """A rule that runs in the coordinates v of x = T v, that is, on v -> f(T v).
 
-    A linear change of coordinates makes another method of a gradient method: it is as if the
-    function were v -> f(T v). The state is the inner rule's, in v; the points that it asks for and
-    returns are in x.
+    The state is the inner rule's, in v; the points that it evaluates and returns are in x.
 
     Parameters
     ----------
     rule : Rule
-        The rule to run. What it knows of the space (diameter, projection) is meant in v.
+        The rule to run; its diameter and projection are in v.
     change : object
         The change of coordinates: `apply` (T v), `adjoint` (T' g), `invert` (T^-1 x), and
-        `invert_adjoint` (T'^-1 g) for rules that carry gradients over from step to step.
+        `invert_adjoint` (T'^-1 g) for rules that carry gradients from step to step.
         `accelegrad.models.scaling.column_scaling` makes one from a linear model's data.
     """
 
@@ -86,12 +83,12 @@ class Rescaled(Rule):
 
     @property
     def title(self) -> str:  # type: ignore[override]
-        """What users call the inner rule."""
+        """The inner rule's title."""
         return self.rule.title
 
     @property
     def can(self) -> frozenset[str]:  # type: ignore[override]
-        """What the inner rule can do, but for a set and a term, which are meant in x."""
+        """The inner rule's abilities, except for sets and terms, which are meant in x."""
         return self.rule.can - {"project", "project_y", "prox"}
 
     def init(self, x0: Array) -> State:
@@ -99,20 +96,19 @@ class Rescaled(Rule):
         return self.rule.init(self.change.invert(as_array(x0)))
 
     def prepared(self, state: State, oracle: Oracle) -> tuple[State, Oracle]:
-        """Return the inner rule's state with what it learns from values in v."""
+        """Return the inner rule's prepared state."""
         return self.rule.prepared(state, changed_oracle(oracle, self.change))[0], oracle
 
     def with_radius(self, radius: float) -> Rule:
-        """Return a rule that begins with another radius, in v."""
+        """Return the rule with another initial radius, in v."""
         return replace(self, rule=self.rule.with_radius(radius))
 
     def step(self, state: State, oracle: Oracle) -> Step:
-        """Do one step of the inner rule; the evaluation it leaves is the one in x."""
+        """Do one step of the inner rule; the evaluation is returned in x."""
         step = self.rule.step(state, changed_oracle(oracle, self.change))
         return step._replace(evaluation=self._original(step.evaluation))
 
     def _original(self, evaluation: Any) -> Evaluated:
-        """Return an evaluation in x; one that the rule carried over has to be mapped back."""
         if isinstance(evaluation, ChangedEvaluation):
             return evaluation.original
         return KnownEvaluation(
@@ -122,7 +118,7 @@ class Rescaled(Rule):
         )
 
     def output(self, state: State) -> Array:
-        """Return the point that the method's theorem speaks of."""
+        """Return the point that the method's theorem is about."""
         return self.change.apply(self.rule.output(state))
 
     def last(self, state: State) -> Array:

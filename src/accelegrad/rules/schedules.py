@@ -1,17 +1,15 @@
-"""The weights and step sizes, written once, with operators only.
+"""Weights and step sizes, written with operators only.
 
-They take Python numbers, NumPy scalars, torch or JAX arrays alike: no branch looks at a value, so
-that the same lines can be traced and compiled.
+No branch looks at a value: Python numbers, NumPy, torch and JAX arrays all work and can be traced.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-#: Gradients of a size between these are left as they are by the torch and optax optimizers; others
-#: are divided by a power of two, found at the first of them. No step depends on their size, but
-#: sums of their squares have to stay in the range of float32. Chosen: entries 1e20 times smaller
-#: than the largest count, and later gradients may be 1e7 times larger.
+#: The torch and optax optimizers divide gradients of sizes outside this range by a power of two,
+#: which keeps sums of squares in the range of float32 and changes no step. Chosen: entries 1e20
+#: times smaller than the largest count, and later gradients may be 1e7 times larger.
 SMALLEST_SIZE, LARGEST_SIZE = 2.0**-20, 2.0**20
 
 
@@ -21,13 +19,10 @@ def importance_weight(t: Any) -> Any:
 
 
 def adaptive_step(scale: Any, total: Any) -> Any:
-    r"""Return scale / sqrt(total), and zero where the total is zero.
-
-    A total of zero means that every gradient so far was zero: whatever the step, nothing moves.
-    """
+    """Return scale / sqrt(total), and zero where the total (hence every gradient) is zero."""
     zero = total == 0
-    # Of a root alone as denominator XLA would make a reciprocal root, which takes it longer.
-    # In this order: torch takes a number times a truth value for float32.
+    # With a bare root as denominator XLA would compute a slower reciprocal root.
+    # The order matters: torch makes a number times a truth value float32.
     return scale / ((total + zero) ** 0.5 + zero) * (total > 0)
 
 

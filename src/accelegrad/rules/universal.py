@@ -1,8 +1,8 @@
 """Nesterov's universal gradient methods: primal, dual and fast, with bounded line searches.
 
-Each looks for the smallest M = 2^i L_k, i >= 0, that passes its test, and goes on with L = M/2. The
-test compares exact values, up to epsilon/2; with noise it means nothing, and the search is bounded
-so that it ends all the same.
+Each searches for the smallest M = 2^i L_k, i >= 0, that passes its test, and continues with
+L = M/2. The test compares exact values, up to epsilon/2. It means nothing under noise; the bound on
+the trials makes the search end all the same.
 
 Reference: Yu. Nesterov: Universal gradient methods for convex optimization problems. Mathematical
 Programming 152, 2015.
@@ -78,7 +78,6 @@ class UniversalRule(StepRule):
         return point if self.project is None else self.project(point)
 
     def _trials(self, smoothness: float) -> Iterator[tuple[int, float]]:
-        """Yield (count, M) for M = L, 2L, 4L, ..., `max_trials` times."""
         for count in range(1, self.max_trials + 1):
             yield count, smoothness
             smoothness *= 2
@@ -91,7 +90,7 @@ class UniversalRule(StepRule):
         )
 
     def _try(self, oracle: Oracle, point: Array) -> Evaluated | None:
-        """Evaluate a trial point; one where the function is not finite is a failed trial."""
+        """Evaluate a trial point; None if the function is not finite there."""
         try:
             return oracle(point)
         except NonFiniteError:
@@ -105,19 +104,14 @@ class UniversalRule(StepRule):
 
 
 class _AveragingRule(UniversalRule):
-    """The primal and the dual method: one gradient at x_k, an average with weights 1/M."""
-
     def init(self, x0: Array) -> GradientState:
-        """Return the state at x_0."""
         x0, L = as_array(x0), self.initial_smoothness
         return GradientState(0, x0, None, None, x0, x0, L, 0.0, 0, 0 * x0, 0.0)
 
     def output(self, state: GradientState) -> Array:
-        """Return the average of the accepted points (x_0 before any step)."""
         return weighted_average(state, state.point)
 
     def last(self, state: GradientState) -> Array:
-        """Return the point accepted last."""
         return state.latest
 
     def _at(self, state: GradientState, oracle: Oracle) -> Evaluated:

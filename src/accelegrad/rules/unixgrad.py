@@ -1,9 +1,8 @@
-"""UniXGrad and U-DoG: universal, accelerated, for constraints too, with two gradients per step.
+"""UniXGrad and U-DoG: universal and accelerated, with two gradients per step.
 
-Both look ahead from y with the gradient M_t at z~_t, a point that is known already, to x_t, and
-then move y with the gradient g_t at x~_t, the average of the x up to now. UniXGrad's step size sees
-only the differences g_t - M_t, which vanish as the method converges on a smooth function, even
-where the gradients do not because the minimiser lies on the boundary of a set.
+Both look ahead from y to x_t with the gradient M_t at z~_t, and then move y with the gradient g_t
+at x~_t, the average of the x so far. UniXGrad's step sizes depend on the differences g_t - M_t,
+which vanish on smooth functions even if the minimiser is on the boundary.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from accelegrad.rules.schedules import adaptive_step
 
 
 class ExtragradientState(NamedTuple):
-    """The two sequences, the sums that go with them, and the distance that counts for the steps."""
+    """The two sequences, their sums, and the radius of the steps."""
 
     iteration: Any
     query_point: Array  # z~_t, where the next step begins
@@ -40,8 +39,7 @@ class ExtragradientState(NamedTuple):
 class ExtragradientRule(TwoPhaseRule):
     """The points, weights and moves of both; subclasses choose the step sizes.
 
-    The weights are alpha_t = (r_0 + ... + r_t) / r_t, which is t + 1 where the radius stays as it
-    is, as in `UniXGrad`.
+    The weights are alpha_t = (r_0 + ... + r_t) / r_t, which is t + 1 for a constant radius.
     """
 
     project: Projection | None
@@ -113,7 +111,6 @@ class ExtragradientRule(TwoPhaseRule):
         return state.point
 
     def _move(self, point: Array, gradient: Array, step: Any) -> Array:
-        """Return the point after a step along the gradient, prox and projection."""
         moved = point - step * gradient
         if self.prox is not None:
             moved = self.prox(moved, step)

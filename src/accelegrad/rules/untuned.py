@@ -1,9 +1,7 @@
-"""AcceleGrad for an optimizer that sees minibatch gradients alone: no values, no rows, no tuning.
+"""AcceleGrad from minibatch gradients alone: no values, no rows, no tuning.
 
-`DistanceFreeAcceleGrad` leans on its surroundings: a probe for the first radius, columns that
-`minimize` has scaled, a restart. Where there is nothing but one gradient per step, this rule makes
-up for them: it learns a scale per coordinate, the radius and the share of noise from the gradients,
-and keeps three arrays besides the point. `python -m accelegrad_lab.optimizers` compares it.
+It learns a scale per coordinate, the radius and the share of noise from the gradients, and keeps
+three arrays besides the point. `python -m accelegrad_lab.optimizers` compares it.
 """
 
 from __future__ import annotations
@@ -19,17 +17,17 @@ from accelegrad.rules.distance import SMALLEST_SHARE, check_radius
 from accelegrad.rules.distance_free import TRUST
 from accelegrad.rules.schedules import adaptive_step, importance_weight
 
-# Chosen on prototypes of the rule, on eight sets with two losses.
+# Chosen on prototypes, on eight data sets with two losses.
 STEP = 2.5  # m, radii in the numerator of the step size
-EXACT = 1e3  # the ratio from which on gradients count as exact
+EXACT = 1e3  # the signal-to-noise ratio from which gradients count as exact
 ACCELERATION = 10.0  # the largest weight, times the cube root of the signal-to-noise ratio
-# The radius is settled once it has not grown by a tenth for as long as it took to get there.
+# The radius is settled once it has not grown by a tenth for as long as it took to reach it.
 GROWTH, PATIENCE, LONGER = 1.1, 10, 2
-NEAR = 1e3  # smallest radii that count as no distance yet: gradients are those at x0 but for noise
+NEAR = 1e3  # up to this multiple of the smallest radius, gradients differ from x0's only by noise
 CLEAREST = 1e9  # signal-to-noise ratios beyond this are rounding
-#: Where noise is not measured, no step near x0 is needed, and the radius starts at this share of
-#: the size of x0: after 310 batches of 32 rows, ten classes and 784 columns, the loss is 0.36, and
-#: 1.8 from a millionth on (AcceleGrad, which has to start there: 0.53).
+#: The initial radius without momentum, relative to the size of x0. It can be larger because noise
+#: is not measured near x0. Loss after 310 batches of 32 rows (ten classes, 784 columns): 0.36;
+#: from a millionth on 1.8 (AcceleGrad, which has to start there: 0.53).
 DESCENT_SHARE = 1e-4
 
 
@@ -42,21 +40,18 @@ class UntunedState(NamedTuple):
     squares: Any  # r_t Q_t, an array where steps differ by coordinate
     anchor: Array  # x_0 until the radius is settled, from then on the average
     averaged: Any  # n, the number of points in that average
-    smallest_radius: Any  # r_0 unless that is given
+    smallest_radius: Any  # the default r_0
     radius: Any  # r_t
     evidence: Any  # N_t = sum of w_s <g_s, x_0 - x_s>
     agreement: Any  # sum of the signed squared cosines between new gradients and old ones
-    compared: Any  # how many
-    last_growth: Any  # the step count when the radius had last grown by a tenth
+    compared: Any  # the number of these cosines
+    last_growth: Any  # the iteration at which the radius had last grown by a tenth
     grown_from: Any  # the radius then
     step_size: Any
 
 
 class Seen(NamedTuple):
-    """What a gradient tells, summed over all coordinates.
-
-    The metric is the root of r_t Q_t: its factor is in the numerator of the step too, and cancels.
-    """
+    """Sums over all coordinates from one gradient; the metric is the root of r_t Q_t."""
 
     size: Any  # h_t
     cosine: Any  # between the gradient and x_0 - z_t
@@ -83,13 +78,13 @@ class UntunedAcceleGrad(QueryRule):
     Gradients from when the radius was smaller count less in Q: a search that has hardly moved would
     shorten all later steps (Prodigy has the squares of the radii for weights).
 
-    The radius is the distance to a minimiser as the metric sees it, the root mean square over
-    coordinates with weights H. It is D-Adaptation's lower bound in that metric: convexity gives
+    The radius is the distance to a minimiser in the metric: the root mean square over coordinates
+    with weights H. It is D-Adaptation's lower bound: convexity gives
     :math:`\langle S_t, x_0 - x^*\rangle \ge N_t` for :math:`S_t = \sum_s w_s g_s`, and
     :math:`S_t \approx H_t (x_0 - z_{t+1}) / h_t` as long as H grows alike in all coordinates, so
-    that S need not be kept. Once r has not grown by a tenth from step T to 2 T + 10 it is settled,
-    x0 is needed no longer, and its array takes up the output: the average of the
-    :math:`y_{t+1}` from then on, the k-th with weight :math:`k^2`.
+    that S need not be kept. Once r has not grown by a tenth from step T to 2 T + 10 it is settled.
+    Then the array of x0 holds the output: the average of the :math:`y_{t+1}` from there on, the
+    k-th with weight :math:`k^2`.
 
     As long as the radius is tiny, all gradients are those at x0 but for noise. So the mean of the
     squared cosines between a new gradient and what the old ones have led to,
@@ -165,12 +160,11 @@ class UntunedAcceleGrad(QueryRule):
         )
 
     def _smallest_radius(self, x0: Array) -> Any:
-        """Return 1e-6 times one plus the size of x0, as the steps measure sizes."""
         count = inner(0 * x0 + 1, 0 * x0 + 1) if self.diagonal else 1.0
         return SMALLEST_SHARE * (1 + (inner(x0, x0) / count) ** 0.5)
 
     def weight(self, state: State) -> Any:
-        """Return the weight of the next point in the average, once there is one."""
+        """Return the weight of the next point in the average."""
         return (state.averaged + 1) ** 2
 
     def acceleration(self, state: State) -> Any:
@@ -191,7 +185,7 @@ class UntunedAcceleGrad(QueryRule):
         return following._replace(step_size=mean_step(gradient, step * gradient))
 
     def reach(self, state: UntunedState) -> Any:
-        """Return the numerator of the step, whose denominator is the root of r_t Q_t."""
+        """Return the numerator of the step; its denominator is the root of r_t Q_t."""
         return STEP * self.rate * state.radius**1.5
 
     def squares(self, state: UntunedState, gradient: Array, alpha: Any) -> Any:
@@ -211,7 +205,7 @@ class UntunedAcceleGrad(QueryRule):
         return z, y
 
     def following(self, state: UntunedState, squares: Any, z: Array, y: Array) -> UntunedState:
-        """Return the state with z, y and the squares taken in, of one that has learnt from g_t."""
+        """Return the state with z, y and the squares of step t."""
         averaged, share = averaging(state)
         following = state._replace(
             iteration=state.iteration + 1,
@@ -235,14 +229,14 @@ class UntunedAcceleGrad(QueryRule):
         z: Array,
         y: Array,
     ) -> Seen:
-        """Return what has to be summed over the coordinates; z and y are those after the step."""
+        """Return the sums over coordinates; z and y are those after the step."""
         x0, metric = state.anchor, squares**0.5
         size = inner(metric, 0 * metric + 1) if self.diagonal else metric
         before, after, travelled = x0 - state.mirror_point, x0 - z, x0 - y
         energy = inner(gradient, adaptive_step(1.0, squares) * gradient)
         energy = energy * inner(metric * before, before)
         slope = gradient
-        if self.prox is not None:  # the gradient mapping, which has the term's slope in it
+        if self.prox is not None:  # the gradient mapping, which includes the term's slope
             slope = metric * (state.query_point - y) * adaptive_step(1.0, reach * reach)
         return Seen(
             size,
@@ -253,13 +247,13 @@ class UntunedAcceleGrad(QueryRule):
         )
 
     def learnt(self, state: UntunedState, seen: Seen, moved: Any) -> UntunedState:
-        """Return the state with what g_t tells; `moved` is alpha_t times the numerator."""
+        """Return the state with what g_t shows; `moved` is alpha_t times the step's numerator."""
         if not self.momentum:
             seen = seen._replace(cosine=0 * seen.cosine)
         return learnt(state, seen, moved, changed=not (self.project is None and self.prox is None))
 
     def output(self, state: UntunedState) -> Array:
-        """Return the average, or x_t as long as there is none."""
+        """Return the average, or x_t while there is none."""
         return where(state.averaged > 0, state.anchor, state.query_point)
 
     def last(self, state: UntunedState) -> Array:
@@ -268,10 +262,10 @@ class UntunedAcceleGrad(QueryRule):
 
 
 def learnt(state: UntunedState, seen: Seen, moved: Any, *, changed: bool) -> UntunedState:
-    """Return the state with what g_t tells of noise and distance, unless that is settled.
+    """Return the state with what g_t shows of noise and distance, until the radius is settled.
 
-    `moved` is alpha_t times the numerator of the step; `changed` says that a set or a term changes
-    steps. No array of the state is read.
+    `moved` is alpha_t times the step's numerator; `changed`: a set or a term changes the steps. No
+    array of the state is read.
     """
     searching = state.averaged == 0
     comparable = searching * is_comparable(state.iteration, state.radius, state.smallest_radius)
@@ -283,7 +277,7 @@ def learnt(state: UntunedState, seen: Seen, moved: Any, *, changed: bool) -> Unt
     suggested = adaptive_step(TRUST * evidence * seen.size**0.5, seen.stretch)
     reached = adaptive_step(seen.travelled**0.5, seen.size)
     if changed:
-        # What sets and terms take off z is missing below the fraction, and would make r run away.
+        # A set or term shortens z's path, the denominator: without this limit r would run away.
         suggested = where(suggested < TRUST * reached, suggested, TRUST * reached)
     radius = larger(state.radius, searching * larger(suggested, exact * reached))
     grew = radius > GROWTH * state.grown_from
@@ -298,39 +292,36 @@ def learnt(state: UntunedState, seen: Seen, moved: Any, *, changed: bool) -> Unt
 
 
 def averaging(state: UntunedState) -> tuple[Any, Any]:
-    """Return how many points the average has after this step, and the share of the newest."""
+    """Return the number of points in the average after this step, and the newest one's share."""
     count = state.averaged + where(settled(state), 1.0, 0.0)
     return count, 6 * count / ((count + 1) * (2 * count + 1))  # k^2 / (1 + 4 + ... + k^2)
 
 
 def is_comparable(iteration: Any, radius: Any, smallest: Any) -> Any:
-    """Tell whether the gradients so far were taken so near to x0 that they differ by noise alone.
+    """Tell whether all gradients were taken so close to x0 that they differ only by noise.
 
-    The first few count in any case, for a radius that was given.
+    The first few always count, for radii given by the user.
     """
     return (iteration > 0) & ((radius < NEAR * smallest) | (iteration < PATIENCE))
 
 
 def clearness(agreement: Any, compared: Any) -> Any:
-    r"""Return the ratio of signal to noise, :math:`\rho`; zero while nothing is known."""
+    r"""Return the signal-to-noise ratio :math:`\rho`; zero while nothing is known."""
     noise = larger(compared - agreement, compared / CLEAREST)
     return larger(0.0, agreement / (noise + (noise == 0)))
 
 
 def exactness(clear: Any) -> Any:
-    """Return how far gradients count as exact, between 0 and 1."""
+    """Return how exact the gradients are, between 0 and 1."""
     return clear * clear / (clear * clear + EXACT * EXACT)
 
 
 def largest_weight(clear: Any) -> Any:
-    """Return the largest weight that pays under noise, of no effect where there is none."""
+    """Return the largest weight that pays under noise; without noise it limits nothing."""
     return ACCELERATION * clear ** (1 / 3) * (1 + clear * clear / (EXACT * EXACT))
 
 
 def settled(state: UntunedState) -> Any:
-    """Tell whether the radius has stopped growing; `iteration` is that before the step.
-
-    Not before it has left x0: noise can hold it back at first.
-    """
+    """Tell whether the radius has stopped growing, after leaving x0 (noise can hold it back)."""
     waited = state.iteration + 1 >= LONGER * state.last_growth + PATIENCE
     return (state.averaged > 0) | (waited & (state.radius >= NEAR * state.smallest_radius))

@@ -1,4 +1,4 @@
-"""The door to torch: optimizers that are accelerated, universal and need no tuning."""
+"""Torch optimizers that are accelerated, universal and need no tuning."""
 
 from accelegrad.extras import require
 

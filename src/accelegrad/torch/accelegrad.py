@@ -34,51 +34,48 @@ class AcceleGrad(AveragingOptimizer):
         Parameters, named parameters or parameter groups. A group may have its own `lr`, `diameter`,
         `gradient_bound`, `weight_decay`, `projection` and `penalty`.
     lr : float or tensor, default 1
-        What multiplies the steps, which are right without it: for schedules. Leave it at 1: with
-        less, the search for the radius takes longer, with 0.01 or what Adam likes thousands of
-        steps. A value below 0.1 gets a hint, once.
+        Multiplies the steps, for schedules. Leave it at 1: smaller values slow the search for the
+        radius, with 0.01 to thousands of steps. A value below 0.1 gives a hint, once.
     diameter : float or "auto"
         The diameter D of a set that holds the start and a minimiser: the paper's method,
-        `accelegrad.AcceleGrad`. "auto" needs no such number: `accelegrad.rules.UntunedAcceleGrad`.
-        Where only some groups have a number, the others take the largest of these.
+        `accelegrad.AcceleGrad`. "auto" needs no number: `accelegrad.rules.UntunedAcceleGrad`.
+        If only some groups have a number, the others take the largest of them.
     gradient_bound : float, default 0
-        The paper's G, where a diameter is given.
+        The paper's G; needs a diameter.
     projection : optional
-        "nonnegative"; "simplex" (the entries along the last dimension are not negative and sum to
-        1); a function of a tensor, or an object with `project(x)`, that returns the nearest point
-        of a set: all points stay in it, the start has to be in it. Each step ends with the
-        projection, that with a gradient of zero too, which moves a start that is outside. "ball" is
-        no constraint: one sequence of the method stays in the ball of the given diameter around the
-        start.
+        "nonnegative"; "simplex" (entries along the last dimension are nonnegative and sum to 1);
+        a function of a tensor, or an object with `project(x)`, that returns the nearest point of
+        a set. All points stay in the set if the start is in it; each step ends with the projection,
+        even with a zero gradient. "ball" is no constraint: one sequence of the method stays in the
+        ball of the given diameter around the start.
     penalty : optional
-        A term that is added to the loss, by its proximal map: `accelegrad.L1`, `ElasticNet`, any
-        object with `prox(x, step)`, or such a function of a tensor. The l1 norm of complex
-        parameters is the sum of their absolute values.
+        A term added to the loss, by its proximal map: `accelegrad.L1`, `ElasticNet`, any object
+        with `prox(x, step)`, or such a function of a tensor. The l1 norm of complex parameters is
+        the sum of their absolute values.
     diagonal : bool or "auto"
-        A step per coordinate. "auto": where the diameter is "auto", and projection and penalty are
-        known to act on each coordinate apart.
+        One step size per coordinate. "auto": if the diameter is "auto", and projection and penalty
+        are known to act on each coordinate separately.
     weight_decay : float, default 0
         The factor of half the squared norm of the parameters that is added to the loss.
     maximize : bool, default False
-        Maximise, not minimise.
+        Maximise instead of minimise.
     capturable : bool, default False
-        Keep all numbers on the device, for graphs, or to spare a wait for it in every step.
+        Keep all numbers on the device, for graphs, or to avoid waiting for it in every step.
     differentiable : bool, default False
-        Let autograd go through the step.
+        Let autograd differentiate through the step.
     per_group : bool, default False
-        A norm and a radius for each parameter group, not one for all.
+        One norm and radius per parameter group instead of one for all.
     sharded : bool, default False
         The parameters are this rank's share, as in ZeroRedundancyOptimizer: norms are summed over
-        all ranks of the default process group. Not for DDP and FSDP2, which need nothing.
+        all ranks of the default process group. Leave it out with DDP and FSDP2.
 
     Notes
     -----
     It keeps at most three tensors per parameter (one more for half precision, whose points are kept
     in float32), and its sums in float64. Steps do not depend on the size of gradients, which are
-    divided by a power of two where their squares would leave the range of float32. A step whose
-    gradients are not finite is skipped, with a warning; not so with `capturable`, `differentiable`
-    or a compiled step, which read no number: there such gradients get into the parameters and all
-    sums, so check them before the step.
+    divided by a power of two if their squares would leave the range of float32. A step with
+    non-finite gradients is skipped with a warning, except with `capturable`, `differentiable` or a
+    compiled step, which read no number: check gradients before those.
     Sparse gradients are made dense, since every step moves every coordinate.
     """
 
@@ -155,14 +152,14 @@ class AcceleGrad(AveragingOptimizer):
 class AdaGradNorm(AcceleGrad):
     r"""AdaGrad with one step size for all coordinates; not accelerated, and robust under noise.
 
-    The steps of `accelegrad.AdaGrad`; where the diameter is "auto", with a radius that is learnt as
-    that of `AcceleGrad` is. Its parameters hold the last point while training, and in evaluation
-    mode the average, once there is one.
+    The steps of `accelegrad.AdaGrad`; if the diameter is "auto", with a radius learnt as in
+    `AcceleGrad`. In training its parameters hold the last point, in evaluation mode the average,
+    once there is one.
 
     Parameters
     ----------
     params, lr, **options
-        As in `AcceleGrad`, but for `gradient_bound`, `penalty`, `diagonal` and the projection
+        As in `AcceleGrad`, without `gradient_bound`, `penalty`, `diagonal` and the projection
         "ball".
     """
 
@@ -191,7 +188,7 @@ class AdaGradNorm(AcceleGrad):
             "capturable": capturable,
             "differentiable": differentiable,
         }
-        # Not AcceleGrad's own: a warning names the caller by the number of calls in between.
+        # Not AcceleGrad's __init__: the hint's stack level counts the calls in between.
         AveragingOptimizer.__init__(self, params, lr, options, per_group=per_group, sharded=sharded)
 
     def _check(self, group: dict[str, Any]) -> None:
@@ -213,7 +210,7 @@ def _is_simplex(projection: Any) -> bool:
 
 
 def _diagonal_of(groups: list[dict[str, Any]]) -> bool | str:
-    """Return what the groups that say anything of steps per coordinate say, "auto" if none does."""
+    """Return the one value of `diagonal` that groups give, or "auto"."""
     said: set[bool] = {group["diagonal"] for group in groups} - {AUTO}
     if len(said) > 1:
         raise ValueError("diagonal must not be True for a parameter group and False for another.")

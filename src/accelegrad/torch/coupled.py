@@ -1,4 +1,4 @@
-"""AcceleGrad's and AdaGrad's steps with a given diameter, on many tensors: twins of the rules.
+"""AcceleGrad's and AdaGrad's steps with a given diameter, on many tensors.
 
 Parameters hold x; a step turns them into y and then into the next x, so that y needs no tensor.
 """
@@ -58,7 +58,6 @@ class Coupled(Method):
         return {"iteration": t + 1, "weighted_squares": squares, "weight_sum": weight_sum}
 
     def _move(self, bucket: Bucket, alpha: Number, squares: Number) -> None:
-        """Move z, and x to y."""
         group, each, state = bucket.group, bucket.each, bucket.state
         eta = accelegrad_step(bucket.diameter, group["gradient_bound"] / bucket.unit, squares)
         eta = bucket.step_size = learning_rate(group) * eta
@@ -68,11 +67,11 @@ class Coupled(Method):
         bucket.x = projected(bucket, near(bucket, y, [eta] * len(y)))
 
     def _hold(self, family: Family) -> None:
-        """Keep z where it has to stay."""
+        """Keep z in its ball; nothing here."""
 
 
 class CoupledInBall(Coupled):
-    """The same, with z kept in a ball around the start, in the groups that want that."""
+    """With z kept in a ball around the start, in groups that ask for it."""
 
     points: ClassVar[tuple[str, ...]] = (AVERAGE, MIRROR, START)
 

@@ -1,4 +1,4 @@
-"""Minimisation of a convex torch function over all data at once, by the core's loop."""
+"""Minimisation of a convex torch function over all data at once."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def minimize(
     Parameters
     ----------
     function : callable
-        Returns the value, a tensor of one number: as a closure without arguments that uses the
-        parameters (it may call `backward` itself), or as a function of the parameters.
+        Returns the value, a tensor of one number: a closure without arguments that uses the
+        parameters (it may call `backward` itself), or a function of the parameters.
     params : tensor, or iterable of tensors
-        Where to start. They are float64, since the certificate holds up to rounding in float64, and
-        hold the minimiser in the end.
+        The start. They must be float64, the precision of the certificate, and hold the minimiser
+        at the end.
     **options
-        Those of `accelegrad.minimize` but for `fun`, `x0` and `jac`: `tol`, `method`, `callback`,
-        `progress`, `checkpoint`, ... Sets and penalties are those of all entries as one vector.
+        Those of `accelegrad.minimize` except `fun`, `x0` and `jac`: `tol`, `method`, `callback`,
+        `progress`, `checkpoint`, ... Sets and penalties apply to all entries as one vector.
 
     Returns
     -------
     scipy.optimize.OptimizeResult
-        As `accelegrad.minimize` returns it; `x` is the vector of all entries.
+        As from `accelegrad.minimize`; `x` is the vector of all entries.
     """
     oracle = _Oracle(function, [params] if isinstance(params, Tensor) else list(params))
     start = oracle.vector()
@@ -49,7 +49,7 @@ def minimize(
 
 
 class _Oracle:
-    """Value and gradient for a vector of all entries of some parameters."""
+    """Value and gradient as functions of one vector of all entries."""
 
     def __init__(self, function: Callable[..., Any], params: list[Tensor]) -> None:
         if not params:
@@ -98,7 +98,7 @@ class _Oracle:
 
 
 def _takes_arguments(function: Callable[..., Any]) -> bool:
-    """Tell a function of the parameters from a closure."""
+    """Distinguish a function of the parameters from a closure."""
     wanted = inspect.signature(function).parameters.values()
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     needed = [p for p in wanted if p.kind in kinds and p.default is inspect.Parameter.empty]

@@ -17,8 +17,7 @@ except ImportError as error:
 class Averaging(Callback):  # type: ignore[misc]
     """Validate with the average, train with the point for gradients, and end with the average.
 
-    Checkpoints hold the optimizer's state too, and which point the weights are: a run that is
-    resumed goes on where it was.
+    Checkpoints contain the optimizer's state and which point the weights are.
     """
 
     def _switch(self, trainer: Any, *, training: bool) -> None:

@@ -1,4 +1,4 @@
-"""What the optimizers share: groups, state, the two modes, and everything that torch asks for."""
+"""What the torch optimizers share: groups, state, and the training and evaluation modes."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ Numbers: TypeAlias = dict[str, Number]
 Closure: TypeAlias = Callable[[], Any]
 
 AUTO = "auto"
-MODE = "training"  # the key of saved groups that says which point the parameters held
+MODE = "training"  # key in saved groups: which point the parameters held
 FUNCTIONS = ("projection", "penalty")  # options that may be functions, which are not saved
 POINT = "point"  # x in float32, for parameters of half precision
-SQUARES = "squares"  # Q, the sums of squared gradients, where steps differ by coordinate
+SQUARES = "squares"  # Q, the sums of squared gradients, for steps per coordinate
 AVERAGE = "average"  # the point for evaluation; in evaluation mode, the point for training
-STEP_SIZE = "step_size"  # the last step of a group, its lr included
-UNIT = "gradient_unit"  # what gradients are divided by, a power of two; 0 as long as all were 0
-#: Squared norms up to this are added up in float32, with weights of radius and momentum up to 1e12;
+STEP_SIZE = "step_size"  # the last step of a group, with its lr
+UNIT = "gradient_unit"  # gradients are divided by this power of two; 0 until one is not zero
+#: Squared norms up to this are summed in float32, with weights of radius and momentum up to 1e12;
 #: chosen
 LARGEST_SQUARE = torch.finfo(torch.float32).max * 2.0**-40
 NOT_FINITE = (
@@ -56,11 +56,11 @@ ZERO = "torch.distributed.optim.zero_redundancy_optimizer"
 
 
 class Family(NamedTuple):
-    """Buckets with one norm and one radius, and the group that keeps their numbers."""
+    """Buckets with a common norm and radius, and the group that keeps their numbers."""
 
     group: dict[str, Any]
     buckets: list[Bucket]
-    ranks: Any = None  # the process group that the parameters are distributed over, if any
+    ranks: Any = None  # the process group over which the parameters are distributed
     numbers: Numbers = {}  # noqa: RUF012
 
     @property
@@ -69,46 +69,45 @@ class Family(NamedTuple):
         return _is_graph(self.group)
 
     def total(self, quantity: Quantity, count: int = 1) -> Tensor:
-        """Return the sums of some quantities over all buckets and ranks."""
+        """Return the sums of `count` quantities over all buckets and ranks."""
         return totals(self.buckets, quantity, count, self.ranks)
 
     def sums(self, quantity: Quantity, count: int = 1) -> list[Number]:
-        """Return the same as numbers: floats, unless they must not be read."""
+        """Return the same sums as floats, or as tensors in a graph."""
         total = self.total(quantity, count)
         return list(total.unbind()) if self.in_graph else total.tolist()
 
 
 class Method(ABC):
-    """The formulas of a step, and the tensors and numbers that they need beyond the parameters."""
+    """The formulas of a step, with the tensors and numbers that they need."""
 
-    #: tensors that start as copies of the parameter, `AVERAGE` among them
+    #: tensors that start as copies of the parameter, including `AVERAGE`
     points: ClassVar[tuple[str, ...]]
-    #: tensors of sums of squares, which start with the smallest normal number: they have a root too
+    #: tensors of sums of squares, which start at the smallest normal number, so that roots divide
     sums: ClassVar[tuple[str, ...]] = ()
-    #: numbers, with their values before the first step
+    #: numbers, with their initial values
     start: ClassVar[Numbers]
-    #: those among them that are sums of squared gradients
+    #: the numbers that are sums of squared gradients
     squares: ClassVar[tuple[str, ...]] = ()
 
     def metric(self, bucket: Bucket) -> Tensors:
-        """Return H, by which `STEP_SIZE` is divided where steps differ by coordinate."""
+        """Return H, the divisor of `STEP_SIZE` for steps per coordinate."""
         return list(torch._foreach_sqrt(bucket.state[SQUARES]))
 
     def has_average(self, group: dict[str, Any]) -> bool:  # noqa: ARG002
-        """Tell whether `AVERAGE` is the point for evaluation by now, and not the parameter."""
+        """Tell whether `AVERAGE` is the point for evaluation yet."""
         return True
 
     @abstractmethod
     def update(self, family: Family) -> Numbers | None:
-        """Return the numbers after a step, with the buckets' lists updated; None skips the step."""
+        """Update the buckets' lists and return the new numbers; None skips the step."""
 
 
 class AveragingOptimizer(Optimizer):
     """An optimizer whose parameters hold the point for the next gradient, not the one to use.
 
     `train()` and `eval()` swap the two. Sums over a run are float64 numbers in the parameter
-    groups, where `load_state_dict` does not change their type; with `per_group` each group has its
-    own, else the first group has them for all.
+    groups, where `load_state_dict` keeps their type; without `per_group` the first group has them.
     """
 
     def __init__(
@@ -138,10 +137,10 @@ class AveragingOptimizer(Optimizer):
 
     @abstractmethod
     def _method_of(self, groups: list[dict[str, Any]]) -> Method:
-        """Return what the steps are with the options of all groups."""
+        """Return the method for the options of all groups."""
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group, as torch's optimizers do, with options checked by the same rules."""
+        """Add a group, with the same checks of its options."""
         super().add_param_group(param_group)
         try:
             self._check(self.param_groups[-1])
@@ -151,14 +150,13 @@ class AveragingOptimizer(Optimizer):
             raise
 
     def _check(self, group: dict[str, Any]) -> None:
-        """Refuse options of a group that make no sense."""
         checked_lr(group["lr"])
         if group["diameter"] != AUTO:
             check_distance("diameter", group["diameter"])
         real_number("weight_decay", group["weight_decay"], least=0)
 
     def _check_together(self) -> None:
-        """Refuse a group that makes the steps of all others another method's."""
+        """Refuse a group that would change the method of the others."""
         method = getattr(self, "method", None)  # None while the first groups are given
         if method is not None and type(method) is not type(self._method_of(self.param_groups)):
             raise ValueError(
@@ -168,7 +166,6 @@ class AveragingOptimizer(Optimizer):
 
     @property
     def _ranks(self) -> Any:
-        """The process group that the parameters are distributed over, if they are."""
         return torch.distributed.group.WORLD if self.sharded else None
 
     # -- what may be logged ----------------------------------------------------------------------
@@ -182,8 +179,8 @@ class AveragingOptimizer(Optimizer):
     def effective_step(self) -> float:
         """The factor of the gradient in the last step of the first group, lr included.
 
-        With a step per coordinate it is their mean with the squared gradients as weights, which
-        have to be there still; with sharded parameters all ranks have to ask for it.
+        With a step per coordinate it is their mean, weighted by the squared gradients, which must
+        still be there; with sharded parameters all ranks must ask for it.
         """
         first = self.param_groups[0]
         groups = [first] if self.per_group else self.param_groups
@@ -198,7 +195,6 @@ class AveragingOptimizer(Optimizer):
         return step_size * slope / square if square > 0 else 0.0
 
     def _slope_and_square(self, bucket: Bucket) -> Tensor:
-        """Return <g, g/H> and <g, g>."""
         return bucket.sums_of(
             lambda g, h: [(g / h).dot(g), g.dot(g)], bucket.gradient, self.method.metric(bucket)
         )
@@ -213,12 +209,12 @@ class AveragingOptimizer(Optimizer):
     # -- the step --------------------------------------------------------------------------------
 
     def step(self, closure: Closure | None = None) -> Any:
-        """Do one step with the gradients that the parameters have.
+        """Do one step with the gradients of the parameters.
 
         Parameters
         ----------
         closure : callable, optional
-            Computes the gradients and returns the loss, which is then returned here too.
+            Computes the gradients and returns the loss, which `step` then returns.
         """
         loss = None
         if closure is not None:
@@ -230,7 +226,6 @@ class AveragingOptimizer(Optimizer):
         return loss
 
     def _advance(self, family: Family) -> None:
-        """Do the step of one family."""
         following = self.method.update(self._with_numbers(family))
         if following is None and self._raise_unit(family):
             following = self.method.update(self._with_numbers(family))
@@ -241,13 +236,13 @@ class AveragingOptimizer(Optimizer):
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _families(self) -> list[Family]:
-        """Return what has a gradient, with its state; nothing where there is nothing to do."""
+        """Return the families with a gradient, ready for a step; none if there is nothing to do."""
         found: list[Family] = []
         for group in self.param_groups:
             if self.per_group or not found:
                 found.append(Family(group, [], self._ranks))
             found[-1].buckets.extend(self._buckets(group))
-        if self._ranks is None:  # else those who have nothing to do take part in sums
+        if self._ranks is None:  # otherwise ranks without work still take part in sums
             found = [family for family in found if family.buckets]
         for family in found:
             self._prepare(family)
@@ -256,10 +251,10 @@ class AveragingOptimizer(Optimizer):
         return found if found and self._has_work(found) else []
 
     def _has_work(self, families: list[Family]) -> bool:
-        """Tell whether there is a step to do, or refuse it in evaluation mode.
+        """Tell whether there is a step to do; refuse one in evaluation mode.
 
-        torch.distributed.checkpoint makes an optimizer set up its state by a step with gradients
-        and lr of zero, in either mode. It must not count.
+        torch.distributed.checkpoint initialises states by a step with gradients and lr of zero,
+        which must not count.
         """
         if self.training and any(not _is_zero(group["lr"]) for group in self.param_groups):
             return True
@@ -274,7 +269,6 @@ class AveragingOptimizer(Optimizer):
         return True
 
     def _buckets(self, group: dict[str, Any]) -> list[Bucket]:
-        """Return the parameters of a group that have a gradient."""
         found: dict[Any, Bucket] = {}
         for param in group["params"]:
             if param.grad is not None:
@@ -287,7 +281,7 @@ class AveragingOptimizer(Optimizer):
         return list(found.values())
 
     def _fill(self, bucket: Bucket) -> None:
-        """Give a bucket the values, gradients and states of its parameters, real and local."""
+        """Set the values, gradients and states of a bucket's parameters, real and local."""
         params, first = bucket.params, bucket.params[0]
         kind = accumulator_type(first.dtype)
         states = [self._state_of(param) for param in params]
@@ -310,7 +304,6 @@ class AveragingOptimizer(Optimizer):
         _add_options(bucket)
 
     def _state_of(self, param: Tensor) -> dict[str, Tensor]:
-        """Return the state of a parameter, made at its first gradient."""
         state: dict[str, Tensor] = self.state[param]
         if AVERAGE not in state:
             kind = accumulator_type(param.dtype)
@@ -324,7 +317,7 @@ class AveragingOptimizer(Optimizer):
     # -- numbers ---------------------------------------------------------------------------------
 
     def _prepare(self, family: Family) -> None:
-        """Give a family the numbers that its first step starts with."""
+        """Add the initial numbers to the group of a family."""
         group, device = family.group, torch.device("cpu")
         if group["capturable"] and family.buckets:
             device = family.buckets[0].x[0].device
@@ -334,7 +327,7 @@ class AveragingOptimizer(Optimizer):
             group[name] = number.to(device)
 
     def _raise_unit(self, family: Family) -> bool:
-        """Divide gradients that have grown too large, and all sums; False for those not finite."""
+        """Divide gradients that have grown too large, and all sums; False if not finite."""
         factor = unit_of(family.total(_wide_square)[0]).item()
         if not factor > 1:
             return False
@@ -352,14 +345,12 @@ class AveragingOptimizer(Optimizer):
         return True
 
     def _with_numbers(self, family: Family) -> Family:
-        """Return a family with its numbers: floats, unless they must not be read."""
         numbers = {name: family.group[name] for name in self.method.start}
         if not family.in_graph:
             numbers = {name: number.item() for name, number in numbers.items()}
         return family._replace(numbers=numbers)
 
     def _store(self, family: Family, numbers: Numbers) -> None:
-        """Keep the numbers and tensors after a step."""
         for name, number in numbers.items():
             _keep(family.group, name, number)
         for bucket in family.buckets:
@@ -367,7 +358,7 @@ class AveragingOptimizer(Optimizer):
             self._keep_tensors(bucket)
 
     def _keep_tensors(self, bucket: Bucket) -> None:
-        """Write what is not in its place: new tensors of autograd, parameters of half precision."""
+        """Store new tensors of autograd, and parameters of half precision."""
         if bucket.group["differentiable"]:
             for i, param in enumerate(bucket.params):
                 state = self.state[param]
@@ -382,16 +373,16 @@ class AveragingOptimizer(Optimizer):
     # -- the two modes ---------------------------------------------------------------------------
 
     def train(self) -> None:
-        """Put the point for gradients into the parameters; nothing if it is there."""
+        """Put the point for gradients into the parameters."""
         self._switch(training=True)
 
     def eval(self) -> None:
-        """Put the point for evaluation into the parameters; nothing if it is there."""
+        """Put the point for evaluation into the parameters."""
         self._switch(training=False)
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Hold the point for evaluation inside a `with` block, and the one from before after it."""
+        """Use the point for evaluation inside a `with` block."""
         training = self.training
         self.eval()
         try:
@@ -400,18 +391,17 @@ class AveragingOptimizer(Optimizer):
             self._switch(training=training)
 
     def recalibrate(self, model: torch.nn.Module, loader: Iterable[Any]) -> None:
-        """Recompute the running statistics of a model's BatchNorm layers for evaluation.
+        """Recompute the running statistics of BatchNorm layers at the point for evaluation.
 
-        While training, these layers see the point for gradients; what they have to know in
-        evaluation mode are the activations at the other point.
+        In training these layers see the activations at the point for gradients.
 
         Parameters
         ----------
         model : torch.nn.Module
-            The model of this optimizer's parameters. It is left in the mode that it is in.
+            The model of this optimizer's parameters. Its mode does not change.
         loader : iterable
-            Batches of inputs, or tuples that begin with one, as `torch.optim.swa_utils.update_bn`
-            takes them. A few hundred rows are enough.
+            Batches of inputs, or tuples that begin with one, as for
+            `torch.optim.swa_utils.update_bn`. A few hundred rows are enough.
         """
         with self.evaluating():
             recalibrate(model, loader)
@@ -426,7 +416,7 @@ class AveragingOptimizer(Optimizer):
             self.training = training
 
     def _swap(self, param: Tensor, *, training: bool) -> None:
-        """Exchange the two points of a parameter; what never had a gradient has one only."""
+        """Exchange the two points of a parameter; without a gradient so far it has only one."""
         state = self.state.get(param, {})
         if POINT in state:
             local(param).copy_(local(state[POINT if training else AVERAGE]))
@@ -449,7 +439,7 @@ class AveragingOptimizer(Optimizer):
         self.method = self._method_of(self.param_groups)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that a run needs to go on; functions among the options are not in it."""
+        """Return all that is needed to continue; options that are functions are not included."""
         state = super().state_dict()
         for group in state["param_groups"]:
             group[MODE] = self.training
@@ -459,13 +449,13 @@ class AveragingOptimizer(Optimizer):
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load what `state_dict` gave, for parameters of the same shapes.
+        """Load a state dict, for parameters of the same shapes.
 
         Parameters
         ----------
         state_dict : dict
-            From an optimizer of the same class. Sums and points keep their type, whatever that of
-            the parameters: a run that is loaded goes on as if it had not been stopped.
+            From an optimizer of the same class. Sums and points keep their types, whatever the
+            parameters' type, so that a loaded run continues exactly.
         """
         kept: list[dict[str, Any]] = []
 
@@ -486,7 +476,6 @@ class AveragingOptimizer(Optimizer):
         self._restore_types(kept[0])
 
     def _check_loaded(self, given: dict[str, Any]) -> None:
-        """Refuse the state of another optimizer or of another model."""
         pairs = zip(self.param_groups, given["param_groups"], strict=False)
         groups = [{**own, **saved, "params": own["params"]} for own, saved in pairs]
         method = self._method_of(groups or self.param_groups)
@@ -505,7 +494,7 @@ class AveragingOptimizer(Optimizer):
                     )
 
     def _restore_types(self, given: dict[str, Any]) -> None:
-        """Undo that torch casts all tensors to the type of their parameter; share none of them."""
+        """Undo torch's cast of all tensors to their parameter's type, with copies."""
         for param, state in self._paired(given):
             kind = accumulator_type(param.dtype)
             for name, value in state.items():
@@ -522,7 +511,7 @@ class AveragingOptimizer(Optimizer):
 
 
 def recalibrate(model: torch.nn.Module, loader: Iterable[Any]) -> None:
-    """Recompute the running statistics of BatchNorm layers with the parameters as they are.
+    """Recompute the running statistics of BatchNorm layers at the current parameters.
 
     `optimizer.recalibrate` does so at the point for evaluation.
 
@@ -539,7 +528,7 @@ def recalibrate(model: torch.nn.Module, loader: Iterable[Any]) -> None:
 
 
 def checked_lr(lr: Any) -> None:
-    """Refuse a factor of the steps that is negative, or more than one number."""
+    """Refuse a negative or non-scalar learning rate."""
     if isinstance(lr, Tensor):
         if lr.numel() != 1:
             raise ValueError(f"Tensor lr must be 1-element, but its shape is {tuple(lr.shape)}.")
@@ -548,7 +537,7 @@ def checked_lr(lr: Any) -> None:
 
 
 def given_diameter(group: dict[str, Any], groups: list[dict[str, Any]]) -> float | None:
-    """Return the diameter of a group, or the largest given one if it has none; None without any."""
+    """Return the diameter of a group, else the largest given one, else None."""
     if group["diameter"] != AUTO:
         return float(group["diameter"])
     given = [float(each["diameter"]) for each in groups if each["diameter"] != AUTO]
@@ -556,7 +545,7 @@ def given_diameter(group: dict[str, Any], groups: list[dict[str, Any]]) -> float
 
 
 def learning_rate(group: dict[str, Any]) -> Number:
-    """Return lr as a float, or as a tensor without dimension where it must not be read."""
+    """Return lr as a float, or as a 0-d tensor if it must not be read."""
     lr = group["lr"]
     if not isinstance(lr, Tensor):
         return lr
@@ -570,7 +559,7 @@ def largest_rate(buckets: list[Bucket]) -> Number:
 
 
 def _is_made_for_a_share() -> bool:
-    """Tell whether a ZeroRedundancyOptimizer is at work: an optimizer is told nothing of it."""
+    """Tell whether a ZeroRedundancyOptimizer makes this one; only the call stack shows it."""
     frame = inspect.currentframe() if ZERO in sys.modules else None
     while frame is not None and frame.f_globals.get("__name__") != ZERO:
         frame = frame.f_back
@@ -578,12 +567,12 @@ def _is_made_for_a_share() -> bool:
 
 
 def _is_zero(lr: Any) -> bool:
-    """Tell whether a learning rate is zero, without waiting for a device."""
+    """Tell whether lr is known to be zero, without waiting for a device."""
     return bool(lr == 0) if not isinstance(lr, Tensor) or lr.device.type == "cpu" else False
 
 
 def _is_graph(group: dict[str, Any]) -> bool:
-    """Tell whether numbers have to stay tensors: in a graph, or for autograd."""
+    """Tell whether numbers must stay tensors: in a graph, or for autograd."""
     return bool(group["capturable"] or group["differentiable"] or torch.compiler.is_compiling())
 
 
@@ -592,7 +581,7 @@ def _real_and_local(tensors: Tensors) -> Tensors:
 
 
 def _add_options(bucket: Bucket) -> None:
-    """Turn the gradients into those of what is minimised."""
+    """Apply `maximize` and `weight_decay` to the gradients."""
     decay = bucket.group["weight_decay"]
     if bucket.group["maximize"]:
         bucket.gradient = list(torch._foreach_neg(bucket.gradient))
@@ -601,13 +590,13 @@ def _add_options(bucket: Bucket) -> None:
 
 
 def _wide_square(bucket: Bucket) -> Tensor:
-    """Return the squared norm of the gradients, which overflows in no type but float64."""
+    """Return the squared norm of the gradients in float64, safe from overflow."""
     kind = sum_type(bucket.x[0].device)
     return bucket.sums_of(lambda g: [g.to(kind).square().sum()], bucket.gradient)
 
 
 def unit_of(square: Tensor) -> Tensor:
-    """Return the power of two that brings a squared norm to a usable size; else zero."""
+    """Return the power of two that brings a squared norm to a usable size, or zero."""
     norm = square.sqrt()
     ratio = norm / norm.clamp(SMALLEST_SIZE, LARGEST_SIZE)
     unit = ratio / (2 * torch.frexp(ratio).mantissa)
@@ -615,7 +604,7 @@ def unit_of(square: Tensor) -> Tensor:
 
 
 def _find_unit(family: Family) -> None:
-    """Find what gradients are divided by, at the first ones that are not zero."""
+    """Set the unit at the first gradients that are not zero."""
     unit = family.group[UNIT]
     if family.in_graph or unit == 0:
         square = family.total(_wide_square)[0].detach().to(unit.device)
@@ -623,7 +612,6 @@ def _find_unit(family: Family) -> None:
 
 
 def _divide(family: Family) -> None:
-    """Divide the gradients of a family by its unit."""
     unit = family.group.get(UNIT, 0.0)
     if not _is_graph(family.group):
         unit = float(unit)
@@ -635,7 +623,7 @@ def _divide(family: Family) -> None:
 
 
 def _keep(group: dict[str, Any], name: str, number: Number) -> None:
-    """Store a number where it is kept, or in its place if autograd follows it."""
+    """Store a number in place, or as a new tensor if autograd follows it."""
     if group["differentiable"] or name not in group:
         group[name] = torch.as_tensor(number, dtype=torch.float64)
     elif isinstance(number, Tensor):
@@ -649,5 +637,5 @@ def _as_given(tensor: Tensor, param: Tensor) -> Tensor:
 
 
 def is_usable(square: Number) -> bool:
-    """Tell whether a squared norm is finite, and so are sums of such squares in float32."""
+    """Tell whether a squared norm is finite and small enough for sums in float32."""
     return isinstance(square, Tensor) or square < LARGEST_SQUARE

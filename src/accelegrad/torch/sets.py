@@ -34,7 +34,7 @@ def onto_simplex(x: Tensor) -> Tensor:
 
 
 def check_projection(given: Any) -> None:
-    """Refuse what is no projection."""
+    """Refuse values that are not a projection."""
     if isinstance(given, str):
         if given not in NAMES:
             raise ValueError(f"projection is {given!r}: {nearest(given, NAMES)}")
@@ -46,7 +46,7 @@ def check_projection(given: Any) -> None:
 
 
 def check_penalty(given: Any) -> None:
-    """Refuse what is no proximal map."""
+    """Refuse values that are not a proximal map."""
     if given is not None and not callable(given) and not hasattr(given, "prox"):
         raise TypeError(
             "penalty must be None, a function prox(x, step) of a tensor, or an object with such a "
@@ -60,12 +60,12 @@ def is_ball(projection: Any) -> bool:
 
 
 def is_constraint(projection: Any) -> bool:
-    """Tell whether a projection keeps the returned point in a set."""
+    """Tell whether a projection constrains the returned point."""
     return projection is not None and projection != BALL
 
 
 def projected(bucket: Bucket, tensors: Tensors) -> Tensors:
-    """Return the tensors of a bucket moved into the set of its group."""
+    """Return the tensors of a bucket projected onto the set of its group."""
     given = bucket.group["projection"]
     if not is_constraint(given):
         return tensors
@@ -76,10 +76,10 @@ def projected(bucket: Bucket, tensors: Tensors) -> Tensors:
 
 
 def near(bucket: Bucket, tensors: Tensors, steps: Sequence[Any]) -> Tensors:
-    """Return the proximal points of the penalty of a bucket's group, with a step for each tensor.
+    """Return the proximal points of the group's penalty.
 
-    A step is a number, or a tensor of steps for the coordinates, for gradients as the bucket has
-    them, divided by its unit.
+    `steps` has a number, or a tensor of steps per coordinate, for each tensor; they are for
+    gradients divided by the bucket's unit.
     """
     given = bucket.group["penalty"]
     if given is None:
@@ -97,9 +97,9 @@ def as_prox(given: Any) -> Prox:
 
 
 def _soft_threshold(penalty: L1 | ElasticNet, x: Tensor, step: Any) -> Tensor:
-    """Return sgn(x) max(|x| - step l1, 0) / (1 + step l2), with any steps.
+    """Return sgn(x) max(|x| - step l1, 0) / (1 + step l2).
 
-    sgn(x) is x / |x| for complex entries, which are zero as a whole or not at all.
+    For complex x sgn(x) is x / |x|: real and imaginary parts shrink together.
     """
     l1: Any = penalty.strength if isinstance(penalty, L1) else penalty.l1
     l2 = 0.0 if isinstance(penalty, L1) else penalty.l2
@@ -110,7 +110,7 @@ def _soft_threshold(penalty: L1 | ElasticNet, x: Tensor, step: Any) -> Tensor:
 
 
 def is_separable(group: dict[str, Any]) -> bool:
-    """Tell whether the set and the penalty of a group are known to act on each coordinate apart."""
+    """Tell whether set and penalty are known to act on each coordinate separately."""
     projection, penalty = group["projection"], group["penalty"]
     set_is = (
         projection in (None, NONNEGATIVE)
@@ -123,12 +123,12 @@ def is_separable(group: dict[str, Any]) -> bool:
 
 
 def has_joint_parts(group: dict[str, Any]) -> bool:
-    """Tell whether a penalty is about complex numbers as a whole: real and imaginary part."""
+    """Tell whether a penalty couples real and imaginary parts."""
     return group["penalty"] is not None and any(param.is_complex() for param in group["params"])
 
 
 def on_tensors(given: Any, method: str) -> Callable[..., Tensor]:
-    """Return a function of tensors; the package's own sets and penalties know vectors of NumPy."""
+    """Return a function of tensors; sets and penalties of this package take NumPy vectors."""
     function = getattr(given, method, given)
     if not type(given).__module__.startswith("accelegrad."):
         return function  # type: ignore[no-any-return]

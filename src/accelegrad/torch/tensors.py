@@ -1,8 +1,7 @@
-"""Many tensors as one vector: the few operations that the optimizers are written with.
+"""Lists of tensors as one vector.
 
-A `Bucket` holds the tensors of one parameter group, device and type as lists; `Each` does an
-operation on a list. torch's multi-tensor functions take 0.6 of the time of a loop for 100 tensors
-of 100 numbers, and the same for large ones; measured.
+A `Bucket` holds the tensors of one parameter group, device and type; `Each` has the operations.
+torch's multi-tensor functions take 0.6 of a loop's time for 100 tensors of 100 numbers (measured).
 """
 
 from __future__ import annotations
@@ -15,30 +14,30 @@ import torch
 from torch import Tensor
 
 Tensors: TypeAlias = list[Tensor]
-Number: TypeAlias = Any  # a float, or a tensor without dimension where nothing may be read
+Number: TypeAlias = Any  # a float, or a 0-d tensor where nothing may be read
 
-#: Entries that are summed at once on a CPU, so that what is computed on the way stays in its cache:
-#: ten times faster than all at once for a million entries, and not slower for 65 thousand; measured
+#: Entries summed at once on a CPU, so that intermediate results stay in the cache: ten times faster
+#: for a million entries, and not slower for 65 thousand; measured
 BLOCK = 1 << 15
 
 
 def sum_type(device: torch.device) -> torch.dtype:
-    """Return the type of sums over a run: float64 wherever the device has it."""
+    """Return the type of sums over a run: float64 if the device has it."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
 def accumulator_type(dtype: torch.dtype) -> torch.dtype:
-    """Return the type in which a parameter's points are kept: at least float32."""
+    """Return the type of a parameter's points: at least float32."""
     return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
 
 
 def as_real(tensor: Tensor) -> Tensor:
-    """Return a complex tensor as a real one with a last dimension of two, sharing its memory."""
+    """Return a complex tensor as a real view with a last dimension of two."""
     return torch.view_as_real(tensor) if tensor.is_complex() else tensor
 
 
 class Each:
-    """Operations on lists of tensors, in place; for autograd to go through, with new tensors."""
+    """Operations on lists of tensors, in place, or with new tensors for autograd."""
 
     def __init__(self, *, differentiable: bool) -> None:
         self.new = differentiable
@@ -64,7 +63,7 @@ class Each:
         return self._done("lerp", xs, ys, share)
 
     def assign(self, xs: Tensors, ys: Tensors) -> Tensors:
-        """Return y, in the place of x."""
+        """Return y, stored in x."""
         if self.new:
             return ys
         torch._foreach_copy_(xs, ys)
@@ -92,25 +91,24 @@ class Each:
 
 
 def _dtensor() -> Any:
-    """Return the class DTensor if it has been loaded: before that there are none."""
     module = sys.modules.get("torch.distributed.tensor")
     return () if module is None else module.DTensor
 
 
 def local(tensor: Tensor) -> Tensor:
-    """Return this rank's part of a DTensor, which shares its memory; any other tensor as it is."""
+    """Return this rank's part of a DTensor, sharing memory; any other tensor unchanged."""
     return tensor.to_local() if isinstance(tensor, _dtensor()) else tensor
 
 
 class Spread(NamedTuple):
-    """The ranks that hold different entries of a tensor: all entries count once in a sum."""
+    """The ranks that hold different entries of a tensor."""
 
     mesh: Any
     dimensions: tuple[int, ...]
 
     @staticmethod
     def of(tensor: Any) -> Spread | None:
-        """Return how a DTensor is spread, None for any other tensor."""
+        """Return how a DTensor is spread; None for other tensors."""
         if not isinstance(tensor, _dtensor()):
             return None
         placements = enumerate(tensor.placements)
@@ -126,7 +124,6 @@ class Spread(NamedTuple):
 
 
 def _all_reduced(numbers: Tensor, group: Any) -> Tensor:
-    """Return the sum over the ranks of a process group."""
     numbers = numbers.clone()
     torch.distributed.all_reduce(numbers, group=group)
     return numbers
@@ -136,69 +133,45 @@ def _all_reduced(numbers: Tensor, group: Any) -> Tensor:
 
 
 class Bucket:
-    """The parameters of one group, device and type that have a gradient, as lists.
-
-    Attributes
-    ----------
-    group : dict
-        The parameter group.
-    params : list of Tensor
-        The parameters as they were given.
-    x, gradient : list of Tensor
-        Their values, where the gradient was taken, and the gradients: real and local.
-    unit : float or Tensor
-        What the gradients have been divided by.
-    state : dict
-        The lists of the tensors that the optimizer keeps, by name.
-    diameter : float, optional
-        The diameter for these parameters, if one is given.
-    step_size : float or Tensor
-        The last step, lr included.
-    direction, inverse, before, reach
-        What a method keeps within a step.
-    each : Each
-        What does an operation on lists.
-    spread : Spread, optional
-        The ranks that share these parameters.
-    """
+    """The parameters of one group, device and type that have a gradient, as lists."""
 
     def __init__(self, group: dict[str, Any], spread: Spread | None) -> None:
         self.group, self.spread = group, spread
         self.each = Each(differentiable=group["differentiable"])
-        self.params: Tensors = []
-        self.x: Tensors = []
-        self.gradient: Tensors = []
+        self.params: Tensors = []  # as given by the user
+        self.x: Tensors = []  # their values, real and local
+        self.gradient: Tensors = []  # divided by `unit`
         self.unit: Number = 1.0
-        self.state: dict[str, Tensors] = {}
+        self.state: dict[str, Tensors] = {}  # what the optimizer keeps, by name
         self.diameter: Any = None
-        self.step_size: Number = 0.0
+        self.step_size: Number = 0.0  # with lr
+        # Within a step:
         self.direction: Tensors = []
         self.inverse: list[Any] = []
         self.before: Tensors = []
         self.reach: Number = 0.0
 
     def sums_of(self, function: Callable[..., Tensors], *lists: Tensors) -> Tensor:
-        """Return some sums over the entries of all tensors, as one tensor.
+        """Return several sums over the entries of all tensors, as one tensor.
 
-        Entries of the tensors are put together to blocks, vectors of which the function returns the
-        sums; those of the blocks are summed in the type of sums.
+        The function gets blocks of entries as vectors and returns their sums.
         """
         kind = sum_type(lists[0][0].device)
         parts = [torch.stack(function(*block)).to(kind) for block in _blocks(lists)]
         return parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
 
     def whole(self, function: Callable[..., Tensor], xs: Tensors, *more: Sequence[Any]) -> Tensors:
-        """Return what a function makes of each tensor as the user knows it: complex, in one piece.
+        """Return a function's results for each tensor in the user's form: complex, in one piece.
 
-        A tensor that is spread over ranks is brought together on each of them, and spread again.
-        `more` has further arguments for each tensor.
+        A distributed tensor is gathered on each rank and distributed again. `more` has further
+        arguments for each tensor.
         """
         columns = zip(self.params, xs, *more, strict=True)
         return [_on_whole(function, *column) for column in columns]
 
 
 def _blocks(lists: Sequence[Tensors]) -> Iterator[Sequence[Tensor]]:
-    """Yield vectors of the same entries of all lists of tensors: small tensors together."""
+    """Yield vectors of corresponding entries of all lists, small tensors joined."""
     first = lists[0]
     split = first[0].device.type == "cpu" and not torch.compiler.is_compiling()
     large = [i for i, x in enumerate(first) if x.numel() > BLOCK] if split else []
@@ -219,10 +192,9 @@ def gradient_square(bucket: Bucket) -> Tensor:
 
 
 def totals(buckets: Sequence[Bucket], quantity: Quantity, count: int, ranks: Any) -> Tensor:
-    """Return the sums of a vector of quantities over all tensors of all buckets and ranks.
+    """Return the sums of `count` quantities over all buckets and ranks.
 
-    `count` is its length, for ranks without a bucket. `ranks` is the process group over which the
-    parameters themselves are distributed, if any.
+    `ranks` is the process group over which the parameters themselves are distributed, if any.
     """
     home = buckets[0].x[0].device if buckets else torch.device("cpu")
     by_spread: dict[Spread | None, list[Tensor]] = {}

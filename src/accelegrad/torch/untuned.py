@@ -1,8 +1,8 @@
-"""AcceleGrad's steps that need no diameter, on many tensors: the twin of `UntunedAcceleGrad`.
+"""`UntunedAcceleGrad`'s steps on many tensors.
 
-Beside the parameters, which hold x, there are z, the anchor and, with a step per coordinate, the
-sums of squares Q. The reductions that the radius and the noise need are done only while the radius
-is looked for; in a graph they are done always, and masked, as in the rule.
+Besides the parameters, which hold x, there are z, the anchor and, for steps per coordinate, the
+sums of squares Q. Radius and noise are measured only during the search for the radius; in a
+graph always, and masked.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from accelegrad.torch.sets import near, projected
 from accelegrad.torch.tensors import Bucket, Number, gradient_square
 
 RULE = UntunedAcceleGrad()
-#: The first step is at least this, in units in the last place of a parameter of size 1: shorter
-#: ones would be lost to rounding, and the radius would never grow. Chosen.
+#: The least first step, in units in the last place of a parameter of size 1: shorter ones would be
+#: lost to rounding, and the radius would never grow. Chosen.
 SHORTEST_MOVE = 2.5
-#: But no radius starts larger than this share of the parameters' size; chosen.
+#: The largest first radius, as a share of the parameters' size; chosen.
 LARGEST_SHARE = 1e-3
 
 
 class Untuned(Method):
-    """With one step size for all coordinates."""
+    """One step size for all coordinates."""
 
     momentum: ClassVar[bool] = True  # else all weights are 1
     share: ClassVar[float] = SMALLEST_SHARE  # the first radius relative to the size of x0
@@ -63,14 +63,11 @@ class Untuned(Method):
     squares: ClassVar[tuple[str, ...]] = (SQUARES,)
 
     def has_average(self, group: dict[str, Any]) -> bool:
-        """Tell whether the anchor is an average by now."""
+        """Tell whether the anchor is an average yet."""
         return bool(group.get("averaged", 0.0) > 0)
 
     def update(self, family: Family) -> Numbers | None:
-        """Return the numbers after a step.
-
-        The squares, in tensors or a number, are the rule's r_t Q_t, and H stands for their roots.
-        """
+        """Return the numbers after a step; squares are the rule's r_t Q_t, and H their roots."""
         searching = family.in_graph or family.numbers["averaged"] == 0
         compared = searching and self.momentum and (family.in_graph or _is_comparable(family))
         if compared:
@@ -118,7 +115,6 @@ class Untuned(Method):
         return {name: getattr(following, name) for name in self.start}
 
     def _started(self, family: Family) -> Numbers:
-        """Return the numbers with a first radius."""
         numbers = family.numbers
         if not family.in_graph and numbers["radius"] > 0:
             return numbers
@@ -132,17 +128,17 @@ class Untuned(Method):
     # -- one step size, or one per coordinate ----------------------------------------------------
 
     def _square(self, bucket: Bucket) -> Tensor:
-        """Return <g, g> where the radius is settled."""
+        """Return <g, g>, once the radius is settled."""
         return gradient_square(bucket)
 
     def _measure(self, bucket: Bucket, weight: Number, squares: Number) -> None:  # noqa: ARG002
-        """Give a bucket g/H, and 1/H for a penalty; its squared gradients count with a weight."""
+        """Set g/H, and 1/H for a penalty; `weight` is that of the new squared gradients."""
         inverse = adaptive_step(1.0, squares)
         bucket.inverse = [inverse] * len(bucket.x)
         bucket.direction = bucket.each.scaled(bucket.gradient, inverse)
 
     def _step_size(self, reach: Number, squares: Number) -> Number:
-        """Return what is kept of the step size; see `AveragingOptimizer.effective_step`."""
+        """Return the value to keep for `AveragingOptimizer.effective_step`."""
         return adaptive_step(reach, squares)
 
     def _cosine(self, family: Family, square: Number, found: list[Number]) -> Number:  # noqa: ARG002
@@ -158,19 +154,19 @@ class Untuned(Method):
 
 
 class UntunedDescent(Untuned):
-    """The same without momentum, and so not accelerated."""
+    """The method without momentum, hence not accelerated."""
 
     momentum: ClassVar[bool] = False
     share: ClassVar[float] = DESCENT_SHARE
 
 
 class DiagonalUntuned(Untuned):
-    """With a step size per coordinate."""
+    """One step size per coordinate."""
 
     sums: ClassVar[tuple[str, ...]] = (SQUARES,)
 
     def _square(self, bucket: Bucket) -> Tensor:
-        """Return a bound of <g, g>: it is needed only to tell whether sums of squares are safe."""
+        """Return an upper bound of <g, g>, enough to tell whether sums of squares are safe."""
         return torch.stack(torch._foreach_norm(bucket.gradient)).sum(0, True).double().square()
 
     def _measure(self, bucket: Bucket, weight: Number, squares: Number) -> None:  # noqa: ARG002
@@ -250,7 +246,7 @@ def _squared_distances(bucket: Bucket) -> Tensor:
 
 
 def _mapping(bucket: Bucket) -> Tensor:
-    """Return <g, anchor - x>; with a penalty the gradient mapping (x - y) H / reach replaces g."""
+    """Return <g, anchor - x>; with a penalty g is the gradient mapping (x - y) H / reach."""
     slopes, scale = bucket.gradient, 1.0
     if bucket.group["penalty"] is not None:
         slopes = [
@@ -275,7 +271,7 @@ def _has_penalty(family: Family) -> bool:
 
 
 def _state_of(numbers: Numbers) -> UntunedState:
-    """Return the numbers as the rule's functions want them: a state without its arrays."""
+    """Return the numbers as a state of the rule without arrays."""
     fields = {name: numbers.get(name) for name in UntunedState._fields}
     return UntunedState(**fields)
 
@@ -286,10 +282,7 @@ def _is_comparable(family: Family) -> Any:
 
 
 def _first_share(buckets: list[Bucket]) -> Number:
-    """Return the first radius relative to the size of x0: 1e-6, or more where lr is small.
-
-    In float64, or with lr = 1, it is 1e-6.
-    """
+    """Return the first radius relative to the size of x0: 1e-6, or more where lr is small."""
     coarsest = max((torch.finfo(bucket.x[0].dtype).eps for bucket in buckets), default=0.0)
     rate = largest_rate(buckets)
     enough = SHORTEST_MOVE * coarsest * adaptive_step(1.0, rate * rate)
