@@ -258,11 +258,7 @@ def test_support_vector_regression(loss, tol):
 
 @pytest.mark.parametrize("loss", ["log_loss", "hinge"])
 @pytest.mark.parametrize(
-    ("given", "bounds"),
-    [
-        ("nonnegative", (0.0, None)),
-        (ag.Box(-0.2, 0.3), (-0.2, 0.3)),
-    ],
+    ("given", "bounds"), [("nonnegative", (0.0, None)), (ag.Box(-0.2, 0.3), (-0.2, 0.3))]
 )
 def test_constraints_on_each_coefficient(loss, given, bounds):
     X, y = classes()
