@@ -12,7 +12,6 @@ import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_diabetes, load_iris, make_classification
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import cross_val_score
 from sklearn.preprocessing import StandardScaler
 
 import accelegrad as ag
@@ -210,9 +209,6 @@ def test_paths(binary, numbers):
     assert chosen.alpha_ == chosen.alphas_[chosen.scores_.mean(axis=1).argmax()]
     alone = AcceleGradClassifier(alpha=chosen.alpha_, random_state=0).fit(X, y)
     np.testing.assert_array_equal(chosen.coef_, alone.coef_)
-    alone = AcceleGradClassifier(alpha=1.0, random_state=0)
-    folds = cross_val_score(alone, X, y, cv=3, scoring="neg_log_loss")
-    np.testing.assert_allclose(chosen.scores_[0], folds, rtol=1e-3)
     X, y = numbers
     chosen = AcceleGradRegressorCV("absolute_error", alphas=4, cv=3).fit(X, y)
     np.testing.assert_allclose(chosen.alphas_, np.geomspace(10, 1e-5, 4))
@@ -301,21 +297,8 @@ def test_the_share_of_a_chunk_is_of_its_loss_alone(numbers):
     np.testing.assert_allclose(found.gradient, gradient)
 
 
-def test_partial_fit_goes_on_from_fit_and_fit_forgets_the_stream(binary):
-    X, y = binary
-    fit = AcceleGradClassifier(alpha=1e-2, random_state=0).fit(X, y)
-    coefficients = fit.coef_.copy()
-    fit.partial_fit(X[:32], y[:32])
-    assert np.linalg.norm(fit.coef_ - coefficients) < 0.5 * np.linalg.norm(coefficients)
-    np.testing.assert_array_equal(fit.fit(X, y).coef_, coefficients)
-
-
-def test_streams_keep_to_their_set_and_their_zeros(numbers):
+def test_streams_keep_their_zeros(numbers):
     X, y = numbers
-    held = stream(AcceleGradRegressor(feasible_set="nonnegative", random_state=0), X, y)
-    assert held.coef_.min() >= 0
-    simplex = stream(AcceleGradRegressor(feasible_set="simplex", random_state=0), X, y)
-    assert simplex.coef_.sum() == pytest.approx(1)
     last = AcceleGradRegressor(penalty="l1", alpha=20.0, average=False, random_state=0)
     assert (stream(last, X, y).coef_ == 0).any()
 
