@@ -42,50 +42,18 @@ def data(loss: str, n: int = 23, d: int = 5, seed: int = 0, dtype: type = np.flo
     return X.astype(dtype), y
 
 
-def pointwise(loss: str, m: float, y: float) -> tuple[float, float]:
-    """Return a loss and its slope by plain scalar formulas."""
-    r, z = m - y, y * m
-    sign = (r > 0) - (r < 0)
-    if loss == "logistic":
-        return math.log(1.0 + math.exp(-z)), -y / (1.0 + math.exp(z))
-    if loss == "hinge":
-        return max(0.0, 1.0 - z), -y if z < 1.0 else 0.0
-    if loss == "squared_hinge":
-        return max(0.0, 1.0 - z) ** 2, -2.0 * y * max(0.0, 1.0 - z)
-    if loss == "modified_huber":
-        short = max(0.0, 1.0 - z)
-        return (short**2, -2.0 * y * short) if z >= -1.0 else (-4.0 * z, -4.0 * y)
-    if loss == "squared":
-        return r * r / 2.0, r
-    if loss == "squared_epsilon_insensitive":
-        beyond = max(0.0, abs(r) - EPS)
-        return beyond**2, 2.0 * beyond * sign
-    if loss == "absolute":
-        return abs(r), sign
-    if loss == "huber":
-        inner = abs(r) <= DELTA
-        return (r * r / 2.0, r) if inner else (DELTA * (abs(r) - DELTA / 2.0), DELTA * sign)
-    if loss == "quantile":
-        return (Q * -r, -Q) if r < 0 else ((1.0 - Q) * r, (1.0 - Q) * sign)
-    return max(0.0, abs(r) - EPS), sign if abs(r) > EPS else 0.0
-
-
 def plain(loss, X, y, w, l2=0.0, intercept=False, weights=None):
-    """Return value and gradient of the objective by loops over rows and columns."""
+    """Return value and gradient by a loop over rows; test_losses.py has the losses' formulas."""
     n, d = X.shape
-    weights = [1.0] * n if weights is None else [float(weight) for weight in weights]
-    value, gradient = 0.0, [0.0] * (d + intercept)
-    for i in range(n):
-        row = [float(entry) for entry in X[i]] + [1.0] * intercept
-        m = float(sum(a * b for a, b in zip(row, w, strict=True)))
-        cost, slope = pointwise(loss, m, float(y[i]))
-        value += weights[i] / sum(weights) * cost
-        for j, entry in enumerate(row):
-            gradient[j] += weights[i] / sum(weights) * slope * entry
-    for j in range(d):
-        value += l2 / 2.0 * w[j] ** 2
-        gradient[j] += l2 * w[j]
-    return value, np.array(gradient)
+    shares = np.full(n, 1.0 / n) if weights is None else weights / weights.sum()
+    law, value, gradient = make_loss(loss, **EXTRAS), 0.0, np.zeros(d + intercept)
+    for row, target, share in zip(X.astype(float), y, shares, strict=True):
+        row = np.append(row, [1.0] * intercept)
+        m = float(row @ w)
+        value += share * float(law.value(m, target))
+        gradient += share * float(law.derivative(m, target)) * row
+    gradient[:d] += l2 * w[:d]
+    return value + l2 / 2.0 * float(w[:d] @ w[:d]), gradient
 
 
 def settings_grid():
@@ -98,15 +66,8 @@ def settings_grid():
 
 def best(model: LinearModel) -> np.ndarray:
     """Return the minimiser of a smooth model, by SciPy."""
-    w = np.zeros(model.n_parameters)
-    found = minimize(
-        model.value_and_gradient,
-        w,
-        jac=True,
-        method="BFGS",
-        options={"gtol": 1e-9, "maxiter": 5000},
-    )
-    return found.x
+    w, options = np.zeros(model.n_parameters), {"gtol": 1e-9, "maxiter": 5000}
+    return minimize(model.value_and_gradient, w, jac=True, method="BFGS", options=options).x
 
 
 def best_kinked(loss: str, X, y, l2: float, intercept: bool) -> tuple[np.ndarray, float]:

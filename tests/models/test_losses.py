@@ -115,13 +115,16 @@ def test_defaults_are_those_of_the_table(takes: Callable[..., object]) -> None:
 
 
 @pytest.mark.parametrize("name", PLAIN)
-def test_value_is_the_plain_formula(name: str) -> None:
+def test_value_is_the_plain_formula_and_never_negative(name: str) -> None:
     loss = loss_of(name)
     for y in targets(loss):
         m = margins(name, y)
         expected = [PLAIN[name](float(point), y) for point in m]
         np.testing.assert_allclose(loss.value(m, np.full_like(m, y)), expected, rtol=0, atol=1e-13)
         np.testing.assert_allclose(loss.value(m, y), expected, rtol=1e-10, atol=1e-16)
+        assert (loss.value(m, y) >= 0.0).all()
+        if loss.classification:
+            assert (loss.plain.value(m, y) >= -y * m).all()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -139,16 +142,6 @@ def test_derivative_is_a_central_difference_away_from_kinks(name: str) -> None:
         slope = loss.derivative(m.astype(np.float64), y)
         tolerance = float(rounding + 0.1 * h**2 / 6.0)
         np.testing.assert_allclose(slope, numeric.astype(float), rtol=1e-14, atol=tolerance)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_losses_are_nonnegative_and_those_of_labels_at_least_minus_y_m(name: str) -> None:
-    loss = loss_of(name)
-    for y in targets(loss):
-        m = margins(name, y)
-        assert (loss.value(m, y) >= 0.0).all()
-        if loss.classification:
-            assert (loss.plain.value(m, y) >= -y * m).all()
 
 
 @pytest.mark.parametrize("name", KINKED)
@@ -197,7 +190,7 @@ def test_conjugate_is_the_supremum(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_fenchel_young_equality(name: str) -> None:
+def test_slopes_are_in_the_conjugates_domain_with_equality(name: str) -> None:
     loss = loss_of(name)
     for y in targets(loss):
         m = np.concatenate([margins(name, y), [-40.0, 40.0, -800.0, 800.0]])
@@ -205,6 +198,9 @@ def test_fenchel_young_equality(name: str) -> None:
         sides = loss.value(m, y) + loss.conjugate(theta, y), m * theta
         scale = np.maximum(1.0, np.abs(sides[1]))
         assert np.max(np.abs(sides[0] - sides[1]) / scale) < 1e-12
+        theta = loss.derivative(np.linspace(-30, 30, 101, dtype=np.float32), np.float32(y))
+        assert theta.dtype == np.float32
+        assert np.isfinite(loss.conjugate(theta, y)).all()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -227,15 +223,6 @@ def test_conjugate_at_the_ends_of_its_domain(name: str) -> None:
             assert float(loss.conjugate(end + outwards * 1e-12, y)) == math.inf
             assert float(loss.conjugate(end + outwards, y)) == math.inf
     assert float(loss.conjugate(math.nan, 1.0)) == math.inf
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_float32_slopes_are_in_the_conjugates_domain(name: str) -> None:
-    loss = loss_of(name)
-    for y in targets(loss):
-        theta = loss.derivative(np.linspace(-30, 30, 101, dtype=np.float32), np.float32(y))
-        assert theta.dtype == np.float32
-        assert np.isfinite(loss.conjugate(theta, y)).all()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -314,6 +301,18 @@ def test_losses_are_values() -> None:
     assert repr(make_loss("quantile", quantile=0.9)) == "Quantile(quantile=0.9)"
     with pytest.raises(AttributeError):
         make_loss("huber").delta = 3.0  # type: ignore[attr-defined, misc]
+    loss = make_loss("quantile", quantile=0.9)
+    smooth = loss.smoothed(0.25)
+    assert smooth == make_loss("quantile", quantile=0.9).smoothed(0.25) != loss.smoothed(0.5)
+    assert repr(smooth) == "Smoothed(loss=Quantile(quantile=0.9), mu=0.25)"
+    assert (smooth.plain, smooth.smoothing, smooth.parameter) == (loss, 0.25, 0.9)
+    assert (loss.plain, loss.smoothing, loss.parameter) == (loss, 0.0, 0.9)
+    assert loss.smoothed(0.0) is loss
+    assert (smooth.curvature, smooth.lipschitz) == (4.0, 0.9)
+    with pytest.raises(ValueError, match=r"smoothed takes losses with kinks, but .* has none"):
+        make_loss("huber").smoothed(0.1)
+    with pytest.raises(ValueError, match="mu must be a finite number >= 0"):
+        make_loss("hinge").smoothed(-0.1)
 
 
 @pytest.mark.parametrize("entry", LOSSES.values(), ids=lambda entry: entry.name)
@@ -367,21 +366,3 @@ def test_an_envelope_is_below_its_loss_by_no_more_than_its_bound(name: str, mu: 
         assert (below <= 0.5 * mu * loss.lipschitz**2 + rounding).all()
         if mu < 1.0:  # so that some margins are beyond the parabola
             assert below.max() == pytest.approx(0.5 * mu * loss.lipschitz**2, abs=1e-14)
-
-
-def test_smoothed_losses_are_values_and_know_what_they_are_made_of() -> None:
-    loss = make_loss("quantile", quantile=0.9)
-    smooth = loss.smoothed(0.25)
-    assert smooth == make_loss("quantile", quantile=0.9).smoothed(0.25) != loss.smoothed(0.5)
-    assert repr(smooth) == "Smoothed(loss=Quantile(quantile=0.9), mu=0.25)"
-    assert (smooth.plain, smooth.smoothing, smooth.parameter) == (loss, 0.25, 0.9)
-    assert (loss.plain, loss.smoothing, loss.parameter) == (loss, 0.0, 0.9)
-    assert loss.smoothed(0.0) is loss
-    assert (smooth.curvature, smooth.lipschitz) == (4.0, 0.9)
-
-
-def test_what_cannot_be_smoothed() -> None:
-    with pytest.raises(ValueError, match=r"smoothed takes losses with kinks, but .* has none"):
-        make_loss("huber").smoothed(0.1)
-    with pytest.raises(ValueError, match="mu must be a finite number >= 0"):
-        make_loss("hinge").smoothed(-0.1)

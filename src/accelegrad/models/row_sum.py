@@ -46,11 +46,7 @@ class TakenRows(NamedTuple):
 
 
 class ModelRows:
-    """Sampled rows of a linear model, by their numbers (None: all).
-
-    `weights` scale each row to represent the curvature of all (None: uniform rows); `n_curved`
-    counts the rows with curvature, if known.
-    """
+    """Sampled rows of a linear model by their numbers (None: all), with weights (None: uniform)."""
 
     def __init__(
         self,
@@ -116,10 +112,7 @@ def second_derivatives(
 def drawn_by_weight(
     weights: Vector, size: int, generator: Callable[[], np.random.Generator]
 ) -> tuple[RowNumbers | None, Vector]:
-    """Return row numbers and weights of a sample; None and all weights if no sample is smaller.
-
-    Rows are drawn in proportion to their weights and then weigh the same.
-    """
+    """Return row numbers, drawn in proportion to weights, and new weights; None: all rows."""
     weighty = np.flatnonzero(weights)
     if weighty.size <= min(size, MOST_SAMPLED * weights.size):
         return weighty, weights[weighty]
