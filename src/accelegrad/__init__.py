@@ -95,12 +95,12 @@ __all__ = [
     "scipy_method",
 ]
 
-# An import of the package loads nothing else: names are looked for when they are first asked for.
+# Importing the package loads nothing else: names are resolved on first use.
 _HOMES = {
     "accelegrad.bundle.bundle": "Bundle",
     "accelegrad.front_door": "minimize scipy_method",
     "accelegrad.gradient_check": "GradientCheck check_gradient",
-    # Imported with what proves bounds of their minima.
+    # Imported with the proofs of bounds of their minima.
     "accelegrad.proofs": "LinearModel StreamedModel",
     "accelegrad.geometry.penalties": "L1 ElasticNet GroupL2 NuclearNorm",
     "accelegrad.geometry.polyhedron": "Polyhedron",
@@ -119,10 +119,10 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 _ROOMS = ("bundle", "geometry", "kernels", "models", "proofs", "rules", "run", "solvers")
 
-if not TYPE_CHECKING:  # with it, type checkers would take any name for one of the package
+if not TYPE_CHECKING:  # with it, type checkers would accept any name
 
     def __getattr__(name: str) -> Any:
-        """Return a public name or a room, loaded when it is first asked for."""
+        """Return a public name or subpackage, loaded on first use."""
         if name in _ROOMS:
             return importlib.import_module(f"{__name__}.{name}")
         if name not in _HOME_OF:
@@ -131,5 +131,5 @@ if not TYPE_CHECKING:  # with it, type checkers would take any name for one of t
         return found
 
     def __dir__() -> list[str]:
-        """Return the public names too that are not loaded yet."""
+        """Return all public names, loaded or not."""
         return sorted({*globals(), *__all__})

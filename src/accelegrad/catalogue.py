@@ -1,4 +1,4 @@
-"""What the methods are: for each name the rule, what it needs and what else it takes."""
+"""The methods: for each name the rule, what it needs and what else it takes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class MethodOptions(TypedDict, total=False):
 
 
 class Method(NamedTuple):
-    """A rule by name: what it needs, what else it takes, and its form that needs no diameter."""
+    """A rule by name: what it needs, what else it takes, and its variant without a diameter."""
 
     rule: type[Rule]
     needs: tuple[str, ...] = ()

@@ -1,8 +1,7 @@
-"""How `minimize` chooses a method: a table of (condition, method, reason).
+"""How `minimize` chooses a method: the first row of `TABLE` whose condition holds decides.
 
-`TABLE` says which method a problem gets: its rows are read from top to bottom, and the first one
-whose condition holds decides. A condition is a tuple of facts that all have to hold, by their names
-in `Request`. docs/methods.md shows the table. What the methods are is in `accelegrad.catalogue`.
+A condition is a tuple of facts, by their names in `Request`, that must all hold. docs/methods.md
+shows the table; `accelegrad.catalogue` describes the methods.
 """
 
 from __future__ import annotations
@@ -28,37 +27,32 @@ from accelegrad.solvers.curvature import FACTOR_PRODUCT, Costs
 from accelegrad.solvers.interior_point import has_one_kink
 from accelegrad.solvers.oracles import SUM_RULES
 
-#: Up to this ratio of the sizes of columns, methods that do not scale them do well.
+#: Up to this ratio of column sizes, methods that do not scale columns work well.
 LARGEST_RATIO = 300.0
-#: Up to this many rows per column, ascent on the dual beats learning the curvature from gradients:
-#: for smooth losses of labels; for the logistic one, whose steps take logarithms and so cost more,
-#: and for losses of numbers (with as many rows as columns they took thousands of epochs); and for
-#: losses with kinks, which have no curvature (hinge, 23 entries per row, certified 1e-3: a tenth of
-#: the time of Newton's steps with as many rows as columns, half with five times as many).
+#: Up to this many rows per column, dual ascent beats learning the curvature from gradients: for
+#: smooth losses of labels; for the logistic loss (its steps take logarithms) and losses of numbers
+#: (thousands of epochs with n = d); and for losses with kinks, which have no curvature (hinge,
+#: certified 1e-3: 0.1 of Newton's time with n = d, 0.5 with n = 5 d).
 MOST_ROWS, MOST_ROWS_SLOW, MOST_ROWS_KINKS = 1.5, 0.75, 5.0
 #: With any number of rows it does so up to this ratio of the largest curvature of a row's loss to n
-#: times the l2 term, since a few epochs suffice: 0.35 to 0.8 of the time of Newton's steps for
-#: ratios of 0.25 to 2 and 5 to 15 rows per column (at 8 up to 1.6 times as long). For the hinge
-#: loss the ratio is that of a row's squared norm: 0.3 to 1 of the time on four sets with ratios of
-#: 0.3 to 1.8, and up to 1.6 times as long with ratios of 3 and more.
+#: times the l2 term: 0.35 to 0.8 of Newton's time for ratios up to 2, up to 1.6 at 8. For the hinge
+#: loss the ratio is that of a row's squared norm: 0.3 to 1 up to 1.8, up to 1.6 from 3 on.
 MOST_UNEVEN_DUAL = 2.0
-#: A step of the interior-point method may take this many seconds by the estimates of `Costs`, and
-#: there may be this many rows, of each of which it keeps a dozen numbers: the smoothed loss of more
-#: rows, or longer ones, is minimised faster (measured on eight data sets).
+#: The largest estimated time of an interior-point step, and the largest number of rows (it stores a
+#: dozen numbers for each): beyond, the smoothed loss is faster (measured on eight data sets).
 MOST_STEP_SECONDS, MOST_SHORT_ROWS = 3e-3, 1 << 18
-#: A step may take a second for dense rows that are few for their columns: at most the second
-#: number of rows per column, and more than `MOST_ROWS_SLOW` for numbers, the first for labels.
-#: Samples of so few rows say little, and ascent on the dual takes thousands of epochs and often
-#: misses `tol`. But labels of at most twice as many rows as columns can mostly be separated without
-#: an error, which it finds in some hundreds of epochs (measured on dense random rows).
+#: A step may take a second for dense rows with at most the second number of rows per column, and
+#: more than `MOST_ROWS_SLOW` for numbers, the first for labels. Samples of so few rows say little,
+#: and dual ascent takes thousands of epochs; but labels of at most 2 d rows are mostly separable,
+#: which it finds in some hundreds of epochs (measured on dense random rows).
 MORE_LABELS, FEW_DENSE_ROWS = 2.0, 10.0
 
 
-# -- what is asked for and known ------------------------------------------------------------------
+# -- requests --------------------------------------------------------------------------------------
 
 
 class Space(NamedTuple):
-    """Start, set and penalty, in the user's coordinates or in those that a rule runs in."""
+    """Start, set and penalty, in the user's or the rule's coordinates."""
 
     start: Vector
     feasible_set: FeasibleSet | None = None
@@ -70,7 +64,7 @@ class Space(NamedTuple):
         return self.feasible_set is not None and not isinstance(self.feasible_set, WholeSpace)
 
     def scaled(self, change: Any) -> Space:
-        """Return them in the coordinates v of x = T v."""
+        """Return the space in the coordinates v of x = T v."""
         return Space(
             change.invert(self.start),
             change.scaled_set(self.feasible_set, self.start.size),
@@ -83,9 +77,9 @@ ANYWHERE = Space(np.zeros(0))
 
 @dataclass(frozen=True)
 class Request:
-    """What a call of `minimize` asks for, and what follows from it, for the conditions of `TABLE`.
+    """The arguments of `minimize`, and the facts derived from them for `TABLE`.
 
-    What requires a look at the data is computed only when a condition asks for it.
+    Facts that depend on the data are computed only when a condition needs them.
     """
 
     model: LinearModel | None = None
@@ -100,12 +94,12 @@ class Request:
 
     @property
     def asked_for(self) -> bool:
-        """Whether a method was given, as a rule object or by its name."""
+        """Whether a method was given, as a rule object or by name."""
         return not (isinstance(self.method, str) and self.method == AUTO)
 
     @property
     def exact_function(self) -> bool:
-        """Whether it is a function with exact values that is minimised, not a `LinearModel`."""
+        """Whether a function with exact values is minimised, not a `LinearModel`."""
         return self.model is None and self.exact_values
 
     @property
@@ -121,7 +115,7 @@ class Request:
 
     @property
     def nothing_given(self) -> bool:
-        """Whether nothing was given that is meant for other methods."""
+        """Whether nothing is given that is meant for other methods."""
         return not (self.diameter_given or self.options_given)
 
     @property
@@ -136,19 +130,19 @@ class Request:
 
     @property
     def rows_alone(self) -> bool:
-        """Whether it is a `LinearModel`, and nothing was given that is meant for other methods."""
+        """Whether it is a `LinearModel`, and nothing is given that is meant for other methods."""
         if self.model is None or self.minibatches or self.scale_given:
             return False
         return self.nothing_given
 
     @cached_property
     def terms(self) -> Terms | None:
-        """What is added to a `LinearModel`, with its limits; None for other penalties."""
+        """Penalty and bounds of a `LinearModel`; None for other penalties."""
         return Terms.of(self._model, self.space.penalty, self.space.feasible_set)
 
     @cached_property
     def separate_terms(self) -> bool:
-        """Whether each weight of a `LinearModel` has a term or limits of its own, that bound it."""
+        """Whether each weight of a `LinearModel` has its own term or limits, which bound it."""
         model, terms = self._model, self.terms
         if terms is None or not (terms.hold_each_weight(model.loss) and model.has_columns):
             return False
@@ -156,12 +150,12 @@ class Request:
 
     @property
     def something_given(self) -> bool:
-        """Whether something was given that methods for sums over rows do not take."""
+        """Whether something is given that methods for sums over rows do not take."""
         return bool(self.given)
 
     @property
     def given(self) -> str:
-        """What was given that methods for sums over rows do not take, for the reason; or ""."""
+        """What is given that methods for sums over rows do not take, for the reason; or ""."""
         reasons = {
             "there is a constraint or a penalty": self.constrained,
             "it is accelerated where the function is smooth, and safe": self.model is None,
@@ -174,25 +168,25 @@ class Request:
 
     @property
     def no_dual_bound(self) -> bool:
-        """Whether no lower bound from the model's dual gets tight."""
+        """Whether no lower bound from the model's dual becomes tight."""
         return not self._model.has_dual_bound
 
     @cached_property
     def cheap_curvature(self) -> bool:
-        """Whether second derivatives are cheap enough, compared with gradients, to be of use."""
+        """Whether second derivatives are cheap enough, relative to gradients, to be useful."""
         return Costs.of(self._model).least > 0
 
     @property
     def few_rows_with_one_kink(self) -> bool:
-        """Whether losses have one kink, and steps with the curvature of all rows cost little."""
+        """Whether losses have one kink, and steps with the curvature of all rows are cheap."""
         model = self._model
         if not has_one_kink(model.loss) or model.in_memory is None or self.space.is_limited:
             return False
         if not (self.separate_terms if self.constrained else model.l2 > 0.0):
             return False  # nothing bounds the weights
         n, d = model.n_samples, model.n_parameters
-        # Fewer rows than columns: rounding mattered too soon in 9 of 60 fits with an l1 term
-        # (columns of 1e-4 to 1e4).
+        # With n < d, rounding mattered too early in 9 of 60 fits with an l1 term (columns of 1e-4
+        # to 1e4).
         if n > MOST_SHORT_ROWS or (self.constrained and n < d):
             return False
         storage = model.storage._replace(pairs_per_row=math.inf)
@@ -203,7 +197,7 @@ class Request:
 
     @property
     def uneven_columns(self) -> bool:
-        """Whether columns' sizes differ by more than `LARGEST_RATIO`, and may be scaled."""
+        """Whether column sizes differ by more than `LARGEST_RATIO`, and may be scaled."""
         needed = self.scale is not None and not self.cheap_curvature
         return needed and self.unevenness > LARGEST_RATIO
 
@@ -219,9 +213,9 @@ class Request:
 
     @property
     def even_dual(self) -> bool:
-        """Whether the l2 term makes the dual about as curved in all directions.
+        """Whether the l2 term makes the dual about equally curved in all directions.
 
-        That of a smooth loss, or of labels with a kink, where a few long rows do not matter.
+        For a smooth loss, or for labels with a kink, where a few long rows do not matter.
         """
         model, loss = self._model, self._model.loss
         if math.isinf(loss.curvature):
@@ -236,14 +230,14 @@ class Request:
 
     @property
     def _has_dual_of_rows(self) -> bool:
-        """Whether the dual has a coordinate for each row, and all rows are in memory."""
+        """Whether the dual has one coordinate per row, and all rows are in memory."""
         return self._model.l2 > 0.0 and self._model.in_memory is not None
 
     @property
     def _is_climbable(self) -> bool:
         """Whether the dual can be climbed row by row, and Newton's steps are not cheaper.
 
-        For smooth losses they are cheaper where plain code goes through the few entries.
+        For smooth losses they are cheaper where plain code visits the few entries.
         """
         model = self._model
         if not self._has_dual_of_rows or self.cheap_curvature:
@@ -252,12 +246,12 @@ class Request:
 
     @cached_property
     def unevenness(self) -> float:
-        """How many times larger the largest column is than the smallest, for the reason."""
+        """The ratio of the largest column to the smallest, for the reason."""
         return unevenness(self._model)
 
     @property
     def smoothness(self) -> str:
-        """What makes the loss fit for Newton's steps, for the reason."""
+        """What makes the loss suitable for Newton's steps, for the reason."""
         smooth = math.isfinite(self._model.loss.curvature)
         return "is smooth" if smooth else "can be smoothed as far as the dual gap allows"
 
@@ -273,12 +267,12 @@ class Request:
 
     @property
     def _model(self) -> LinearModel:
-        assert self.model is not None  # functions have been dealt with further up in the table
+        assert self.model is not None  # functions match earlier rows of the table
         return self.model
 
 
 def is_given(wish: Any) -> bool:
-    """Return whether a wish is neither None nor "auto"."""
+    """Return whether an argument is neither None nor "auto"."""
     return wish is not None and not (isinstance(wish, str) and wish == AUTO)
 
 
@@ -286,14 +280,14 @@ def is_given(wish: Any) -> bool:
 
 
 class Row(NamedTuple):
-    """A line of the table: where all facts of the condition hold, this method, for this reason."""
+    """A row of the table: the method if all facts of the condition hold, and the reason."""
 
     condition: tuple[str, ...]
     method: str
-    reason: str  # with what is known of the problem in braces
+    reason: str  # with facts of the problem in braces
 
 
-#: In the place of a method's name: the one that was given.
+#: Stands for the method that was given.
 GIVEN = "given"
 TABLE = [
     Row(("asked_for",), GIVEN, "it was asked for"),
@@ -342,15 +336,15 @@ TABLE = [
 
 
 class Choice(NamedTuple):
-    """The name of a method, and why it is that one."""
+    """The name of a method, and why it was chosen."""
 
     name: str
     reason: str
-    of_rows: bool = False  # whether it works on the rows of a LinearModel and on nothing else
+    of_rows: bool = False  # whether it works only on the rows of a LinearModel
 
 
 def first(table: Sequence[Row], facts: Any, *, tried: str = "") -> Row:
-    """Return the first row of a table whose condition holds, without the method `tried`."""
+    """Return the first row whose condition holds, excluding the method `tried`."""
     for row in table:
         if row.method != tried and all(getattr(facts, fact) for fact in row.condition):
             return row
@@ -358,10 +352,7 @@ def first(table: Sequence[Row], facts: Any, *, tried: str = "") -> Row:
 
 
 def choose(request: Request, *, tried: str = "") -> Choice:
-    """Return the method that is asked for, or the one that serves best, with the reason.
-
-    `tried` names one that was tried without success, and is left out.
-    """
+    """Return the requested or the best method, with the reason; `tried` is excluded."""
     row = first(TABLE, request, tried=tried)
     if row.method != GIVEN:
         of_rows = METHODS[row.method].rule in SUM_RULES
@@ -371,7 +362,6 @@ def choose(request: Request, *, tried: str = "") -> Choice:
 
 
 def _given_name(method: Any) -> tuple[str, type[Rule]]:
-    """Return the name of what was given, and its rule; or say what is wrong with it."""
     if isinstance(method, Rule):
         rule = type(method)
         known = [name for name, entry in METHODS.items() if entry.rule is rule]

@@ -1,4 +1,4 @@
-"""Values and gradients of functions that are written in JAX or torch (`jac="jax"`, `"torch"`)."""
+"""Values and gradients of functions written in JAX or torch (`jac="jax"`, `"torch"`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ValueAndGradient = Callable[..., tuple[Any, Vector]]
 
 
 def with_jax(fun: Callable[..., Any]) -> ValueAndGradient:
-    """Return value and gradient of a function of JAX, in float64 whatever JAX's setting is."""
+    """Return value and gradient of a JAX function, in float64 whatever JAX's setting is."""
     jax = _imported("jax")
     both = jax.value_and_grad(fun)
 
@@ -28,7 +28,7 @@ def with_jax(fun: Callable[..., Any]) -> ValueAndGradient:
 
 
 def with_torch(fun: Callable[..., Any]) -> ValueAndGradient:
-    """Return value and gradient of a function of torch, of a float64 tensor."""
+    """Return value and gradient of a torch function of a float64 tensor."""
     torch = _imported("torch")
 
     def value_and_gradient(x: Any, *args: Any) -> tuple[Any, Vector]:
@@ -61,7 +61,7 @@ def _imported(package: str) -> Any:
     return torch
 
 
-#: The names that `jac` may have
+#: The strings that `jac` accepts
 LIBRARIES: dict[str, Callable[[Callable[..., Any]], ValueAndGradient]] = {
     "jax": with_jax,
     "torch": with_torch,

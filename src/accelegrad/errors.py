@@ -1,7 +1,4 @@
-"""Checks of what users give, and the words for what is wrong with it.
-
-Every message names the argument, what was given and what is allowed.
-"""
+"""Checks of arguments. Every message names the argument, what was given and what is allowed."""
 
 from __future__ import annotations
 
@@ -17,13 +14,12 @@ import numpy.typing as npt
 
 Vector = npt.NDArray[np.float64]
 
-#: Learning rates of optimizers without tuning that are below this get a hint; chosen: warm-ups
-#: begin at a tenth.
+#: Smaller learning rates of tuning-free optimizers get a hint. Chosen: warm-ups begin at a tenth.
 SMALL_RATE = 0.1
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
-    """Return the end of a message: the nearest valid name, if any, and all the valid ones."""
+    """Return the end of a message: the nearest valid name, if any, and all valid names."""
     options = sorted(valid)
     close = difflib.get_close_matches(name, options, n=1, cutoff=0.5)
     hint = f"did you mean {close[0]!r}? " if close else ""
@@ -31,7 +27,7 @@ def nearest(name: str, valid: Iterable[str]) -> str:
 
 
 def real_array(name: str, given: Any) -> npt.NDArray[Any]:
-    """Return `given` as an array of real numbers, or say why it is none."""
+    """Return `given` as an array of real numbers, or raise."""
     array = np.asarray(given)
     if np.iscomplexobj(array):
         raise TypeError(f"{name} must be real, but it is complex (dtype {array.dtype}).")
@@ -43,10 +39,7 @@ def real_array(name: str, given: Any) -> npt.NDArray[Any]:
 def finite_vector(
     name: str, given: Any, *, above: float = -np.inf, least: float = -np.inf
 ) -> Vector:
-    """Return `given` as a new one-dimensional float64 array of finite numbers, or say why not.
-
-    The numbers have to be > above and >= least.
-    """
+    """Return `given` as a new float64 vector of finite numbers > above and >= least, or raise."""
     array = real_array(name, given)
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, but its shape is {array.shape}.")
@@ -66,16 +59,13 @@ def finite_vector(
 
 
 def is_traced(given: Any) -> bool:
-    """Tell whether JAX traces a number: then its value is not known yet, and cannot be checked."""
+    """Return whether JAX traces a number: then its value is unknown and cannot be checked."""
     jax = sys.modules.get("jax")
     return jax is not None and isinstance(given, jax.core.Tracer)
 
 
 def real_number(name: str, given: Any, *, above: float = -np.inf, least: float = -np.inf) -> float:
-    """Return `given` as a finite float > above and >= least, or say why it is none.
-
-    One that JAX traces is returned as it is.
-    """
+    """Return `given` as a finite float > above and >= least, or raise; JAX tracers pass."""
     if type(given) is float and least <= given < np.inf and given > above:
         return given
     if is_traced(given) and np.ndim(given) == 0:
@@ -98,9 +88,9 @@ def real_number(name: str, given: Any, *, above: float = -np.inf, least: float =
 
 
 def whole_number(name: str, given: Any, *, least: int) -> int:
-    """Return `given` as an int of at least `least`, or say why not."""
+    """Return `given` as an int >= least, or raise."""
     if isinstance(given, (float, np.floating)) and float(given).is_integer():
-        given = int(given)  # as 1e3 is meant
+        given = int(given)  # so that 1e3 is accepted
     if isinstance(given, (bool, np.bool_)) or not isinstance(given, (int, np.integer)):
         raise TypeError(f"{name} must be a whole number >= {least}, not {given!r}.")
     if given < least:
@@ -109,20 +99,20 @@ def whole_number(name: str, given: Any, *, least: int) -> int:
 
 
 def hint_at_rate(name: str, rate: float) -> None:
-    """Warn, once in a process, where a factor of steps that need none is far below 1."""
+    """Warn, once per process, if a learning rate is far below 1."""
     if 0 < rate < SMALL_RATE:
         rate_hint(name)
 
 
 @functools.cache
 def rate_hint(name: str) -> None:
-    """Say that a factor of steps is best left at 1."""
+    """Warn that the learning rate is best left at 1."""
     warnings.warn(
         f"{name} is far below 1. Here it multiplies steps whose size is learnt from the gradients, "
         "and 1, the default, needs no tuning; the smaller it is, the longer that learning takes. "
         "(This is said once.)",
         UserWarning,
-        stacklevel=5,  # beyond this module, the base of all optimizers and the optimizer itself
+        stacklevel=5,  # outside this module, the optimizers' base class and the optimizer
     )
 
 
@@ -139,16 +129,9 @@ class LineSearchError(ArithmeticError):
 
 
 class NotConvexError(ArithmeticError):
-    """A tangent lies above a value: the function is not convex, or not what it seems.
+    """A tangent lies above a value: the function is not convex, or its gradient is wrong.
 
-    Parameters
-    ----------
-    touching : Vector
-        Where the tangent touches the function.
-    below : Vector
-        Where the function lies below it.
-    by : float
-        By how much.
+    The tangent touches the function at `touching`, and exceeds it at `below` by `by`.
     """
 
     def __init__(self, touching: Vector, below: Vector, *, by: float) -> None:
@@ -159,5 +142,4 @@ class NotConvexError(ArithmeticError):
 
 
 def _shown(point: Vector) -> str:
-    """Return a point in few words."""
     return np.array2string(point, precision=6, threshold=6, edgeitems=2, separator=", ")

@@ -1,4 +1,4 @@
-"""Packages that not every user has: who needs them is told at once how to install them."""
+"""Optional packages, and what to install if one is missing."""
 
 from __future__ import annotations
 
@@ -10,22 +10,14 @@ PACKAGES = {
     "jax": ("jax", "optax"),
     "torch": ("torch",),
 }
-"""The extras of pyproject.toml, and of each what cannot be done without."""
+"""The extras of pyproject.toml, and the packages that each requires."""
 
 
 def require(what: str, extra: str | None, *packages: str, distribution: str = "accelegrad") -> None:
-    """Raise ImportError with what to install, where a package is missing; import nothing.
+    """Raise ImportError with what to install if a package is missing; import nothing.
 
-    Parameters
-    ----------
-    what : str
-        What needs the packages, as the beginning of a sentence.
-    extra : str or None
-        The extra of pyproject.toml that has them; None: each is installed by its own name.
-    *packages : str
-        Those that are needed; by default all in `PACKAGES`.
-    distribution : str
-        Which one has the extra.
+    `what` needs the packages (the beginning of a sentence), and `extra` of `distribution` has them;
+    None: each is installed by its own name. The default is all packages of the extra.
     """
     needed = packages or (PACKAGES[extra] if extra else ())
     missing = [name for name in needed if find_spec(name) is None]

@@ -1,4 +1,4 @@
-"""`minimize`, in SciPy's manner: check what is given, put rule, oracle and bracket together."""
+"""`minimize`, with SciPy's conventions: check the arguments and set up the run."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ from accelegrad.setting import Setting, checked_space, resolve
 from accelegrad.solvers.oracles import sum_oracle
 from accelegrad.solvers.row_oracle import Goal
 
-#: The shortest distance over which multipliers prove anything, relative to 1 + ||x||; chosen
+#: The shortest distance over which multipliers prove anything, relative to 1 + ||x||. Chosen.
 SHORTEST_REACH = 1e-3
-#: What results hold that has x0's shape
+#: Entries of the result that have x0's shape.
 SHAPED = ("x", "jac", "x_average", "x_last", "x_best")
 
 
@@ -55,9 +55,9 @@ class Problem(NamedTuple):
     """What is minimised, and how its gradients are computed."""
 
     fun: Any
-    model: LinearModel | None  # `fun`, where it is one
+    model: LinearModel | None  # `fun`, if it is one
     size: int  # of x0
-    shape: tuple[int, ...] | None  # that of x0, () for a number; None where it is flat
+    shape: tuple[int, ...] | None  # of x0, () for a number; None if x0 is flat
     args: tuple[Any, ...]
     jac: Any
     exact: bool
@@ -68,7 +68,7 @@ class Problem(NamedTuple):
 
     @property
     def largest_product(self) -> int:
-        """How many entries the largest matrix has that a run multiplies with vectors."""
+        """The number of entries of the largest matrix that a run multiplies with vectors."""
         model, d = self.model, self.size
         return d * default_size(d) if model is None else model.n_samples * model.n_parameters
 
@@ -118,90 +118,91 @@ def minimize(
     Problem
     -------
     fun : callable, LinearModel or None
-        ``fun(x, *args)`` returns ``(value, gradient)`` when ``jac=True`` and the value alone when
-        `jac` is a function. Any subgradient will do. A `LinearModel` brings its own gradient. None
-        with a `jac` function: gradients only, no values and so no certificate.
+        ``fun(x, *args)`` returns ``(value, gradient)`` if ``jac=True``, and only the value if `jac`
+        is a function. Any subgradient will do. A `LinearModel` has its own gradient. None with a
+        `jac` function: only gradients are known, so nothing is certified.
     x0 : array or number
-        The start. The functions get points of its shape, and return gradients of it; sets,
-        penalties and constraints take points flat. For a LinearModel the default is zero.
+        The start. `fun` and `jac` get points of its shape, and gradients have this shape too; sets,
+        penalties and constraints get flat points. The default for a LinearModel is zero.
     args : tuple
-        More arguments for `fun` and `jac`.
+        Further arguments of `fun` and `jac`.
     jac : True, callable, "jax" or "torch"
-        True, or ``jac(x, *args)`` that returns the gradient. "jax" or "torch": ``fun(x, *args)`` is
-        a function of one of these libraries that returns the value, and is differentiated by it, in
+        True, or a function ``jac(x, *args)`` that returns the gradient. With "jax" or "torch",
+        ``fun(x, *args)`` returns a value computed by that library, which differentiates it in
         float64.
     bounds : scipy.optimize.Bounds, or a pair (min, max) per entry of x0
-        Limits of the coordinates, with None or infinite numbers where there are none.
+        Bounds of the coordinates; None or infinity where there is none.
     constraints : scipy.optimize.LinearConstraint, one or several
-        Linear equations and inequalities. Together with `bounds` they are a feasible set (a
-        `Polyhedron` in general), and x0 is projected onto it.
+        Linear equations and inequalities. Together with `bounds` they define a feasible set (in
+        general a `Polyhedron`), onto which x0 is projected.
     feasible_set : set or "simplex" or "nonnegative"
-        A constraint: every returned point lies in it. Any object with ``project(x)`` will do; with
-        ``linear_minimum(g)`` and ``diameter`` it serves better.
+        A constraint: every returned point lies in this set. Any object with ``project(x)`` will do;
+        ``linear_minimum(g)`` and ``diameter`` give better bounds.
     penalty : penalty or "l1" or "l2"
         A term phi that is added to the function: `L1`, `ElasticNet`, `GroupL2`, `NuclearNorm`, or
-        any object with ``prox(x, step)`` and ``value(x)``; "l1" is the l1 norm, "l2" half the
-        squared norm. A LinearModel's intercept is left out of
-        it. ``fun`` and ``gap`` in the result are those of the sum, ``jac`` is f's alone.
+        any object with ``prox(x, step)`` and ``value(x)``. "l1" is the l1 norm, "l2" half the
+        squared norm. A LinearModel's intercept is not penalised. In the result, ``fun`` and ``gap``
+        refer to the sum, ``jac`` to f alone.
     exact : bool
         False: the gradients are noisy (unbiased). Then nothing is certified, and the average is
         returned.
     accuracy : float
-        How far a value that `fun` returns can be from the true one, such as the tolerance of an
-        inner solver; and how far the tangent there can lie above the function. The certified gap
-        allows for it, and cannot be smaller than about twice this number.
+        The largest error of a value that `fun` returns, such as the tolerance of an inner solver,
+        and the largest height of the tangent there above the function. The certified gap allows for
+        it, and cannot be smaller than about twice this number.
     batch_size : int
-        For a LinearModel: estimate each gradient from this number of rows.
+        For a LinearModel: estimate each gradient from this number of samples.
     replacement : bool
-        Draw rows with replacement; by default every epoch goes through all rows in random order.
+        Draw samples with replacement; by default every epoch visits all samples in random order.
     rng : Generator, int or None
-        Where the random rows come from.
+        Source of randomness.
 
     Method
     ------
     method : str or rule
         "auto", the default, is "bundle" for a function with exact values, unless a diameter or
-        parameters of other methods are given; else "accelegrad", "unixgrad" for a constraint or
-        penalty with a numeric diameter; for a LinearModel whose dual gap gets tight, unless
-        `batch_size` is given, "accelegrad-newton", "dual-ascent" where there are more columns than
-        rows, with an l1 or elastic net penalty or a box "proximal-newton", and "interior-point"
-        for few rows of a loss with one kink (``result.reason`` says why; the table is
-        `accelegrad.choose.TABLE`). By name:
+        parameters of other methods are given. Otherwise it is "accelegrad", or "unixgrad" for a
+        constraint or penalty with a numeric diameter. For a LinearModel whose dual gap becomes
+        tight, unless `batch_size` is given, it is "accelegrad-newton", "dual-ascent" if there are
+        more columns than rows, "proximal-newton" with an l1 or elastic-net penalty or a box, and
+        "interior-point" for few rows of a loss with one kink. ``result.reason`` gives the reason;
+        the table is `accelegrad.choose.TABLE`. The names are:
         "bundle"; "accelegrad", "adagrad", "unixgrad", "diagonal" (AcceleGrad with one step size per
-        coordinate), which need a diameter or find it; "u-dog", "a-dog", "dog", which never need
+        coordinate), which take a diameter or find one; "u-dog", "a-dog", "dog", which never need
         one; for a LinearModel "accelegrad-newton", "dual-ascent", "proximal-newton" and
         "interior-point"; "universal", "universal-dual", "universal-fast" (these three need
         `epsilon`), "linear-coupling" (needs `smoothness`), "subgradient" (needs `step_size`).
-        Or a rule: ``AcceleGrad(diameter=2.0)``.
+        Rule objects are accepted too: ``AcceleGrad(diameter=2.0)``.
     diameter : "auto" or float
-        "auto": nothing has to be known; see `DistanceFreeAcceleGrad` ("adagrad" then is `DoG`,
-        "unixgrad" `UDoG`). What the problem itself says (a bounded feasible set, a LinearModel
-        with an l2 term) is used as a cap. A number, without a set, is the paper's unconstrained
-        setting: K is the ball with centre x0 and this diameter, which has to hold a minimiser;
+        "auto": nothing needs to be known; see `DistanceFreeAcceleGrad` ("adagrad" is then `DoG`,
+        "unixgrad" is `UDoG`). What the problem implies (a bounded feasible set, a LinearModel with
+        an l2 term) is used as an upper bound. A number without a set is the paper's unconstrained
+        setting: K is the ball with centre x0 and this diameter, and must contain a minimiser;
         points outside K may be returned. With ``feasible_set=WholeSpace()``: no projection at all.
     scale : "auto", "columns", None or array
         For a LinearModel: run in scaled coordinates, as if every column of X were divided by its
         standard deviation (and centred, with an intercept), or multiplied by the entry of an array.
-        X is neither changed nor copied, and stays sparse; the result is in the unscaled ones.
-        "auto" does so where method and diameter are "auto" too and there is neither feasible set
-        nor penalty (but not for minibatches of sparse rows, whose steps would no longer be
-        sparse), "columns" always, None never. Of sets and penalties, boxes and `L1` can be scaled.
+        X is neither changed nor copied, and stays sparse; the result is in the original
+        coordinates. "columns" always scales, None never. "auto" scales if method and diameter are
+        "auto" too and there is neither a feasible set nor a penalty, except for minibatches of
+        sparse rows, whose steps would become dense. Boxes and `L1` are the only sets and penalties
+        that can be scaled.
     restart : None, "auto" or "adaptive"
-        "adaptive": restart from the best point when values fall more slowly, for linear convergence
-        on strongly convex or sharp functions. "auto" is "adaptive" with exact values and none under
-        noise, where a restart throws the average away. Needs ``diameter="auto"``.
+        "adaptive": restart from the best point when progress slows down, for linear convergence on
+        strongly convex or sharp functions. "auto" is "adaptive" with exact values and None with
+        noisy ones, because a restart discards the average. Requires ``diameter="auto"``.
     options : mapping
         Parameters of single methods, which rule objects take too. They may also be given as
         keywords: ``epsilon=0.1`` is ``options={"epsilon": 0.1}``.
 
-        - ``bundle_size``: how many cuts "bundle" keeps; by default the dimension and 20 more, in
-          64 MB at most.
+        - ``bundle_size``: how many cuts "bundle" keeps; by default the dimension plus 20, in at
+          most 64 MB.
         - ``gradient_bound``: AcceleGrad's G, a bound on the gradients' norms; zero is the paper's
           choice throughout.
         - ``gradient_scale``: UniXGrad's G_0; by default the norm of the first gradient.
-        - ``initial_radius``: the first radius of the methods without a diameter; by default it is
-          probed for.
-        - ``project_y``: whether AcceleGrad projects y too. Default: when a feasible set is given.
+        - ``initial_radius``: the first radius of the methods without a diameter; by default a probe
+          finds it.
+        - ``project_y``: whether AcceleGrad projects y too; by default if a feasible set is given.
         - ``epsilon``, ``initial_smoothness``, ``max_trials``: of the universal methods.
         - ``smoothness``: of "linear-coupling".
         - ``step_size``, ``decay`` ("sqrt" or "constant"): of "subgradient".
@@ -209,10 +210,10 @@ def minimize(
     Stopping
     --------
     max_iter : int
-        The largest number of iterations. A run ends sooner where rounding lets no smaller gap be
-        proved.
+        The largest number of iterations. A run ends earlier if rounding error allows no smaller
+        gap to be proved.
     tol : float
-        Stop when the certified gap is at most ``tol * max(1, |f|)``. ``success`` then means that it
+        Stop when the certified gap is at most ``tol * max(1, |f|)``; ``success`` says whether it
         is.
     rtol : float
         Stop when the certified gap is at most ``rtol * |f|``, however small f is.
@@ -225,43 +226,43 @@ def minimize(
     Output
     ------
     output : {"auto", "best", "average", "last"}
-        What is returned as x: the best point evaluated, the average that the theorem speaks of, or
+        What is returned as x: the best point evaluated, the average that the theorems are about, or
         the last iterate. "auto" is "best" with exact values and "average" with noisy ones.
     trace : bool
-        Keep per-iteration arrays in ``result.trace``.
+        Store per-iteration arrays in ``result.trace``.
 
     Observation
     -----------
     callback : callable
-        Called after every iteration as ``callback(intermediate_result)`` where the argument has
-        that name, else as ``callback(x)``. StopIteration ends the run.
+        Called after every iteration as ``callback(intermediate_result)`` if the argument has that
+        name, otherwise as ``callback(x)``. StopIteration ends the run.
     callback_at : iterable of int
-        The iterations (from 1) after which the callback is called; by default all of them.
+        The iterations (from 1) after which the callback is called; by default all.
     progress : bool
         Show a progress bar with value and certified gap.
     checkpoint, checkpoint_every
-        A file that gets the run's state every `checkpoint_every` iterations and at its end.
+        A file to which the state is written every `checkpoint_every` iterations and at the end.
     resume
-        A checkpoint to go on from, bit for bit.
+        A checkpoint from which to continue, bit for bit.
 
     Returns
     -------
     scipy.optimize.OptimizeResult
         With x, fun, jac, nit, nfev, njev, success, status (a `Status`), message, and
 
-        - ``proved``: in one line, what is proved and how far it reaches.
-        - ``lower_bound``: no point of K has a lower value; ``gap = fun - lower_bound`` proves the
-          accuracy of x. It is inf where nothing is known, and below zero where it is proved that K
-          holds no minimiser: then the diameter was too small.
-        - ``certified_radius``: how far around x0 that holds. It is inf where no minimiser can be
-          farther: with a bounded feasible set, or by a LinearModel's dual bound. It is half of a
-          numeric diameter, and with "auto" a multiple of the distance travelled, which grows with
-          the run (measured in the scaled coordinates, where `scale` is used).
+        - ``proved``: one line that says what is proved, and for which points.
+        - ``lower_bound``: no point of K has a lower value, so ``gap = fun - lower_bound`` bounds
+          the error of x. The gap is inf if nothing is known, and negative if K provably contains no
+          minimiser: then the diameter was too small.
+        - ``certified_radius``: the distance from x0 up to which that holds. It is inf if no
+          minimiser can be farther away: with a bounded feasible set, or by a LinearModel's dual
+          bound. It is half of a numeric diameter, and with "auto" a multiple of the distance
+          travelled, which grows during the run (in the scaled coordinates, if `scale` is used).
         - ``multipliers``, with `bounds` or `constraints`: a list with one array of Lagrange
           multipliers per constraint and, if there are bounds, one more for these. They are positive
           at upper limits and negative at lower ones: ``jac + sum(A.T @ m) + m_bounds`` is about 0.
-        - ``x_average``, ``x_last``, ``x_best``: all the outputs; ``seconds``; ``n_restarts``;
-          ``trace``; ``rows``, how many rows of a LinearModel were read, all in all.
+        - ``x_average``, ``x_last``, ``x_best``: all outputs; ``seconds``; ``n_restarts``;
+          ``trace``; ``rows``, the total number of rows of a LinearModel that were read.
 
     Examples
     --------
@@ -285,7 +286,7 @@ def minimize(
         limits = Limits(bounds, constraints, start.shape if shape is None else shape)
         feasible_set = constraint_set(feasible_set, limits)
         if limits.given and feasible_set is not None:
-            start = feasible_set.project(start)  # as SciPy clips it
+            start = feasible_set.project(start)  # as SciPy does
     problem = Problem(
         *(fun, model, start.size, shape, args, jac, exact, batch_size, replacement, rng),
         accuracy=real_number("accuracy", accuracy, least=0.0),
@@ -307,7 +308,7 @@ def minimize(
     )
     with threads.single_for(problem.largest_product):
         oracle = _oracle(problem)
-        with np.errstate(**QUIET):  # the oracle has taken note of the user's settings
+        with np.errstate(**QUIET):  # the oracle restores the user's settings for `fun`
             space = checked_space(start, feasible_set, penalty, model)
             comparable = oracle.exact_values or noisy
             wishes = (method, parameters, project_y, scale, restart, noisy, comparable)
@@ -331,7 +332,6 @@ def _run(
     setting: Setting,
     resume: Any,
 ) -> Run:
-    """Put rule, oracle and bracket together."""
     model, rule, penalty = problem.model, setting.rule, request.space.penalty
     if setting.choice.of_rows:
         oracle = _oracle_of_rows(setting, problem, request, options.goal)
@@ -354,7 +354,7 @@ def _run(
         }
         chosen = request.space.feasible_set
         kind = run_kind(setting.rule, setting.start, chosen, penalty, model, how)
-    # If y is not projected, points may leave the set, as in the paper's unconstrained setting.
+    # Without projection of y, points may leave the set, as in the paper's unconstrained setting.
     returned_in = None if request.project_y is False else request.space.feasible_set
     return Run(
         Progress(rule, oracle, setting.start, options, bracket, judge, returned_in),
@@ -367,10 +367,9 @@ def _run(
 def _multipliers(
     limits: Limits, result: OptimizeResult, start: Vector, progress: Progress
 ) -> list[Vector] | None:
-    """Return the multipliers of bounds and constraints at the point returned, None if unknown.
+    """Return the multipliers of bounds and constraints at the returned point, None if unknown.
 
-    Where the function has a kink there, no single gradient has them: the cuts that the run kept
-    are averaged.
+    At a kink no single gradient yields them, so the cuts that the run kept are averaged.
     """
     x, gradient, cuts = result["x"], result["jac"], progress.bracket.cuts
     known = math.isfinite(result["fun"]) and result["status"] is not Status.NOT_CONVEX
@@ -386,7 +385,6 @@ def _multipliers(
 
 
 def _shaped(result: OptimizeResult, shape: tuple[int, ...]) -> OptimizeResult:
-    """Return a result with points as the user gave the start."""
     for name in SHAPED:
         if result.get(name) is not None:
             result[name] = result[name].reshape(shape)[()]
@@ -396,7 +394,6 @@ def _shaped(result: OptimizeResult, shape: tuple[int, ...]) -> OptimizeResult:
 def _method_options(
     options: Mapping[str, Any] | None, keywords: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the parameters of single methods that are given, in either way."""
     if options is None and not keywords:
         return {}
     if not isinstance(options, Mapping | None):
@@ -404,12 +401,11 @@ def _method_options(
     _refuse_unknown(options or {}, keywords)
     given = {**(options or {}), **keywords}
     if not given.get("gradient_bound"):
-        given["gradient_bound"] = None  # zero is what AcceleGrad has without it
+        given["gradient_bound"] = None  # AcceleGrad's default is zero
     return {name: value for name, value in given.items() if value is not None}
 
 
 def _refuse_unknown(inside: Mapping[str, Any], keywords: Mapping[str, Any]) -> None:
-    """Refuse names that no method has, in `options` and as keywords, and names given twice."""
     valid = MethodOptions.__annotations__
     for name in keywords:
         if name not in valid:
@@ -427,7 +423,6 @@ def _refuse_unknown(inside: Mapping[str, Any], keywords: Mapping[str, Any]) -> N
 
 
 def _arguments() -> list[str]:
-    """Return the names of the arguments that `minimize` itself has."""
     return [name for name in inspect.signature(minimize).parameters if name != "more"]
 
 
@@ -455,7 +450,6 @@ def _choice(name: str, given: Any, valid: tuple[str, ...]) -> str:
 
 
 def _oracle(problem: Problem) -> Oracle:
-    """Return what answers with values and gradients, or say which argument is wrong."""
     fun, jac, model = problem.fun, problem.jac, problem.model
     if problem.accuracy > 0.0 and (model is not None or fun is None or not problem.exact):
         raise ValueError(
@@ -501,7 +495,6 @@ def _oracle(problem: Problem) -> Oracle:
 def _oracle_of_rows(
     setting: Setting, problem: Problem, request: Request, goal: Goal
 ) -> ModelOracle:
-    """Return what a method for sums over rows works on, or say why it cannot."""
     method = setting.choice.name
     if problem.model is None:
         raise ValueError(f"method {method!r} needs a LinearModel: a sum over rows.")
@@ -520,7 +513,7 @@ def _generator(rng: Any) -> np.random.Generator:
 
 
 def _bracket(request: Request, options: Options, setting: Setting, oracle: Oracle) -> Bracket:
-    """Return what collects the proof of a function with exact values."""
+    """Return the object that collects lower bounds for exact values."""
     model, region, penalty = request.model, setting.region, request.space.penalty
     goal = options.goal if options.has_goal else None
     often = options.has_end or request.restart is not None  # a bound may end the run
@@ -532,11 +525,11 @@ def _bracket(request: Request, options: Options, setting: Setting, oracle: Oracl
         if feasible or not request.space.is_limited:
             bounds = _model_dual(request, model) if oracle.dual is None else oracle.dual
             dual = None if bounds is None else DualCertificate(bounds, often=often)
-    # A guessed region has nothing to add to a bound that holds everywhere and gets tight.
+    # A guessed region adds nothing to a bound that holds everywhere and becomes tight.
     guessed = region is not None and region.growing
     if region is None or (guessed and dual is not None and dual.gets_tight):
         return Bracket(None, dual, goal=goal, model=model, everywhere=floor)
-    # A model's dual proves more than any average of cuts, and a rule may keep its own.
+    # A model's dual proves more than averaged cuts do, and a rule may keep its own.
     kept = None
     if model is None and "cuts" not in setting.rule.can:
         kept = CutMemory(region.center, default_size(region.center.size))
@@ -545,7 +538,6 @@ def _bracket(request: Request, options: Options, setting: Setting, oracle: Oracl
 
 
 def _model_dual(request: Request, model: LinearModel) -> ModelDual | None:
-    """Return what gives lower bounds that hold everywhere; None if there are none."""
     dual = model.dual
     if request.constrained:
         if request.terms is None:
@@ -555,10 +547,9 @@ def _model_dual(request: Request, model: LinearModel) -> ModelDual | None:
 
 
 def _restarts(given: Any, setting: Setting, oracle: Oracle) -> Restarts | None:
-    """Return the policy that `restart` asks for, or say why it cannot be used."""
     _choice("restart", given, ("auto", "adaptive"))
     if given == "auto" and not oracle.exact_values:
-        return None  # a restart loses the average: under noise that mostly costs more
+        return None  # a restart discards the average, which mostly costs more under noise
     if setting.choice.of_rows:
         raise ValueError(
             f"restart cannot be used with method {setting.choice.name!r}, which needs none."
@@ -576,7 +567,7 @@ def _restarts(given: Any, setting: Setting, oracle: Oracle) -> Restarts | None:
 
 
 def _check_needs(rule: Rule, oracle: Oracle, options: Options, bracket: Bracket) -> None:
-    """Refuse what cannot work before anything is computed."""
+    """Refuse combinations that cannot work, before anything is computed."""
     if "values" in rule.can and not oracle.has_values:
         raise ValueError(f"fun is None, but the line search of {rule.title} needs values.")
     if options.output == "best" and not oracle.exact_values:
@@ -641,8 +632,8 @@ def scipy_method(
 ) -> OptimizeResult:
     """`minimize` for SciPy: ``scipy.optimize.minimize(fun, x0, jac=True, method=scipy_method)``.
 
-    Bounds and linear constraints become a set; the options are those of `accelegrad.minimize`, and
-    SciPy's ``maxiter`` and ``disp`` are understood.
+    Bounds and linear constraints become a set. The options are those of `accelegrad.minimize`;
+    SciPy's ``maxiter`` and ``disp`` are accepted too.
     """
     if not callable(jac):
         raise ValueError(

@@ -1,14 +1,13 @@
-r"""Is a (sub)gradient right, and the function convex? What can be said from values at some points.
+r"""Check from values at some points that a (sub)gradient is right and the function convex.
 
-Of a convex function every subgradient g at x has, for every y,
+Every subgradient g of a convex function at x satisfies, for every y,
 
 .. math:: f(y) \ge f(x) + \langle g, y - x \rangle,
 
 at kinks too. With y on both sides of x this brackets <g, v> by the two directional differences, and
-where the function is smooth both tend to it: a gradient that is wrong by a factor of 1.01 violates
-one of them. Which is to blame is seen without the gradient: a function whose value at x is above
-the mean of those on both sides is not convex. Rounding is measured where it matters: by how much
-values change when x changes in its last digits.
+where the function is smooth both tend to it: a gradient wrong by a factor of 1.01 violates one of
+them. A function whose value at x is above the mean of those on both sides is not convex, whatever
+the gradient. Rounding error is measured by changing the last digits of x.
 """
 
 from __future__ import annotations
@@ -27,21 +26,19 @@ from accelegrad.norms import norm
 from accelegrad.rounding import SMALLEST, UNIT, growth
 from accelegrad.run.oracle import checked_gradient, checked_value, split_pair
 
-#: Distances at which differences are taken, in radii
+#: Distances at which differences are taken, in radii.
 DISTANCES = tuple(10.0**-power for power in range(8))
-#: Random directions at each point, single coordinates at most besides the gradient itself, and
-#: times that a point is evaluated again, as it is and with other last digits. Chosen.
+#: Random directions per point, the largest number of single coordinates, and repeated evaluations
+#: of a point, unchanged and with other last digits. Chosen.
 DIRECTIONS, COORDINATES, REPEATS = 3, 6, 3
-#: The last digits in units of rounding (sums of many terms lose that much too), and how many times
-#: as much as was measured is allowed for, since it is a sample. Chosen.
+#: The change of the last digits in units of rounding (sums of many terms lose that much too), and
+#: the allowance relative to the measured rounding error, which is a sample. Chosen.
 SHAKEN, ALLOWED = 8.0, 32.0
-#: Gradients that change by more than this share of their size, with the last digits of x, do so at
-#: a kink, and not by rounding. Chosen.
+#: A gradient that changes by more than this share with the last digits of x is at a kink. Chosen.
 KINK = 1e-6
-#: Calls at the same point may differ by this share of the values: threads add up in any order.
+#: Relative difference of calls at the same point: threads may add in any order.
 REPEATABLE = 1e-12
-#: How exact a slope by differences has to be, and how far factors between slopes may differ where
-#: they are one; differences leave that much. Chosen.
+#: Required accuracy of a slope by differences, and allowed difference of ratios of slopes. Chosen.
 EXACT, SAME_RATIO = 0.05, 1e-4
 
 
@@ -56,12 +53,12 @@ class Violation(NamedTuple):
 
 @dataclass(frozen=True)
 class GradientCheck:
-    """What `check_gradient` has found; it prints in words and is true if nothing is wrong.
+    """The result of `check_gradient`: it prints as text, and is true if nothing is wrong.
 
     Attributes
     ----------
     ok : bool
-        Whether nothing was found.
+        Whether no error was found.
     cause : str
         "" or the likely cause: "noisy", "sign", "scaled", "gradient", "not convex" or "not finite".
     message : str
@@ -69,11 +66,11 @@ class GradientCheck:
     noise : float
         By how much values differ between calls at the same point.
     ratio : float
-        True slopes divided by those that the gradient gives, where all agree on it; else NaN.
+        True slopes divided by those of the gradient if the ratio is the same everywhere, else NaN.
     violations : list of Violation
         Points x and y at which the inequality of convexity does not hold, the worst first.
     n_points, n_calls, n_left_out : int
-        Points looked at, calls of the function, and points without a finite value.
+        Points checked, calls of the function, and points without a finite value.
     """
 
     ok: bool
@@ -112,24 +109,23 @@ def check_gradient(
     points: int = 10,
     rng: Any = 0,
 ) -> GradientCheck:
-    """Say whether a (sub)gradient is right, the function convex and its values free of noise.
+    """Check whether a (sub)gradient is right, the function convex and its values free of noise.
 
-    Nothing but values and gradients at some points is looked at: what is found is wrong indeed, up
-    to rounding, and what is right never counts as wrong; but a mistake in one of many coordinates,
-    or far away, may go unseen.
+    The check uses values and gradients at some points. A reported error is real, up to rounding;
+    but an error in one of many coordinates, or far away, may be missed.
 
     Parameters
     ----------
     fun, x0, args, jac
         As for `minimize`.
     radius : float, optional
-        How far from x0 to look; by default 1 + ||x0||.
+        The largest distance from x0; by default 1 + ||x0||.
     feasible_set : set, optional
-        Points are looked at within this set only.
+        Only points of this set are checked.
     points : int
-        How many points there are, x0 among them.
+        The number of points, including x0.
     rng : Generator or int
-        Where the random points come from.
+        Source of the random points.
 
     Examples
     --------
@@ -147,12 +143,12 @@ def check_gradient(
     count = whole_number("points", points, least=1)
     chosen = None if feasible_set is None else as_feasible_set(feasible_set)
     project = (lambda x: x) if chosen is None else chosen.project
-    with np.errstate(all="ignore"):  # points may be outside of the function's domain
+    with np.errstate(all="ignore"):  # points may be outside the function's domain
         return _Check(function, far, project, np.random.default_rng(rng)).report(start, count)
 
 
 class _Function:
-    """The user's function of flat points, with its calls counted."""
+    """The user's function of flat points, with a count of its calls."""
 
     def __init__(self, fun: Any, jac: Any, args: tuple[Any, ...], shape: tuple[int, ...]) -> None:
         if isinstance(jac, str) and jac in LIBRARIES:
@@ -165,7 +161,7 @@ class _Function:
         self.calls = 0
 
     def shaped(self, x: Vector) -> Any:
-        """Return a copy of a point as the user gave the start."""
+        """Return a copy of a point with x0's shape."""
         return x.copy().reshape(self.shape)[()]
 
     def value(self, x: Vector) -> float:
@@ -183,7 +179,7 @@ class _Function:
 
 
 class _Point(NamedTuple):
-    """A point, what is known there, and what rounding can do to it."""
+    """A point, what is known there, and its rounding errors."""
 
     x: Vector
     value: float
@@ -202,11 +198,11 @@ class _Check:
         self.noise = 0.0
         self.left_out = 0
         self.violations: list[Violation] = []
-        self.bent_down = False  # whether a value is above the mean of those on both sides
-        self.slopes: list[tuple[float, float, float]] = []  # by differences, its error, as given
+        self.bent_down = False  # a value is above the mean of those on both sides
+        self.slopes: list[tuple[float, float, float]] = []  # by differences, its error, given
 
     def report(self, start: Vector, count: int) -> GradientCheck:
-        """Look at the points and say what was found."""
+        """Check the points and return the result."""
         places = [start, *(self._near(start) for _ in range(count - 1))]
         points = [point for place in places if (point := self._known(place)) is not None]
         if not points or points[0].x is not places[0]:
@@ -220,13 +216,13 @@ class _Check:
         return self._finish(*self._judgement(points), len(points))
 
     def _near(self, start: Vector) -> Vector:
-        """Return a random point, a tenth of the radius away or farther."""
+        """Return a random point, at least a tenth of the radius away."""
         away = self.rng.standard_normal(start.size)
         distance = self.radius * 10.0 ** self.rng.uniform(-1, 0)
         return np.array(self.project(start + distance / norm(away) * away))
 
     def _known(self, x: Vector) -> _Point | None:
-        """Evaluate a point, again, and with other last digits; None where it is not finite."""
+        """Evaluate a point repeatedly and with other last digits; None if it is not finite."""
         value, gradient = self.function(x)
         if not (math.isfinite(value) and np.isfinite(gradient).all()):
             self.left_out += 1
@@ -248,7 +244,6 @@ class _Check:
         return _Point(x, value, gradient, value_error, error)
 
     def _differences(self, point: _Point) -> None:
-        """Compare the gradient with differences in some directions, on both sides."""
         for way in self._directions(point.gradient):
             last = math.nan
             for distance in DISTANCES:
@@ -271,8 +266,8 @@ class _Check:
     def _slope(self, point: _Point, ends: list[Vector], last: float) -> float:
         """Return the slope by differences between two points around another, NaN if unknown.
 
-        It is kept where it is exact: `last` is that at ten times the distance, which differs where
-        the function is curved. Values are compared with the tangent.
+        It is stored if it is accurate. `last` is the slope at ten times the distance, which differs
+        where the function is curved.
         """
         values, allowed = [], 0.0
         for y in ends:
@@ -283,7 +278,7 @@ class _Check:
         way = ends[0] - ends[1]
         length = norm(way)
         off_centre = norm(ends[0] + ends[1] - 2.0 * point.x)
-        # A set may have moved one of them.
+        # The set's projection may have moved one of them.
         if len(values) < 2 or off_centre > REPEATABLE * length + 4.0 * UNIT * norm(point.x):
             return math.nan
         bend = sum(values) - 2.0 * point.value
@@ -295,7 +290,7 @@ class _Check:
         return slope
 
     def _compare(self, x: _Point, y: Vector, value: float, error: float) -> float:
-        """Keep the pair if f(y) is too low; return what rounding can explain."""
+        """Store the pair if f(y) is too low; return what rounding can explain."""
         way = y - x.x
         sizes = float(np.abs(x.gradient) @ np.abs(way))
         allowed = x.value_error + max(error, x.value_error) + ALLOWED * UNIT * abs(value)
@@ -307,7 +302,6 @@ class _Check:
         return allowed
 
     def _judgement(self, points: list[_Point]) -> tuple[str, str]:
-        """Return the likely cause and what to say."""
         values = [point.value for point in points]
         reach = max(values) - min(values) + max(norm(p.gradient) for p in points) * self.radius
         size = max(abs(value) for value in values)
@@ -323,7 +317,6 @@ class _Check:
         return self._wrong_gradient()
 
     def _agrees(self) -> bool:
-        """Return whether slopes by differences are those of the gradient."""
         agree = [abs(slope - given) <= error for slope, error, given in self.slopes]
         return bool(agree) and all(agree)
 
@@ -344,7 +337,7 @@ class _Check:
         )
 
     def _ratio(self) -> float:
-        """Return true slopes divided by given ones, NaN unless they agree."""
+        """Return true slopes divided by given ones, NaN unless all ratios agree."""
         usable = [(slope, error, given) for slope, error, given in self.slopes if given != 0.0]
         if not usable or len(usable) < len(self.slopes):
             return math.nan

@@ -1,4 +1,4 @@
-"""Cholesky factors of matrices of second derivatives, which may be singular up to rounding."""
+"""Cholesky factors of Hessians, which may be singular up to rounding."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from accelegrad.errors import NonFiniteError, Vector
 
 Matrix = npt.NDArray[np.float64]
 
-# What is added to a diagonal of ones until the matrix has a Cholesky factor: rounding, then more.
+# Added to a unit diagonal until the matrix has a Cholesky factor: rounding error, then more.
 _SHIFTS = [10.0**power for power in range(-13, -2, 2)]
 
 
 def with_unit_diagonal(gram: Matrix) -> tuple[Vector, Matrix]:
-    """Return units of the coordinates, and the matrix in them, with a diagonal of ones.
+    """Return the units of the coordinates, and the matrix in them, with a unit diagonal.
 
-    Coordinates may be measured in very different units. One with a zero on the diagonal keeps it:
-    its unit is 0, so that it is no coordinate of anything.
+    A coordinate with a zero on the diagonal gets the unit 0, which removes it.
     """
     sizes = np.sqrt(gram.diagonal())
     units = np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > 0.0)
@@ -26,9 +25,9 @@ def with_unit_diagonal(gram: Matrix) -> tuple[Vector, Matrix]:
 
 
 def cholesky_factor(matrix: Matrix, *, clean: bool = False) -> Matrix:
-    """Return the lower Cholesky factor of a matrix that may be singular, with ones on the diagonal.
+    """Return the lower Cholesky factor of a unit-diagonal matrix that may be singular.
 
-    The matrix is changed. `clean` puts zeros above the diagonal of the factor.
+    The matrix is overwritten. `clean` sets the entries above the factor's diagonal to zero.
     """
     for shift in _SHIFTS:
         matrix.flat[:: len(matrix) + 1] += shift

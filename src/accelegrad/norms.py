@@ -1,4 +1,4 @@
-"""Lengths of vectors and their squares, also where squares leave the range of floats."""
+"""Norms of vectors and their squares, correct also if squares overflow or underflow."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from accelegrad.errors import Vector
 
 
 def norm(v: Vector) -> float:
-    """Return the Euclidean norm, correct also where squares leave the range of floats.
+    """Return the Euclidean norm, correct also if squares overflow or underflow.
 
-    BLAS is called directly: it takes half the time of v @ v and does not warn of the overflow.
+    BLAS is called directly: it takes half the time of v @ v and does not warn of overflow.
     """
     square = ddot(v, v)
     return math.sqrt(square) if 1e-280 < square < 1e300 else float(dnrm2(v))
 
 
 def scaled_square(factor: float, v: Vector) -> float:
-    """Return factor * ||v||^2, correct also where the square alone leaves the range of floats."""
+    """Return factor * ||v||^2, correct also if the square alone overflows or underflows."""
     square = float(ddot(v, v))
     if 1e-280 < square < 1e300:
         return factor * square

@@ -1,4 +1,4 @@
-"""The root of a function of one number, where its sign changes."""
+"""The root of a function of one number."""
 
 from __future__ import annotations
 
@@ -13,17 +13,8 @@ def root_between(
 ) -> float:
     """Return a root between two points with values of different signs, by Brent's method.
 
-    SciPy wraps the function in one that refers to itself, so that it lives on until Python looks
-    for such circles, with all that it knows: often the rows of a model. It is taken away after.
-
-    Parameters
-    ----------
-    function : callable
-        Continuous.
-    low, high : float
-        The ends.
-    **options
-        `xtol`, `rtol`, `maxiter` and `disp` of ``scipy.optimize.brentq``.
+    SciPy wraps the function in a reference cycle that would keep it, and often a model's data,
+    alive; this removes it. `options` are those of ``scipy.optimize.brentq``.
     """
     held = [function]
     try:

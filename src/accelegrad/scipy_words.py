@@ -1,4 +1,4 @@
-"""What users of SciPy and CVXPY say, in accelegrad's terms: bounds, constraints, other words."""
+"""SciPy's bounds, constraints and option names, and CVXPY's, in accelegrad's terms."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from accelegrad.geometry.sets import Affine, Box, FeasibleSet, Halfspace, Simple
 from accelegrad.norms import norm
 
 _GAP = "it is the certified gap that a run stops on"
-#: Options of SciPy's and CVXPY's solvers, and what to give in their place.
+#: Options of SciPy's and CVXPY's solvers, and what to use instead.
 WORDS = {
     "maxiter": "give max_iter=...",
     "maxfun": "give max_iter=... or time_limit=...",
@@ -54,13 +54,13 @@ WORDS = {
 
 
 def hint(name: str) -> str | None:
-    """Return what to give in the place of another library's word, None if it is not known."""
+    """Return what to use instead of another library's option, None if it is unknown."""
     instead = WORDS.get(name)
     return None if instead is None else f"it is another library's word; {instead}."
 
 
 class Limits:
-    """Bounds and linear constraints in SciPy's words, for points of x0's shape."""
+    """SciPy's bounds and linear constraints, for points of x0's shape."""
 
     def __init__(self, bounds: Any, constraints: Any, shape: tuple[int, ...]) -> None:
         rows = _linear_constraints(constraints)
@@ -73,27 +73,21 @@ class Limits:
         self._box = _box(bounds, shape) if self.bounded else None
         self._kept = _rows_that_say_something(self._sizes, A, low, high)
         A, low, high = A[self._kept], low[self._kept], high[self._kept]
-        #: the set that they describe, None where they leave all points
+        #: the set they describe, None if all points are feasible
         self.feasible_set = _simplest(A, low, high, self._box) if len(A) else self._box
         ends = (-math.inf, math.inf) if self._box is None else (self._box.lower, self._box.upper)
-        # Scaled by powers of two, which rounds nothing.
+        # Powers of two, so that scaling is exact.
         self._factors = np.ldexp(1.0, -np.frexp(np.abs(A).sum(axis=1))[1])
         low, high = low * self._factors, high * self._factors
         box = (np.array(np.broadcast_to(end, size), dtype=np.float64) for end in ends)
         self._rows = Rows(A * self._factors[:, None], low, high, *box)
 
     def multipliers(self, x: Vector, slopes: Vector, below: Vector, reach: float) -> list[Vector]:
-        """Return Lagrange multipliers at a point, one array per constraint, then the bounds'.
+        """Return Lagrange multipliers at x, one array per constraint, then those of the bounds.
 
-        Parameters
-        ----------
-        x : Vector
-            The point.
-        slopes, below
-            Slopes of cuts of the function, and how far these are below its value at x.
-        reach : float
-            The length of a step from x along the gradient. Constraints that it meets may have
-            multipliers: those that hold at x up to the error of x, and none that are farther.
+        `slopes` and `below` are the slopes of cuts, and how far these are below f(x). `reach` is
+        the length of a step along the negative gradient: only constraints that it meets may have
+        nonzero multipliers.
         """
         on_box, found = self._at(x, slopes, below, reach)
         every = np.zeros(sum(self._sizes))
@@ -102,7 +96,7 @@ class Limits:
         return [*parts, on_box.reshape(self._shape)] if self.bounded else parts
 
     def _at(self, x: Vector, slopes: Vector, below: Vector, reach: float) -> tuple[Vector, Vector]:
-        """Return multipliers of the coordinates' bounds, and of the rows that say something."""
+        """Return the multipliers of the coordinates' bounds, and of the nontrivial rows."""
         rows, g = self._rows, slopes[int(below.argmin())]
         steepest = norm(g)
         if steepest == 0.0:
@@ -117,7 +111,7 @@ class Limits:
 
 
 def constraint_set(feasible_set: Any, limits: Limits) -> Any:
-    """Return the feasible set that is given in one way or the other."""
+    """Return the feasible set, given by `feasible_set` or by SciPy's arguments."""
     if not limits.given:
         return feasible_set
     if feasible_set is not None:
@@ -130,7 +124,6 @@ def constraint_set(feasible_set: Any, limits: Limits) -> Any:
 
 
 def _box(bounds: Any, shape: tuple[int, ...]) -> Box:
-    """Return SciPy's bounds as a box of flat points."""
     if isinstance(bounds, Box):
         return bounds
     lower, upper = (bounds.lb, bounds.ub) if isinstance(bounds, Bounds) else _pairs(bounds, shape)
@@ -148,13 +141,12 @@ def _box(bounds: Any, shape: tuple[int, ...]) -> Box:
 
 
 def _fitted(end: Any, shape: tuple[int, ...]) -> Vector:
-    """Return one end of the bounds with x0's shape; SciPy makes vectors of numbers."""
+    """Return one end of the bounds with x0's shape; SciPy converts numbers to vectors."""
     array = np.asarray(end, dtype=float)
     return np.broadcast_to(array.reshape(()) if array.size == 1 else array, shape)
 
 
 def _pairs(bounds: Any, shape: tuple[int, ...]) -> tuple[Vector, Vector]:
-    """Return the two ends of a sequence of pairs (min, max), None where there is none."""
     size = math.prod(shape)
     try:
         pairs = [
@@ -188,7 +180,7 @@ def _linear_constraints(constraints: Any) -> list[LinearConstraint]:
 
 
 def _stacked(rows: list[LinearConstraint], size: int) -> tuple[list[int], Vector, Vector, Vector]:
-    """Return how many rows each constraint has, all rows and their limits."""
+    """Return the number of rows of each constraint, all rows, and their limits."""
     matrices, lows, highs = [np.zeros((0, size))], [np.zeros(0)], [np.zeros(0)]
     for number, row in enumerate(rows):
         given = row.A.toarray() if sp.issparse(row.A) else row.A
@@ -216,7 +208,7 @@ def _per_row(number: int, name: str, given: Any, count: int) -> Vector:
 
 
 def _rows_that_say_something(sizes: list[int], A: Vector, low: Vector, high: Vector) -> Any:
-    """Return the numbers of rows that exclude any point; refuse rows that exclude every point."""
+    """Return the rows that exclude any point; refuse rows that exclude every point."""
     zero = ~A.any(axis=1)
     excluding = np.flatnonzero(zero & ((low > 0.0) | (high < 0.0)))
     if excluding.size:
@@ -232,7 +224,7 @@ def _rows_that_say_something(sizes: list[int], A: Vector, low: Vector, high: Vec
 
 
 def _simplest(A: Vector, low: Vector, high: Vector, box: Box | None) -> FeasibleSet:
-    """Return the set with the cheapest projection and the tightest bounds that says the same."""
+    """Return the equivalent set with the cheapest projection and tightest bounds."""
     equations = bool((low == high).all())
     free = box is None or not (np.isfinite(box.lower).any() or np.isfinite(box.upper).any())
     if equations and free:

@@ -1,4 +1,4 @@
-"""From a user's request to a setting: the rule, bound to its set, and where a minimiser is."""
+"""From a user's request to a setting: the rule, bound to its set, and the minimiser's region."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ from accelegrad.rules import (
 from accelegrad.rules.distance import SHORTEST, check_distance
 
 COLUMNS = "columns"
-#: The most that rounding may move x0 when it is projected onto its set, relative to 1 + ||x0||
+#: The most that rounding may move x0 when it is projected onto its set, relative to 1 + ||x0||.
 LARGEST_OFFSET = 1e-9
-#: What the parameters mean that a method needs, for the message that one is missing
+#: Descriptions of required parameters, for the error message.
 _MEANING = {
     "diameter": "the diameter of a ball around x0 that holds a minimiser; or give a bounded "
     "feasible_set, or diameter='auto'",
@@ -53,7 +53,7 @@ _MEANING = {
 
 
 class Setting(NamedTuple):
-    """The rule bound to its set, the start, and where a minimiser is taken to be."""
+    """The rule bound to its set, the start, and the region taken to contain a minimiser."""
 
     rule: Rule
     start: Vector
@@ -70,7 +70,7 @@ def resolve(request: Request) -> Setting:
     if model is not None:
         if _may_move(request, choice):
             space = space._replace(start=near_start(model, space.start))
-        if not choice.of_rows:  # else the dual gap suffices, and this bound would cost two passes
+        if not choice.of_rows:  # else the dual gap suffices; this costs two passes
             proven = _proven_radius(space, model)
     inner = space if change is None else space.scaled(change)
     known = proven if change is None else math.inf
@@ -83,7 +83,7 @@ def resolve(request: Request) -> Setting:
 
 
 def stream_rule(space: Space, diameter: float | str, change: Any) -> Rule:
-    """Return the rule for rows that come in chunks: AcceleGrad, whose steps take noise."""
+    """Return the rule for samples that arrive in chunks: AcceleGrad, which tolerates noise."""
     request = Request(parameters={"diameter": diameter})
     space = space if change is None else space.scaled(change)
     rule, number = _rule_and_diameter(request, "accelegrad", space, math.inf, capped=False)
@@ -92,9 +92,9 @@ def stream_rule(space: Space, diameter: float | str, change: Any) -> Rule:
 
 
 def _may_move(request: Request, choice: Choice) -> bool:
-    """Return whether the start may be moved: under noise a distant start costs much.
+    """Return whether the start may be moved: with noise a distant start is expensive.
 
-    A diameter that is given is that of a ball around the given start.
+    A given diameter is that of a ball around the given start.
     """
     settled = choice.of_rows or request.diameter_given
     return request.minibatches and not settled and not request.constrained
@@ -104,7 +104,7 @@ def _may_move(request: Request, choice: Choice) -> bool:
 
 
 def checked_space(start: Vector, given: Any, penalty: Any, model: LinearModel | None) -> Space:
-    """Return start, set and penalty as objects, or say why they do not go together."""
+    """Return start, set and penalty as objects, or say why they are incompatible."""
     chosen = None if given is None else as_feasible_set(given)
     if chosen is not None:
         chosen.check_dimension(start.size)
@@ -139,7 +139,6 @@ def _penalty(given: Any, space: Space, model: LinearModel | None) -> Penalty:
 
 
 def _change(request: Request, choice: Choice) -> ColumnScaling | None:
-    """Return the change of coordinates that `scale` asks for."""
     scale, model = request.scale, request.model
     _, chosen, penalty = request.space
     if not request.scale_given:
@@ -166,23 +165,23 @@ def _change(request: Request, choice: Choice) -> ColumnScaling | None:
         return change
     if scale != COLUMNS:
         raise ValueError(f"scale is {scale!r}: {nearest(scale, [AUTO, COLUMNS])}")
-    # Where the intercept is limited, it has to stay what it is.
+    # A constrained intercept must not change, so the columns are not centred.
     return column_scaling(model, center=not limits_intercept(chosen), noisy=request.minibatches)
 
 
 def _automatic_change(request: Request) -> ColumnScaling | None:
-    """Return scaled coordinates, unless something was given that is meant in the unscaled ones."""
+    """Return scaled coordinates, unless an argument refers to the original ones."""
     model = request.model
     if model is None or request.asked_for or request.diameter_given or request.constrained:
         return None
     if request.minibatches and sp.issparse(model.X):
-        return None  # in scaled coordinates a step would cost all columns, not the nonzeros
+        return None  # in scaled coordinates a step would touch all columns, not only nonzeros
     return column_scaling(model, noisy=request.minibatches)
 
 
 def _known_distance(space: Space, proven: float) -> float:
-    """Return a bound on the distance from the start to a minimiser, inf where none is known."""
-    # A start that is a minimiser, up to rounding, says nothing about the steps' size.
+    """Return a bound on the distance from the start to a minimiser, inf if none is known."""
+    # A start that is a minimiser up to rounding says nothing about the step size.
     bound = proven if proven >= SHORTEST else math.inf
     if space.feasible_set is not None:
         diameter = space.feasible_set.diameter_for(space.start.size)
@@ -196,9 +195,9 @@ def _known_distance(space: Space, proven: float) -> float:
 def _rule_and_diameter(
     request: Request, name: str, space: Space, proven: float, *, capped: bool = True
 ) -> tuple[Rule, float | None]:
-    """Return the rule, not yet bound to anything, and the diameter, None where it is automatic.
+    """Return the unbound rule, and the diameter, None if it is automatic.
 
-    `capped` says whether what is known of the distance to a minimiser bounds the rule's radius.
+    `capped`: whether the known distance to a minimiser bounds the rule's radius.
     """
     parameters, method = request.parameters, request.method
     if isinstance(method, Rule):
@@ -228,7 +227,7 @@ def _checked_diameter(given: Any) -> float | None:
 
 
 def _diameter_of(rule: Rule, parameters: Mapping[str, Any]) -> float | None:
-    """Return the diameter that a rule object holds; its parameters may be given only there."""
+    """Return the diameter of a rule object, and refuse parameters given besides it."""
     given = [name for name, value in parameters.items() if is_given(value)]
     held = getattr(rule, "diameter", None)
     twice = [name for name in given if name != "diameter" or held is not None]
@@ -243,7 +242,7 @@ def _built(name: str, entry: Method, parameters: Mapping[str, Any]) -> Rule:
     for parameter in entry.needs:
         if parameters.get(parameter) is None:
             raise ValueError(f"{parameter} is needed by method {name!r}: {_MEANING[parameter]}.")
-    # A diameter may be given to any method: it makes the certificate.
+    # Any method accepts a diameter, which gives the certificate.
     allowed = {*entry.needs, *entry.takes}
     _refuse_others(name, parameters, allowed | {"diameter"})
     return entry.rule(**_given(parameters, allowed))
@@ -262,7 +261,6 @@ def _built_automatic(name: str, entry: Method, parameters: Mapping[str, Any]) ->
 
 
 def _given(parameters: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
-    """Return those of some parameters that are given."""
     return {name: parameters[name] for name in names if parameters.get(name) is not None}
 
 
@@ -275,7 +273,7 @@ def _refuse_others(name: str, parameters: Mapping[str, Any], allowed: set[str]) 
 def _bind(
     rule: Rule, space: Space, diameter: float | None, project_y: bool | None, values: bool
 ) -> Rule:
-    """Give the rule the projection, the prox and the probe that the setting asks for."""
+    """Give the rule its projection, prox and probe."""
     start, chosen, penalty = space
     given: Any = rule
     bound: dict[str, Any] = {}
@@ -324,14 +322,14 @@ def _prox(penalty: Penalty, x: Vector, step: float) -> Vector:
 def _ball(rule: Rule, start: Vector, diameter: float) -> FeasibleSet:
     """Return K of the paper's unconstrained setting: a ball, or a box for the diagonal rule."""
     if isinstance(rule, DiagonalAcceleGrad):
-        rule.init(start)  # which refuses widths of another length
+        rule.init(start)  # refuses widths of another length
         half = np.broadcast_to(rule.diameter, start.shape) / 2
         return Box(start - half, start + half)
     return Ball(start, diameter / 2)
 
 
 def _refuse_coupled_set(rule: Rule, chosen: FeasibleSet | None) -> None:
-    """Refuse a set that couples coordinates to a rule with one step size per coordinate."""
+    """Refuse a set that couples coordinates if the rule has one step size per coordinate."""
     diagonal = isinstance(rule, (DiagonalAcceleGrad, DistanceFreeDiagonalAcceleGrad))
     if diagonal and not isinstance(chosen, Box):
         raise ValueError(
@@ -341,7 +339,7 @@ def _refuse_coupled_set(rule: Rule, chosen: FeasibleSet | None) -> None:
 
 
 def _need(rule: Rule, ability: str, wish: str) -> None:
-    """Refuse a wish that the rule cannot meet, or that it has been given already."""
+    """Refuse a request that the rule cannot meet, or that is already set."""
     if ability not in rule.can:
         able = ", ".join(repr(name) for name in METHODS if _can(METHODS[name], ability))
         raise ValueError(
@@ -356,7 +354,7 @@ def _can(method: Method, ability: str) -> bool:
     return any(ability in rule.can for rule in (method.rule, method.automatic) if rule is not None)
 
 
-# -- where a minimiser is ------------------------------------------------------------------------
+# -- the region of a minimiser -------------------------------------------------------------------
 
 
 def _region(
@@ -367,7 +365,7 @@ def _region(
     change: ColumnScaling | None,
     model: LinearModel | None,
 ) -> Region | None:
-    """Return where a minimiser is known, said or guessed to be; None if nothing is known."""
+    """Return where a minimiser is known, given or guessed to be; None if nothing is known."""
     start, chosen, penalty = given
     space: FeasibleSet = WholeSpace()
     if chosen is not None:
@@ -385,30 +383,30 @@ def _region(
         return growing()
     assert model is not None
     stretch = _stretch(change, model)
-    if penalty is not None:  # the errors of its slopes do not depend on the columns
+    if penalty is not None:  # errors of its slopes do not depend on the columns
         stretch = max(stretch, ROUNDED_UP * float(change.scale.max()))
     return growing(change=change, stretch=stretch)
 
 
 def _stretch(change: ColumnScaling, model: LinearModel) -> float:
-    """Return by what factor a change of coordinates can lengthen the error of a gradient.
+    """Return by what factor a change of coordinates can increase the error of a gradient.
 
-    The error of a gradient's entry is in proportion to the norm of its column.
+    The error of an entry is proportional to the norm of its column.
     """
     columns = model.rounding.columns
     scaled = change.scale * (columns + np.abs(change.shift))
     intercept = float(model.fit_intercept)
     size = math.hypot(float(np.linalg.norm(columns)), intercept)
     longest = math.hypot(float(np.linalg.norm(scaled)), intercept)
-    # Raised by much more than its rounding.
+    # The factor far exceeds the rounding error.
     return 1.01 * longest / size if size > 0.0 else 1.0
 
 
 def _proven_radius(space: Space, model: LinearModel) -> float:
-    """Return the largest distance from the start to a model's minimiser, infinite if unknown.
+    """Return the largest distance from the start to a model's minimiser, inf if unknown.
 
-    The start is feasible, so the minimum is at most the value there; at most that at zero, if zero
-    is feasible too. Losses are nonnegative: l2 term and penalty are at most as large.
+    The minimum is at most the value at the feasible start, and at zero if that is feasible. Losses
+    are nonnegative, so l2 term and penalty are at most that large.
     """
     start, chosen, penalty = space
     zero = np.zeros_like(start)

@@ -1,19 +1,18 @@
-"""How many threads BLAS takes: one for this package's own work, the user's number for the user's.
+"""BLAS threads: one for this package's own work, the user's number for the user's functions.
 
-A run makes thousands of short BLAS calls. OpenBLAS splits a product of a 20 x 1000 matrix, or a sum
-over 10,001 numbers, over all cores, and its threads then spin for milliseconds while they wait for
-the next call. NumPy and SciPy each bring a BLAS of their own, whose threads fight for the same
-cores. Measured on two idle cores: a run with 100,000 variables took 8.6 s, with one thread 1.4 s.
+A run makes thousands of short BLAS calls. OpenBLAS splits even a product with a 20 x 1000 matrix
+over all cores, and its threads then spin while they wait for the next call. Measured on two idle
+cores: a run with 100,000 variables took 8.6 s, with one thread 1.4 s.
 
-So BLAS is limited to one thread while the package computes, and work that is large enough is
-split over threads that sleep when idle (`accelegrad.kernels.blocks`). The user's functions run with
-the number of threads that was set before: a matrix product in them may need all cores. Switching
-takes 2 microseconds for a library, and is left out where no call is large enough to be split.
+So BLAS is limited to one thread while the package computes, and large work is split over threads
+that sleep when idle (`accelegrad.kernels.blocks`). The user's functions run with the number of
+threads that was set before. Switching takes 2 microseconds per library, and is skipped if no call
+is large enough to be split.
 
-The number of threads of BLAS belongs to the process. Runs in several Python threads are therefore
-counted: while any of them is inside a user's function the user's number holds, else the limit, and
-after the last of them the user's number again. Other BLAS calls of the process made during a run
-are limited as well.
+The number of BLAS threads belongs to the process, so runs in several Python threads are counted:
+while any of them is inside a user's function the user's number holds, otherwise the limit, and
+after the last run the user's number again. The process's other BLAS calls during a run are limited
+too.
 """
 
 from __future__ import annotations
@@ -25,30 +24,26 @@ from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any
 
-#: OpenBLAS splits products with a vector from this many entries of a matrix on, other work later.
+#: OpenBLAS splits matrix-vector products from this number of entries on, other work later.
 FEWEST_SPLIT = 9216
 
 _OWN, _USERS = "own", "users"
 
 
 class _Limit:
-    """The limit of the process, and who needs it."""
+    """The limit of the process, and the threads that need it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._here = threading.local()  # what this Python thread does: own work or a user's
-        self._counts = {_OWN: 0, _USERS: 0}  # Python threads that do the one or the other
-        #: libraries that are limited now, with the number of threads that each had
+        self._here = threading.local()  # what this Python thread does: own or user's work
+        self._counts = {_OWN: 0, _USERS: 0}  # Python threads that do each of them
+        #: libraries that are limited now, with their previous number of threads
         self._limited: list[tuple[Any, int]] = []
         self._is_limited = False
         self._libraries: list[Any] | None = None
 
     def libraries(self) -> list[Any]:
-        """Return what sets the threads of each BLAS: found once, as that takes milliseconds.
-
-        The libraries that this package calls, NumPy's and SciPy's, are loaded with it; those that
-        are loaded later are called by others.
-        """
+        """Return the controllers of NumPy's and SciPy's BLAS, found once: it takes milliseconds."""
         if self._libraries is None:
             from threadpoolctl import ThreadpoolController
 
@@ -57,9 +52,9 @@ class _Limit:
         return self._libraries
 
     def change(self, work: str | None) -> str | None:
-        """Note what this Python thread does from now on, and return what it did before."""
+        """Set what this Python thread does from now on, and return what it did before."""
         before: str | None = getattr(self._here, "work", None)
-        if work == before or (work == _USERS and before is None):  # outside of a run
+        if work == before or (work == _USERS and before is None):  # outside a run
             return before
         with self._lock:
             self._here.work = work
@@ -76,14 +71,14 @@ class _Limit:
                         library.set_num_threads(1)
             elif self._is_limited and not limited:
                 for library, number in self._limited:
-                    if library.get_num_threads() == 1:  # else someone else has set it meanwhile
+                    if library.get_num_threads() == 1:  # otherwise it was changed elsewhere
                         library.set_num_threads(number)
                 self._limited = []
             self._is_limited = limited
         return before
 
     def allowed(self) -> int | None:
-        """Return the smallest number of threads that a BLAS may take by the user's settings."""
+        """Return the smallest number of threads that the user's settings allow a BLAS."""
         with self._lock:
             given = {id(library): number for library, number in self._limited}
             numbers = [
@@ -96,7 +91,7 @@ _limit = _Limit()
 
 
 class _Within:
-    """A ``with`` block whose work is the package's own or the user's."""
+    """A context for the package's own or the user's work."""
 
     __slots__ = ("_before", "_work")
 
@@ -116,24 +111,24 @@ class _Within:
 
 
 def single() -> AbstractContextManager[None]:
-    """Return a ``with`` block in which BLAS takes one thread: for the package's own work."""
+    """Return a context in which BLAS uses one thread, for the package's own work."""
     return _Within(_OWN)
 
 
 def single_for(entries: int) -> AbstractContextManager[None]:
-    """Return the same if products with a matrix of so many entries are split, else no limit."""
+    """Return `single()` if BLAS splits products with this many entries, else no limit."""
     return _Within(_OWN) if entries >= FEWEST_SPLIT else nullcontext()
 
 
 def as_given() -> AbstractContextManager[None]:
-    """Return a ``with`` block in which BLAS takes as many threads as before the run."""
+    """Return a context in which BLAS uses as many threads as before the run."""
     return _Within(_USERS)
 
 
 def for_user(function: Callable[..., Any], entries: int) -> Callable[..., Any]:
-    """Return a user's function that is called with as many BLAS threads as before the run.
+    """Wrap a user's function so that it is called with as many BLAS threads as before the run.
 
-    It is the function itself where `single_for` sets no limit.
+    It is returned unchanged if `single_for` sets no limit.
     """
     if entries < FEWEST_SPLIT:
         return function
@@ -146,12 +141,12 @@ def for_user(function: Callable[..., Any], entries: int) -> Callable[..., Any]:
 
 
 def allowed() -> int | None:
-    """Return how many threads the user's settings allow BLAS; None where no library tells."""
+    """Return how many threads the user's settings allow BLAS; None if unknown."""
     return _limit.allowed()
 
 
 def _forget() -> None:
-    """Begin anew in a forked process, which has one Python thread."""
+    """Reset in a forked process, which has one Python thread."""
     global _limit
     limited = _limit._limited
     _limit = _Limit()

@@ -1,4 +1,4 @@
-"""A bundle method for exact functions: past cuts make a model of the function."""
+"""A bundle method for exact functions: past cuts form a model of the function."""
 
 from __future__ import annotations
 
@@ -31,44 +31,42 @@ from accelegrad.rules.distance_free import DistanceFreeAcceleGrad
 
 # The recipe and its constants were measured on 35 functions, smooth and not, in 2 to 2000
 # dimensions; `accelegrad bench --functions` compares methods on others.
-#: The centre moves where the value falls by this share of what the model promises.
+#: The centre moves if the value falls by this share of what the model promises.
 SERIOUS = 0.1
-#: The step grows by this factor at most.
+#: The largest growth factor of the step.
 LARGEST_GROWTH = 10.0
-#: It grows by this factor, too, where this many trials in a row did not miss: with a short step
-#: all succeed, and gain little (functions with kinks, geometric means of calls to 1e-4 and 1e-6: 36
-#: and 59 on 26 of the suite with it or without; 87 and 165 without, 75 and 147 with on 16 others).
-#: Not with a set or a term, where the model's steps are those on smooth functions as well (12
-#: functions: 22 and 33 without it, 26 and 42 with it).
+#: It also grows by this factor after this many trials in a row without a miss: short steps all
+#: succeed, and gain little (functions with kinks, mean calls to 1e-4 and 1e-6: 87 and 165 without,
+#: 75 and 147 with on 16 functions; no difference on 26 others). Not with a set or a term, where
+#: smooth functions take such steps as well (12 functions: 22 and 33 without, 26 and 42 with).
 IN_A_ROW, GROWN = 3, 2.0
-#: After this many trials in a row without a fall the step shrinks, by this factor at most (after
-#: each of them, by up to ten: 1.3 times as many calls to 1e-6).
+#: After this many trials in a row without a fall the step shrinks, at most to this share (after
+#: each of them, to a tenth: 1.3 times as many calls to 1e-6).
 PATIENCE, LARGEST_CUT = 10, 0.3
 #: Trials that count as recent, and those among them that may miss on a smooth function
 RECENT, MAY_MISS = 10, 2
-#: An uneven trial that misses counts as more of them than may miss, once the scale is known from an
-#: earlier step: a first step of any length is uneven on many a smooth function. Without this: 38
-#: and 62 calls to 1e-4 and 1e-6 on functions with kinks, 36 and 59 with it.
+#: An uneven trial that misses counts as more than may miss, once an earlier step has shown the
+#: scale: the first step is often uneven on smooth functions. Without this: 38 and 62 calls to 1e-4
+#: and 1e-6 on functions with kinks, 36 and 59 with it.
 UNEVEN_MISSES = MAY_MISS + 1
-#: The function is not smooth where the curvature seen in the last steps (the median of some) is
-#: this many times what it was at its flattest: at kinks it grows without end.
+#: The function is not smooth if the curvature seen in the last steps (the median of some) is this
+#: many times its smallest so far: at kinks it grows without end.
 CURVATURE_STEPS, CURVATURE_GROWTH = 5, 10.0
-#: AcceleGrad's calls are to be a share of all calls, so that the whole takes at most this many
-#: times the calls of AcceleGrad alone, if its gap falls as the inverse of the calls.
+#: AcceleGrad gets such a share of all calls that the whole takes at most this many times its calls
+#: alone, if its gap falls as the inverse of the calls.
 INSURED = 2.2
-#: AcceleGrad's first steps search for a scale. They wait as if it had had this many calls, so that
-#: the whole takes as many times more at most; most functions are solved by then, or nearly
-#: (functions with kinks, calls to 1e-4: 50 without waiting, 40 with, and 40 without AcceleGrad).
-#: With a set or a term they do not wait: steps that are too short there are not lengthened.
+#: AcceleGrad's first steps, which search for a scale, wait as if it had had this many calls: most
+#: functions are nearly solved by then (functions with kinks, calls to 1e-4: 50 without waiting, 40
+#: with, and 40 without AcceleGrad). Not with a set or a term, where short steps are not lengthened.
 UNINSURED = 10
 #: The gap is estimated for a minimiser within this many times the distance travelled.
 REACH = 2.0
-#: A fall that is a smaller share of the value counts as one that values do not resolve.
+#: Values do not resolve a fall that is a smaller share of the value.
 ROUNDING_SHARE = 1e-13
-#: Where the function is not finite the step is cut to this share, and this often at most.
+#: If the function is not finite, the step is cut to this share, at most this often.
 NOT_FINITE_CUT, MOST_CUTS = 0.1, 100
-#: Where the model promises less than values resolve, the step is lengthened this often at most,
-#: and shortened where trials are rough.
+#: If the model promises less than values resolve, the step is lengthened at most this often; if
+#: trials are rough, it is shortened.
 MOST_LENGTHENED = 4
 
 
@@ -78,14 +76,14 @@ NO_SEARCH = LineSearch()
 class Counts(NamedTuple):
     """What a bundle counts."""
 
-    calls: int = 0  # of the oracle
+    calls: int = 0
     insured: int = 0  # of these, AcceleGrad's
     misses: int = 0  # the last trials in a row without a fall
-    recent: int = 0  # which of the last trials missed, as bits; uneven ones are several
+    recent: int = 0  # bits of the last trials that missed; an uneven one takes several
 
 
 class BundleState(NamedTuple):
-    """Where a bundle method is. The cuts and the pairs grow in place."""
+    """The state of a bundle method. The cuts and the pairs grow in place."""
 
     iteration: int
     start: Vector
@@ -93,17 +91,17 @@ class BundleState(NamedTuple):
     value: float  # F there
     term: float  # the penalty's part of it
     gradient: Vector  # that of f there
-    radius: float  # how far from the start the centre was, or the first trial
+    radius: float  # largest distance of a centre, or of the first trial, from the start
     step_size: float  # t
-    estimated_gap: float  # what the model says is left
-    curvature: list[float]  # the inverse curvature of the last steps, the newest last
+    estimated_gap: float  # according to the model
+    curvature: list[float]  # inverse curvatures of the last steps, newest last
     flattest: float  # the largest median of these so far
     counts: Counts
     search: LineSearch
     cuts: CutMemory
     pairs: Pairs
     insurance: Any  # AcceleGrad's state
-    insured_value: float  # the lowest value that AcceleGrad has found; inf: it cannot go on
+    insured_value: float  # lowest value found by AcceleGrad; inf: it cannot continue
     spectral: Spectral = Spectral()
 
     @property
@@ -116,16 +114,16 @@ class BundleState(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """A point to evaluate, and what the model promises there."""
+    """A point to evaluate, and the model's promise there."""
 
     point: Vector
-    promise: float  # by how much the value is to fall
+    promise: float  # the expected fall of the value
     estimated_gap: float
-    is_rough: bool  # whether the model's lowest point was hardly found, as the step is too long
+    is_rough: bool  # whether its accuracy is poor, because the step is too long
 
 
 class Recorder:
-    """An oracle that keeps every cut, counts, and remembers the lowest value."""
+    """An oracle that keeps every cut, counts calls, and remembers the lowest value."""
 
     def __init__(self, oracle: Oracle, cuts: CutMemory) -> None:
         self._oracle, self._cuts = oracle, cuts
@@ -136,7 +134,7 @@ class Recorder:
         """Evaluate at the point."""
         self.calls += 1
         evaluation = self._oracle(point)
-        _ = evaluation.gradient  # it may come late, and its norm with it
+        _ = evaluation.gradient  # it may be computed late, and its norm with it
         if not math.isfinite(evaluation.squared_norm):
             raise NonFiniteError("the gradient is not finite")
         self._cuts.take(evaluation)
@@ -158,22 +156,22 @@ class Bundle(StepRule):
         \quad g = \textstyle\sum_i \lambda_i g_i, \quad u = c - t g, \quad
         v = \textstyle\sum_i \lambda_i e_i + t \|g\|^2 .
 
-    If the value falls by v/10 or more, u is the new centre; else its cut makes the model better.
-    While the function behaves smoothly (few trials miss, and the curvature that gradients show does
-    not grow), steps are those of L-BFGS with a line search instead, and cost what these cost.
+    If the value falls by v/10 or more, u is the new centre; otherwise its cut improves the model.
+    While the function behaves smoothly (few trials miss, and the curvature seen in gradients does
+    not grow), steps are those of L-BFGS with a line search instead, at the same cost.
 
-    Where bundle steps might gain less than AcceleGrad would, its steps take turns with them, on the
-    same cuts and best point. Its share is such that the whole takes about twice its calls at most.
+    If bundle steps might gain less than AcceleGrad would, its steps alternate with them, on the
+    same
+    cuts and best point. Its share is such that the whole takes at most about twice its calls.
 
-    With a feasible set or a penalty the model's minimiser is found by Newton's method on its dual,
-    with projections or proximal maps alone; no evaluation is spent on it. Where the model lacks
-    digits, spectral steps (Barzilai and Borwein's, projected or proximal) take its place while they
-    pay.
+    With a feasible set or a penalty, Newton's method on the dual finds the model's minimiser, with
+    projections or proximal maps and no evaluation. Where the model lacks digits, spectral steps
+    (Barzilai and Borwein's, projected or proximal) take its place while they pay.
 
     Parameters
     ----------
     bundle_size : int, optional
-        How many cuts are kept; by default the dimension and 20 more, in 64 MB at most.
+        Number of cuts that are kept; by default the dimension plus 20, in at most 64 MB.
     initial_radius : float, optional
         The length of the first step; by default that of x0, or 1 if it is shorter.
     project, prox : callable, optional
@@ -282,11 +280,10 @@ class Bundle(StepRule):
     # -- steps of L-BFGS ---------------------------------------------------------------------------
 
     def _searches(self, state: BundleState) -> bool:
-        """Return whether the next step is a trial of a line search."""
         return self._plain and (state.search.direction is not None or state.smooth)
 
     def _search(self, state: BundleState, oracle: Recorder) -> tuple[BundleState, Evaluated]:
-        """Do a trial of a line search; where none goes on, begin one."""
+        """Do a trial of the current line search, or of a new one."""
         search = state.search
         if search.direction is None:
             search = self._new_search(state)
@@ -321,7 +318,7 @@ class Bundle(StepRule):
         return LineSearch.along(direction, state.value, slope, trial)
 
     def _given_up(self, state: BundleState, search: LineSearch) -> BundleState:
-        """End a search without success, at the point where the value fell, if there is one."""
+        """End a search without success, at a point where the value fell, if any."""
         state = state._replace(search=NO_SEARCH)
         if search.low_gradient is None or search.direction is None:
             return state
@@ -342,8 +339,8 @@ class Bundle(StepRule):
         trial, t = self._worthwhile(state)
         if trial.is_rough:
             return self._without_model(state, oracle)
-        # Where nothing seems to be left, a proof may follow from the next cut; with a set or a
-        # term it is more likely to follow from a spectral step.
+        # If nothing seems to be left, the next cut may give a proof; with a set or a term a
+        # spectral step is more likely to.
         news = self._plain and trial.estimated_gap < state.estimated_gap
         if not self._is_resolved(state, trial) and not news:
             done = state._replace(step_size=t, estimated_gap=trial.estimated_gap)
@@ -362,7 +359,7 @@ class Bundle(StepRule):
             moved = self._centred(state, at, paired=False) if lower else state
             return moved._replace(step_size=share * t), at
         promise, fall = trial.promise, state.value - at.value
-        # where the parabola through values and slope would be lowest
+        # the minimum of the parabola through values and slope
         lowest = t * promise / (2.0 * (promise - fall)) if promise > fall else math.inf
         if fall >= SERIOUS * promise:
             counts = _noted(counts, misses=0)
@@ -372,7 +369,7 @@ class Bundle(StepRule):
             return moved._replace(step_size=longer), at
         moved = state._replace(step_size=t, counts=_noted(counts, misses=1))
         if state.cuts.added == added:
-            # The model knew this cut: what it promised is rounding.
+            # The model knew this cut: its promise is rounding.
             return self._without_model(moved, oracle)
         error = state.value - state.term - (at.value - at.penalty)
         error -= inner(at.gradient, state.center - at.point)
@@ -380,17 +377,14 @@ class Bundle(StepRule):
             counts = moved.counts._replace(misses=0)
             shorter = max(LARGEST_CUT * t, min(lowest, t), min(t, state.flattest))
             moved = moved._replace(step_size=shorter, counts=counts)
-        elif moved.counts.misses >= state.cuts.size:  # as many cuts as are kept have told nothing
+        elif moved.counts.misses >= state.cuts.size:  # as many cuts as are kept have shown nothing
             counts = moved.counts._replace(misses=0)
             far = self._is_far(state, at.point)
             moved = moved._replace(step_size=t if far else LARGEST_GROWTH * t, counts=counts)
         return moved, at
 
     def _without_model(self, state: BundleState, oracle: Recorder) -> tuple[BundleState, Evaluated]:
-        """Do a step where the model tells nothing: a spectral one with a set or a term, if it pays.
-
-        It may be the last digits that the model lacks. AcceleGrad's share stays what it is to be.
-        """
+        """Do a step without the model: a spectral one with a set or a term, if it pays."""
         spectral = state.spectral
         if self._plain or spectral.waits:
             waited = spectral if self._plain else spectral.waited()
@@ -407,9 +401,9 @@ class Bundle(StepRule):
         return following, at
 
     def _worthwhile(self, state: BundleState) -> tuple[Trial, float]:
-        """Return a trial and its step; a longer one than before, where it promises too little.
+        """Return a trial and its step, longer than before if that promises too little.
 
-        A short step promises little of what is left, and its cut tells little of what is far away.
+        A short step promises little, and its cut says little about distant points.
         """
         t = state.step_size
         for _ in range(MOST_LENGTHENED):
@@ -438,7 +432,7 @@ class Bundle(StepRule):
         return CutModel(cuts, self.project, self.prox, self.term, self.lowest_of_cuts)
 
     def _reach(self, state: BundleState, length: float) -> float:
-        """Return roughly how far a minimiser is."""
+        """Return roughly the distance of a minimiser."""
         insured = float(state.insurance.radius) if state.counts.insured else 0.0
         return REACH * max(float(distance(state.center, state.start)), insured, length)
 
@@ -449,10 +443,11 @@ class Bundle(StepRule):
     # -- AcceleGrad's steps ------------------------------------------------------------------------
 
     def _owes(self, state: BundleState) -> bool:
-        """Return whether AcceleGrad is to have the next step.
+        """Return whether AcceleGrad gets the next step.
 
-        Alone it would have had all the calls. Its gap then, if it falls as their inverse, is to be
-        no less than the present one. It counts as having had some from the start.
+        With all the calls alone, its gap, if it falls as their inverse, should be no smaller than
+        the
+        present one. It counts as having had some from the start.
         """
         counts = state.counts
         gap = state.estimated_gap
@@ -464,13 +459,13 @@ class Bundle(StepRule):
         return bool(behind * INSURED * share < gap)
 
     def _insure(self, state: BundleState, oracle: Recorder) -> tuple[BundleState, Evaluated]:
-        """Do a step of AcceleGrad; if it finds a lower value, that is the new centre."""
+        """Do a step of AcceleGrad; a lower value becomes the new centre."""
         if state.insured_value == math.inf:
             return state, oracle(state.center)
         try:
             step = self.accelegrad.step(state.insurance, oracle)
         except NonFiniteError:
-            # It has left the domain, where it would end; the bundle goes on without it.
+            # It has left the domain, where it would end; the bundle continues without it.
             counts = state.counts._replace(insured=state.counts.insured + oracle.calls)
             return self._follow_model(state._replace(insured_value=math.inf, counts=counts), oracle)
         best = oracle.best
@@ -492,7 +487,7 @@ def _median(numbers: list[float]) -> float:
 
 
 def _noted(counts: Counts, *, misses: int) -> Counts:
-    """Return the counts with a trial among them: 0 if it did not miss, else what it counts."""
+    """Return the counts with another trial, which counts as this many misses."""
     recent = counts.recent << max(misses, 1) | ((1 << misses) - 1)
     recent &= (1 << RECENT) - 1
     in_a_row = counts.misses + misses if misses else 0
@@ -500,7 +495,7 @@ def _noted(counts: Counts, *, misses: int) -> Counts:
 
 
 def _finite_trial(oracle: Recorder, point_of: Callable[[float], Vector]) -> tuple[Evaluated, float]:
-    """Evaluate at a point, or nearer where the function is not finite; return the share too."""
+    """Evaluate at a point, or nearer if the function is not finite; return the share too."""
     share = 1.0
     for _ in range(MOST_CUTS):
         try:

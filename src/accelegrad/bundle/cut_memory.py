@@ -1,6 +1,6 @@
-r"""Cuts that are kept: affine functions below a function.
+r"""Memory of cuts: affine functions below a function.
 
-A cut is :math:`f(u) \ge h + \langle g, u - x_0\rangle`, kept as (g, h).
+A cut :math:`f(u) \ge h + \langle g, u - x_0\rangle` is stored as (g, h).
 """
 
 from __future__ import annotations
@@ -20,20 +20,19 @@ from accelegrad.rules.base import Evaluated
 
 #: The memory that cuts take by default, in bytes; chosen
 DEFAULT_BYTES = 64 * 2**20
-#: Cuts beyond the dimension that are kept by default: at a minimiser of a max-type function as many
-#: as d + 1 can be active, and some more are on their way (measured: with 30 in 40 dimensions the
-#: last digits are lost).
+#: Cuts beyond the dimension that are kept by default: up to d + 1 can be active at a minimiser of a
+#: max-type function (with 30 in 40 dimensions the last digits are lost).
 SPARE_CUTS = 20
 #: The fewest cuts that a bundle works with: the newest, an older one, and their sum
 FEWEST_CUTS = 4
-#: The sum of smaller weights is no mean: its digits are lost.
+#: The sum of smaller weights loses its digits.
 SMALLEST_TOTAL = 1e-200
 #: The share of the memory that is kept when it is full; chosen
 KEPT_SHARE = 0.8
 
 
 def default_size(dimension: int) -> int:
-    """Return how many cuts are kept in so many dimensions."""
+    """Return the default number of cuts."""
     return max(FEWEST_CUTS, min(dimension + SPARE_CUTS, _held(dimension)))
 
 
@@ -42,42 +41,34 @@ def _held(dimension: int) -> int:
     return DEFAULT_BYTES // (8 * dimension)
 
 
-#: What is known of a cut besides its slope: its value at the origin; its weight in the last
-#: combination; when it was added; the size of the terms of its value; the length of its slope; and
-#: how far the first and the slope can be off, because of adding up cuts or of few bits.
+#: The numbers of a cut: its value at the origin; its weight in the last combination; when it was
+#: added; the size of the terms of its value; the length of its slope; and how far value and slope
+#: can be off, because of adding cuts or of low precision.
 LEVEL, WEIGHT, ADDED, SIZE, LENGTH, LOST, BLURRED = NUMBERS = range(7)
 
 
 class CutMemory:
-    """The cuts that are kept.
-
-    Parameters
-    ----------
-    origin : Vector
-        x0.
-    size : int
-        How many cuts are kept at most.
-    """
+    """At most `size` cuts around `origin`, x0."""
 
     def __init__(self, origin: Vector, size: int) -> None:
         self.origin, self.size = origin, size
         self.count = 0
         rows = min(size, 2 * FEWEST_CUTS)
-        # At once what the default takes: it need not be copied, and takes no room until it is used.
+        # The default at once: it need not be copied, and takes no memory until it is used.
         self._slopes = np.empty((min(size, max(rows, _held(origin.size))), origin.size))
         self._numbers = np.zeros((rows, len(NUMBERS)))
         self._gram = np.zeros((0, 0))
-        self._gram_rows = 0  # those that are up to date
+        self._gram_rows = 0  # rows that are up to date
         self._programme = CutProgramme()
-        self.added = 0  # how many cuts came so far
+        self.added = 0  # cuts so far
         self.has_weights = False  # whether there was a combination of them
-        #: where cuts were asked for last by `values_at_center`, and the first of them there
+        #: the last point of `values_at_center`, and the first cuts there
         self._center: Vector | None = None
         self._center_values = np.empty(0)
 
     @property
     def slopes(self) -> np.ndarray:
-        """The slopes of the cuts, one a row."""
+        """The slopes of the cuts, one per row."""
         return self._slopes[: self.count]
 
     @property
@@ -105,8 +96,9 @@ class CutMemory:
     ) -> None:
         """Keep the cut of a function with this value and slope at a point.
 
-        `size` is that of the terms of the value, where it is larger than the value; `lost` says how
-        far value and slope can be off where they come in few bits.
+        `size` is that of the terms of the value, if larger than the value; `lost` bounds the errors
+        of value
+        and slope in low precision.
         """
         offset = point - self.origin
         length, away = norm(slope), norm(offset)
@@ -122,16 +114,15 @@ class CutMemory:
         self.add_at(evaluation.point, whole - term, evaluation.gradient, size, evaluation.lost)
 
     def blur(self, share: float) -> None:
-        """Take the cuts so far for less exact: by this share of value, rise and slope."""
+        """Add this share of value, rise and slope to the errors of the cuts so far."""
         numbers = self._numbers[: self.count]
         numbers[:, LOST] += share * (numbers[:, SIZE] + numbers[:, LENGTH] * norm(self.origin))
         numbers[:, BLURRED] += share * numbers[:, LENGTH]
 
     def _add(self, slope: Vector, numbers: tuple[float, ...]) -> None:
-        """Keep a cut; where there is no room, forget those that matter least.
+        """Keep a cut; if there is no room, drop those that matter least.
 
-        One that is the same as the newest, up to rounding of its level, tells nothing, and would
-        take the place of others.
+        A repetition of the newest cut, up to rounding of its level, is ignored.
         """
         if self.count:
             last = self._numbers[self.count - 1]
@@ -156,7 +147,7 @@ class CutMemory:
         return values
 
     def values_at_center(self, center: Vector) -> Vector:
-        """Return the cuts at a point that is asked for again and again, while cuts are added."""
+        """Return the cuts at a point that is asked for repeatedly while cuts are added."""
         same = self._center is center or (
             self._center is not None and np.array_equal(self._center, center)
         )
@@ -196,17 +187,20 @@ class CutMemory:
         return self._gram[:n]
 
     def keep_weights(self, weights: Vector) -> None:
-        """Begin the next combination with these weights; cuts that have one are kept longest."""
+        """Store weights to start the next combination; cuts with a weight are kept longest."""
         self._numbers[: self.count, WEIGHT] = weights
         self.has_weights = True
 
     def mean(self, weights: Vector) -> tuple[Vector, tuple[float, ...]] | None:
         """Return the mean of the cuts, as slope and numbers; None if no weight is positive.
 
-        It is a cut of the function whatever the weights add up to: they are divided by their sum,
-        which leaves shares that add up to 1 but for (k + 1) / 2 units of rounding, with k of them.
-        Their sum with the cuts is off by k / 2 units more, relative to the sizes of its terms. The
-        sizes are sums too, so that twice as much is allowed for. Products that vanish come on top.
+        It is a cut of the function whatever the weights add up to: dividing k of them by their sum
+        leaves
+        shares that add up to 1 within (k + 1) / 2 units of rounding, and their sum with the cuts is
+        off by
+        k / 2 units more, relative to the sizes of its terms. The sizes are sums too, so twice as
+        much is
+        allowed for, plus products that underflow.
         """
         positive = np.maximum(weights, 0.0)
         total = float(np.add.reduce(positive))
@@ -223,7 +217,6 @@ class CutMemory:
         return slope, (level, 0.0, 0.0, size + vanished, length + vanished, lost, blurred)
 
     def _grow(self) -> None:
-        """Take more memory, up to the size."""
         rows, n = min(self.size, 2 * len(self._numbers)), self.count
         if rows > len(self._slopes):
             slopes, self._slopes = self._slopes, np.empty((rows, self.origin.size))
@@ -232,14 +225,14 @@ class CutMemory:
         self._numbers[:n] = numbers[:n]
 
     def _make_room(self) -> None:
-        """Forget cuts without weight, the oldest first; what they amount to stays as one cut."""
+        """Drop cuts without weight, the oldest first; one cut, their mean, replaces them."""
         kept = max(FEWEST_CUTS - 2, int(KEPT_SHARE * self.size) - 1)
         weights = self.last_weights.copy()
         order = np.lexsort((self._numbers[: self.count, ADDED], weights))[::-1]
         keep = np.sort(order[:kept])
         total = self.mean(weights)
         n = len(keep)
-        known = int(np.searchsorted(keep, self._gram_rows))  # of these the products are up to date
+        known = int(np.searchsorted(keep, self._gram_rows))  # whose products are up to date
         self._gram[:known, :known] = self._gram[keep[:known, None], keep[:known]]
         new_number = {int(old): new for new, old in enumerate(keep)}
         active = self._programme.active
@@ -253,7 +246,7 @@ class CutMemory:
             self._add(*total)
 
     def state(self) -> dict[str, Any]:
-        """Return all that has to be kept to go on, bit for bit."""
+        """Return all that a checkpoint has to keep, bit for bit."""
         n, known = self.count, self._gram_rows
         return {
             "slopes": self._slopes[:n].copy(),
@@ -266,7 +259,7 @@ class CutMemory:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Continue from a checkpoint."""
         n = len(state["slopes"])
         self.count = 0
         while len(self._numbers) < n:

@@ -1,14 +1,14 @@
-r"""The highest of some cuts as a model of a function, and the point near a centre where it is low.
+r"""The highest of some cuts as a model of a function, and its minimum near a centre.
 
 With slopes :math:`g_i` and the distances :math:`e_i \ge 0` of the cuts below the value at the
-centre it is the problem of the weights
+centre, the weights solve
 
 .. math:: \min_{\lambda \ge 0}\ \tfrac t2 \Bigl\|\sum_i \lambda_i g_i\Bigr\|^2
           + \sum_i \lambda_i e_i \quad\text{where } \sum_i \lambda_i = 1,
 
-which DAQP solves where there are few cuts. The weights need not be exact: any on the simplex prove
-a lower bound. With a feasible set or a penalty the model's lowest point is found by projections or
-proximal maps alone.
+by DAQP if there are few cuts. The weights need not be exact: any on the simplex prove a lower
+bound.
+With a feasible set or a penalty, projections or proximal maps suffice to find the lowest point.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from accelegrad.errors import Vector
 from accelegrad.geometry.nearest_point import lowest_of_cuts
 from accelegrad.rules.base import Projection, Prox
 
-#: With a set or a term: rounds of Newton's method at most, the share of what the model promises
-#: that may be missed, and cuts of a round's step to a quarter at most; chosen
+#: With a set or a term: most rounds of Newton's method, the share of the model's promise that may
+#: be missed, and most cuts of a round's step to a quarter; chosen
 MOST_ROUNDS, MISSED, MOST_HALVINGS = 12, 0.05, 3
-#: Cuts that a round considers beyond those with a weight: the highest; chosen
+#: The highest cuts that a round considers beyond those with a weight; chosen
 MORE_CUTS = 10
-#: DAQP finds the weights of at most so many cuts; of more, `CutProgramme` does (500 separate kinks:
-#: a tenth of the time).
+#: DAQP finds the weights of at most this many cuts, `CutProgramme` of more (500 separate kinks: a
+#: tenth of the time).
 MOST_AT_ONCE = 100
-#: The length of a difference that shows how a projection moves, relative to that of the step: near
-#: the root of the rounding, where both of its errors are small
+#: The relative length of a difference that shows how a projection moves: near the root of the
+#: rounding, where both of its errors are small
 DIFFERENCE = 1e-6
 
 
@@ -43,51 +43,51 @@ class Combination(NamedTuple):
     """A sum of cuts whose weights add up to 1: a cut again."""
 
     weights: Vector
-    slope: Vector  # with that of a set's or term's cut, where there is one
-    error: float  # how far it lies below the value at the centre
+    slope: Vector  # with that of a set's or term's cut, if any
+    error: float  # distance below the value at the centre
 
 
 class Center(NamedTuple):
-    """A point with what is known there."""
+    """A point with its value, and the penalty's part of it."""
 
     point: Vector
-    value: float  # of the sum
-    term: float  # the penalty's part of it
+    value: float
+    term: float
 
 
 class Lowest(NamedTuple):
-    """Where the model is lowest near a centre."""
+    """The model's minimum near a centre."""
 
     point: Vector
-    promise: float  # by how much the model lies below the value at the centre
+    promise: float  # how far the model lies below the value at the centre
     combination: Combination
-    missed: float = 0.0  # what the promise may be short of, with a set or a term
+    missed: float = 0.0  # what the promise may lack, with a set or a term
 
 
 class DualPoint(NamedTuple):
-    """The point that weights of cuts lead to, with a set or a term."""
+    """The point given by weights of cuts, with a set or a term."""
 
     weights: Vector
     target: Vector  # before projection or prox
     point: Vector
     term: float
     cuts: Vector  # the cuts there
-    value: float  # of the dual: the least of the weighted cuts, term and distance together
+    value: float  # of the dual: the minimum of weighted cuts, term and distance together
 
     @property
     def missed(self) -> float:
-        """How far the model at the point may be above its least."""
+        """How far the model at the point may be above its minimum."""
         return float(self.cuts.max() - self.weights @ self.cuts)
 
 
 class CutModel(NamedTuple):
-    """Cuts, with a set and a term that are known by projection and proximal map."""
+    """Cuts, with a set and a term given by projection and proximal map."""
 
     cuts: CutMemory
     project: Projection | None = None
     prox: Prox | None = None
     term: Callable[[Vector], float] | None = None
-    lowest_of_cuts: Callable[..., Any] | None = None  # the set's own, where it has one
+    lowest_of_cuts: Callable[..., Any] | None = None  # the set's own, if any
 
     @property
     def is_plain(self) -> bool:
@@ -95,9 +95,9 @@ class CutModel(NamedTuple):
         return self.project is None and self.prox is None
 
     def lowest(self, center: Center, step: float, *, keep: bool = True) -> Lowest:
-        """Minimise the model plus ||u - center||^2 / (2 step); the step may come out shorter.
+        """Minimise the model plus ||u - center||^2 / (2 step); the step may become shorter.
 
-        `keep` says whether the memory keeps the weights, to begin with them next time.
+        `keep` says whether the memory keeps the weights, to start with them next time.
         """
         if not self.is_plain:
             return self._lowest_feasible(center, step, keep=keep)
@@ -125,8 +125,9 @@ class CutModel(NamedTuple):
     def _lowest_feasible(self, center: Center, step: float, *, keep: bool) -> Lowest:
         """Maximise the dual over weights of the cuts, by Newton's method.
 
-        The cuts at the point that weights lead to are the dual's slopes. How they change with the
-        weights is seen from how the projection moves along the cuts' slopes.
+        The cuts at the point given by the weights are the dual's slopes. The movement of the
+        projection
+        along the cuts' slopes shows how they change with the weights.
         """
         exact = self._exactly(center, step)
         if exact is not None:
@@ -151,7 +152,7 @@ class CutModel(NamedTuple):
         return self._found(center, step, at, keep=keep)
 
     def _exactly(self, center: Center, step: float) -> tuple[Vector, float] | None:
-        """Return the best weights, and the step they are for, where the set can tell them."""
+        """Return the best weights, and the step they are for, if the set has its own method."""
         if self.lowest_of_cuts is None or self.prox is not None:
             return None
         below = np.maximum(center.value - self.cuts.values_at_center(center.point), 0.0)
@@ -159,7 +160,6 @@ class CutModel(NamedTuple):
         return None if found is None else (found.weights, found.step)
 
     def _found(self, center: Center, step: float, at: DualPoint, *, keep: bool) -> Lowest:
-        """Return what weights lead to."""
         promise = center.value - float(at.cuts.max()) - at.term
         if keep:
             self.cuts.keep_weights(at.weights)
@@ -184,7 +184,7 @@ class CutModel(NamedTuple):
         return point if self.project is None else self.project(point)
 
     def _round(self, center: Center, step: float, at: DualPoint) -> DualPoint | None:
-        """Return a better point of the dual; None where there is none to be found."""
+        """Return a better point of the dual, or None."""
         active = at.weights > 0.0
         order = np.argsort(at.cuts)[::-1]
         considered = np.union1d(np.flatnonzero(active), order[:MORE_CUTS])
@@ -192,7 +192,7 @@ class CutModel(NamedTuple):
         moved = self._moved(at, step, slopes)
         gram = slopes @ moved.T
         gram = 0.5 * (gram + gram.T)
-        # Differences are not exact: what should be squares may be below zero.
+        # Differences are not exact: squares may come out negative.
         gram.flat[:: len(considered) + 1] = np.maximum(gram.diagonal(), 0.0)
         linear = -(at.cuts[considered] / step + gram @ weights)
         programme = CutProgramme()
@@ -209,7 +209,7 @@ class CutModel(NamedTuple):
         return None
 
     def _moved(self, at: DualPoint, step: float, slopes: np.ndarray) -> np.ndarray:
-        """Return how the feasible point moves where the target moves along slopes."""
+        """Return how the feasible point moves when the target moves along slopes."""
         size = max(float(np.abs(at.target - at.point).max()), float(np.abs(at.point).max()), 1e-300)
         moved = np.empty_like(slopes)
         for row, slope in zip(moved, slopes, strict=True):

@@ -7,12 +7,10 @@ numbers :math:`e_i \ge 0` it finds
           \quad\text{where } \sum_i \lambda_i = 1.
 
 It is Wolfe's algorithm for the point of a polytope nearest to zero (P. Wolfe, Math. Program. 11,
-1976), with a linear term: some weights are positive, all others zero; a linear system gives the
-best positive weights; one vector enters or leaves at a time. The factor of that system and its
-vectors are kept from one call to the next, because only a few of them change.
-
-DAQP solves the same for few cuts. With hundreds of active ones it takes ten times as long, since it
-begins anew each time. The result need not be exact: any weights prove a lower bound.
+1976), with a linear term: a linear system gives the best positive weights, and one vector enters or
+leaves at a time. The factor of that system is kept from one call to the next, because only a few
+vectors change. DAQP, which always starts from scratch, takes ten times as long with hundreds of
+active cuts. The result need not be exact: any weights prove a lower bound.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from scipy.linalg.lapack import dpotrf, dtpqrt
 
 from accelegrad.errors import Vector
 
-#: Changes of the active set in one call: more gain less than the next cut does (measured: with 40
+#: Most changes of the active set in one call: more gain less than the next cut does (with 40
 #: instead of no limit, functions of 500 separate kinks take a seventh of the time and no more
 #: calls).
 MOST_CHANGES = 40
@@ -37,7 +35,7 @@ RIDGE = 1e-13
 SMALLEST = float(np.finfo(np.float64).tiny)
 #: A vector enters if that lowers the sum by more than this share of it.
 WORTH_ENTERING = 1e-11
-#: Columns that LAPACK takes at a time where a vector leaves (measured: 4 to 8 take least)
+#: Columns per LAPACK block when a vector leaves (measured: 4 to 8 are fastest)
 REMOVED_BLOCK = 8
 
 
@@ -47,7 +45,7 @@ class CutProgramme:
     def __init__(self) -> None:
         self._active = np.empty(0, dtype=np.intp)
         #: the lower Cholesky factor of K + ones, active rows; below, rows of the identity, so that
-        #: vectors enter in place and LAPACK takes the whole (transposed: it wants columns)
+        #: vectors enter in place and LAPACK takes the whole (transposed: it expects columns)
         self._factor: np.ndarray | None = None
         self._scale = 0.0
         #: the factor's inverse times minus the linear term, and times ones: of one call
@@ -59,31 +57,24 @@ class CutProgramme:
         return [int(i) for i in self._active]
 
     def renumber(self, active: Sequence[int] | np.ndarray) -> None:
-        """Go on with other vectors, or with vectors that have other numbers now."""
+        """Continue with other vectors, or with vectors that have new numbers."""
         self._active, self._factor = np.array(active, dtype=np.intp), None
 
     def state(self) -> dict[str, Any]:
-        """Return all that has to be kept to go on, bit for bit."""
+        """Return all that a checkpoint has to keep, bit for bit."""
         factor = None if self._factor is None else self._factor.copy()
         return {"active": self._active, "factor": factor, "scale": self._scale}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Continue from a checkpoint."""
         self.renumber(state["active"])
         self._scale, factor = state["scale"], state["factor"]
         self._factor = None if factor is None else np.array(factor, order="C")
 
     def weights(self, K: np.ndarray, linear: Vector, last: Vector) -> Vector:
-        """Return the weights, from those of the last call on.
+        """Return the weights, starting from those of the last call (`last`; 0 for new vectors).
 
-        Parameters
-        ----------
-        K : array of shape (n, n), or with more columns
-            The Gram matrix; what is beyond column n does not count.
-        linear : array of shape (n,)
-            The numbers e_i.
-        last : array of shape (n,)
-            The weights of the last call, zero for new vectors.
+        K is the Gram matrix; columns beyond its rows are ignored. `linear` holds the e_i.
         """
         weights = self._start(K, linear, last)
         if self._factor is None and not self._factored(K):
@@ -93,8 +84,8 @@ class CutProgramme:
         return weights
 
     def _improve(self, K: np.ndarray, linear: Vector, weights: Vector) -> None:
-        """Let vectors enter and leave until the weights are the best, or often enough."""
-        # As weights add up to 1, a constant may be taken off; a large one would take all digits.
+        """Let vectors enter and leave until the weights are best, or `MOST_CHANGES` times."""
+        # As weights add up to 1, a constant may be subtracted; a large one would take all digits.
         linear = linear - linear[self._active].min()
         self._solve(linear)
         for _ in range(MOST_CHANGES):
@@ -111,11 +102,11 @@ class CutProgramme:
                 break
 
     def _start(self, K: np.ndarray, linear: Vector, last: Vector) -> Vector:
-        """Return weights to begin with: the last ones, or all of it on one vector."""
+        """Return weights to start with: the last ones, or all of it on one vector."""
         if not self._active.size:
             self.renumber([int((0.5 * K.diagonal() + linear).argmin())])
         active = self._active
-        # Of the active vectors alone: others may be much longer, and would drown them in rounding.
+        # Of the active vectors alone: others may be much longer, and drown them in rounding.
         squares = K[active, active]
         scale = float(np.add.reduce(squares)) / active.size or float(K.diagonal().max()) or 1.0
         if not 0.01 * scale <= self._scale <= 100.0 * scale:
@@ -127,7 +118,7 @@ class CutProgramme:
         return weights
 
     def _factored(self, K: np.ndarray) -> bool:
-        """Factor the active part anew, and say whether that is possible."""
+        """Factor the active part again, and return whether that is possible."""
         active, n = self._active, self._active.size
         matrix = K[active[:, None], active]
         matrix += self._scale
@@ -148,7 +139,7 @@ class CutProgramme:
         spread[:n, :n] = factor[:n, :n]
         return spread
 
-    # One right side at a time: LAPACK gives each of two a thread, which may be long in coming.
+    # One right side at a time: with two, LAPACK starts threads, which may be slow.
 
     def _solve(self, linear: Vector) -> None:
         """Solve with the factor, for the linear term and for ones."""
@@ -185,7 +176,7 @@ class CutProgramme:
         return entering if reduced[entering] < level - WORTH_ENTERING * abs(level) else None
 
     def _enter(self, K: np.ndarray, linear: Vector, entering: int) -> None:
-        """Add a row to the factor, and what follows for the solutions."""
+        """Add a row to the factor, and update the solutions."""
         assert self._factor is not None
         active, n = self._active, self._active.size
         rows = self._factor.shape[0]
@@ -227,8 +218,9 @@ class CutProgramme:
     def _remove(self, place: int, n: int) -> None:
         """Remove a vector's row from the n rows of the factor; the last becomes the identity's.
 
-        Without row and column of the vector, rows below are those of the factor of
-        B B' + b b', with the part B of the factor that is below and b the column that is gone.
+        The rows below are then those of the factor of B B' + b b', with B the part of the factor
+        below and b
+        the removed column.
         """
         factor = self._factor
         assert factor is not None

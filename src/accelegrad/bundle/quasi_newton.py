@@ -1,7 +1,7 @@
-r"""The curvature that changes of gradients show, and a search along a line: for smooth functions.
+r"""L-BFGS directions and a line search, for smooth functions.
 
-The metric is L-BFGS's (J. Nocedal, Math. Comp. 35, 1980); the search looks for a point where the
-value has fallen and the slope is less steep (the weak conditions of Wolfe), by cubic interpolation.
+The metric is L-BFGS's (J. Nocedal, Math. Comp. 35, 1980); the search finds a point that meets the
+weak Wolfe conditions, by cubic interpolation.
 """
 
 from __future__ import annotations
@@ -17,47 +17,48 @@ from scipy.linalg.lapack import dtrtrs
 from accelegrad.bundle.cut_memory import DEFAULT_BYTES, FEWEST_CUTS
 from accelegrad.errors import Vector
 
-#: Pairs that are kept (measured on seven smooth functions, geometric mean of calls to 1e-6: 68 with
-#: 10 or 15, 64 with 20, 62 with 30; each costs two products a step).
+#: Pairs that are kept (seven smooth functions, mean calls to 1e-6: 68 with 10 or 15, 64 with 20, 62
+#: with 30; each costs two products per step).
 MOST_PAIRS = 20
-#: A pair counts where the gradient grows along the step by more than this share of both lengths.
+#: A pair counts if the gradient grows along the step by more than this share of both lengths.
 LEAST_CURVATURE = 1e-10
-#: What the value has to fall by, as a share of what the slope at the start promises (Armijo)
+#: The required fall, as a share of what the slope at the start promises (Armijo)
 FALL = 1e-4
-#: How steep the slope may still be, as a share of that at the start
+#: The largest remaining slope, as a share of that at the start
 STEEP = 0.9
-#: A trial is uneven where the cut at the start is further below the value at the trial than the
-#: other way round, by more than this share of both together. On a parabola they are the same, and
-#: of 24 misses on smooth functions none exceeded 0.16 (after the first step); at kinks most do.
+#: A trial is uneven if the cut at the start is further below the value at the trial than the other
+#: way round, by more than this share of both together. They agree on a parabola, and of 24 misses
+#: on smooth functions none exceeded 0.16 (after the first step); at kinks most do.
 UNEVEN = 0.4
-#: Trials of one search: what is not found by then is better found by other means.
+#: Most trials of one search: other steps are then more promising.
 MOST_TRIALS = 4
-#: A step is prolonged by at least and at most these factors, and cut back to no less than a share
-#: of the interval from its ends: as in other line searches.
+#: Limits of the factor that extends a step, and the least distance of a trial from the ends of its
+#: interval, as a share: as in other line searches.
 PROLONGED, INNER_SHARE = (2.0, 10.0), 0.1
 
 
 class Pairs:
     """The last steps and the changes of the gradient over them.
 
-    They stand in the rows of two matrices; a new pair takes the place of the oldest. The loops over
-    pairs of L-BFGS are then two triangular systems in the products of steps and later changes.
+    They are the rows of two matrices; a new pair replaces the oldest. The loops of L-BFGS are then
+    two
+    triangular systems in the products of steps and later changes.
     """
 
     def __init__(self) -> None:
         self.count = 0
-        self._oldest = 0  # its row
+        self._oldest = 0
         self._steps = self._changes = np.empty((0, 0))
-        self._products = np.empty((0, 0))  # of step i and change j, the oldest first; 0 if j < i
+        self._products = np.empty((0, 0))  # of step i and change j, oldest first; 0 if j < i
 
     @property
     def steps(self) -> list[Vector]:
-        """The steps, the oldest first."""
+        """The steps, oldest first."""
         return list(np.roll(self._steps[: self.count], -self._oldest, axis=0))
 
     @property
     def changes(self) -> list[Vector]:
-        """The changes of the gradient, the oldest first."""
+        """The changes of the gradient, oldest first."""
         return list(np.roll(self._changes[: self.count], -self._oldest, axis=0))
 
     def add(self, step: Vector, change: Vector) -> None:
@@ -86,12 +87,12 @@ class Pairs:
         self._products = np.zeros((held, held), order="F")
 
     def _in_order(self, numbers: Vector) -> Vector:
-        """Return numbers of the rows, that of the oldest pair first."""
+        """Reorder numbers of the rows, oldest pair first."""
         oldest = self._oldest
         return np.concatenate((numbers[oldest:], numbers[:oldest])) if oldest else numbers
 
     def _in_rows(self, numbers: Vector) -> Vector:
-        """Return numbers of the pairs, the oldest first, as the rows stand."""
+        """Reorder numbers of the pairs, oldest first, into rows."""
         newest = self.count - self._oldest
         return np.concatenate((numbers[newest:], numbers[:newest])) if self._oldest else numbers
 
@@ -113,7 +114,7 @@ class Pairs:
         return left
 
     def state(self) -> dict[str, Any]:
-        """Return all that has to be kept to go on, bit for bit."""
+        """Return all that a checkpoint has to keep, bit for bit."""
         n = self.count
         return {
             "steps": self._steps[:n].copy(),
@@ -123,7 +124,7 @@ class Pairs:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Continue from a checkpoint."""
         n = self.count = len(state["steps"])
         self._oldest = int(state["oldest"])
         if n > 0:
@@ -141,27 +142,28 @@ class End(NamedTuple):
 
 
 class LineSearch(NamedTuple):
-    """A search that goes on: each trial is an evaluation."""
+    """A line search in progress; each trial is an evaluation."""
 
-    direction: Vector | None = None  # None: there is none
+    direction: Vector | None = None
     trial: float = 0.0
     trials: int = 0
     start: End = End(0.0, 0.0, 0.0)
-    low: End = End(0.0, 0.0, 0.0)  # the value has fallen there, and goes on falling
+    low: End = End(0.0, 0.0, 0.0)  # the value has fallen there, and continues to fall
     high: End = End(math.inf, 0.0, 0.0)  # too far
-    low_gradient: Vector | None = None  # the gradient at the low end, once that is not the start
+    low_gradient: Vector | None = None  # at the low end, once that is not the start
 
     @classmethod
     def along(cls, direction: Vector, value: float, slope: float, trial: float) -> LineSearch:
-        """Return a search that begins."""
+        """Return a new search."""
         start = End(0.0, value, slope)
         return cls(direction, trial, 0, start, start)
 
     def fell(self, end: End) -> bool:
         """Return whether the value is low enough there.
 
-        Where values cannot tell, because of rounding, slopes do (W. W. Hager, H. Zhang, SIAM J.
-        Optim. 16, 2005): on a parabola the condition on the slope is the same.
+        Where rounding hides differences of values, slopes decide (W. W. Hager, H. Zhang, SIAM J.
+        Optim. 16,
+        2005): on a parabola the condition on the slope is the same.
         """
         start = self.start
         if end.value <= start.value + FALL * end.at * start.slope:
@@ -173,7 +175,7 @@ class LineSearch(NamedTuple):
         return self.fell(end) and end.slope >= STEEP * self.start.slope
 
     def is_uneven(self, end: End) -> bool:
-        """Return whether the slope has changed soon after the start, and not on the way."""
+        """Return whether the slope changed soon after the start rather than gradually."""
         start = self.start
         ahead = end.value - (start.value + end.at * start.slope)
         back = start.value - (end.value - end.at * end.slope)

@@ -1,10 +1,12 @@
-r"""Steps whose length is the inverse of the curvature just seen, with a set or a penalty.
+r"""Spectral steps with a set or a penalty: their length is the inverse of the last curvature.
 
 Barzilai and Borwein's (IMA J. Numer. Anal. 8, 1988), projected or proximal: with the last step s
-and the change y of the gradient over it, the next one has the length <s, s> / <s, y> or
-<s, y> / <y, y>, in turn. No value judges them, so that they go on to the last digits of the
-gradient, where values tell nothing any more: that is what a proof by cuts needs of a smooth
-function. They tell nothing of one with kinks, so that they are given up where they do not pay.
+and
+the change y of the gradient over it, the next length is <s, s> / <s, y> or <s, y> / <y, y>, in
+turn.
+They do not depend on values, so they reach the last digits of the gradient, which a proof by cuts
+of
+a smooth function needs. On functions with kinks they gain nothing, and are given up.
 """
 
 from __future__ import annotations
@@ -15,34 +17,34 @@ from typing import NamedTuple
 from accelegrad.errors import Vector
 from accelegrad.rules.base import Evaluated
 
-#: Steps are worth it while the shortest movement, relative to its length, falls to this share
-#: within so many steps; chosen.
+#: Steps continue while the shortest movement, relative to its length, falls to this share within so
+#: many steps; chosen.
 WORTH, PATIENCE = 0.5, 30
-#: The length changes by this factor at most: at the last digits changes are rounding.
+#: The largest change factor of the length: at the last digits changes are rounding.
 LARGEST_CHANGE = 100.0
 
 
 class Spectral(NamedTuple):
     """A sequence of such steps, or the pause before the next."""
 
-    point: Vector | None = None  # None: none goes on
+    point: Vector | None = None  # None: no sequence in progress
     gradient: Vector | None = None
     length: float = 0.0  # of the next step, as a multiple of the gradient
-    shortest: float = math.inf  # the shortest movement so far, relative to its length
-    worth: float = math.inf  # what it has to fall to
-    left: int = PATIENCE  # steps that it may take to
+    shortest: float = math.inf  # shortest movement so far, relative to its length
+    worth: float = math.inf  # the movement that continues the sequence
+    left: int = PATIENCE  # steps left to reach it
     pause: int = 0  # turns to wait
-    next_pause: int = PATIENCE  # where they do not pay; twice as many turns the next time
+    next_pause: int = PATIENCE  # doubled each time
     turns: int = 0
 
     @property
     def waits(self) -> bool:
-        """Whether it is not to have a step."""
+        """Whether it is pausing."""
         return self.pause > 0
 
     @property
     def target(self) -> Vector:
-        """Where the next step leads, before projection or prox."""
+        """The end of the next step, before projection or prox."""
         assert self.point is not None
         assert self.gradient is not None
         return self.point - self.length * self.gradient
@@ -52,13 +54,13 @@ class Spectral(NamedTuple):
         return self._replace(pause=self.pause - 1)
 
     def begun(self, point: Vector, gradient: Vector, length: float) -> Spectral:
-        """Return a sequence that begins at a point, if none goes on."""
+        """Return a sequence that begins at a point, unless one is in progress."""
         if self.point is not None:
             return self
         return Spectral(point, gradient, length, next_pause=self.next_pause)
 
     def after(self, at: Evaluated) -> Spectral:
-        """Return the sequence after a step to an evaluation, or the pause where it does not pay."""
+        """Return the sequence after a step, or the pause if it does not pay."""
         assert self.point is not None
         moved, change = at.point - self.point, at.gradient - self.gradient
         square, growth = float(moved @ moved), float(moved @ change)

@@ -1,4 +1,4 @@
-"""What turns evaluations into lower bounds of a minimum. Models find their prover here."""
+"""Lower bounds on a minimum from evaluations; importing this gives each model its prover."""
 
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.parted_model import PartedModel

@@ -1,7 +1,4 @@
-"""Lower bounds by the Fenchel dual of a linear model, in the course of a run.
-
-They need no region: see `accelegrad.proofs.fenchel`.
-"""
+"""Lower bounds by the Fenchel dual of a linear model, in the course of a run."""
 
 from __future__ import annotations
 
@@ -16,35 +13,26 @@ from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.proofs.cuts import PROVABLE
 from accelegrad.proofs.model_dual import ModelDual
 
-# How often bounds are computed: chosen, not measured.
-#: The least number of steps before an expensive bound (in the null space, or a `LateBound`), and
-#: between two of them: with 20 in the null space, 46 fits without a penalty took 1.13 times as long
+# How often bounds are computed: chosen unless a measurement is given.
+#: Steps before an expensive bound (in the null space, or a `LateBound`) and between two of them;
+#: with 20 in the null space, 46 fits without a penalty took 1.13 times as long
 PATIENCE = 8
 #: Steps between two bounds, as a share of those done
 SPACING = 0.1
 #: The same between two expensive bounds that cannot end the run
 SELDOM = 3.0
-#: Slopes are averaged with weights that grow as this power of the step: with the rule's weights,
-#: which grow as the first, hinge and absolute losses took up to twice as many steps to a gap of
-#: 1e-3 with an l1 term or a set.
+#: Slopes are averaged with weights that grow as this power of the step. With the rule's weights,
+#: which grow as the first power, hinge and absolute losses took up to twice as many steps to a gap
+#: of 1e-3 with an l1 term or a set.
 FORGETTING = 2.0
 
 
 class LateBound:
-    """A lower bound of the minimum of a sum over rows: expensive, and computed when called.
+    """An expensive lower bound of the minimum of a sum over rows, computed when called.
 
-    Parameters
-    ----------
-    model : LinearModel
-        The sum.
-    point : Vector, optional
-        The point whose slopes give it, or
-    slopes : Vector, optional
-        the slopes themselves, of rows in memory.
-    smoothing : float
-        The parameter mu of the smoothed loss whose slopes are meant; 0: no smoothing.
-    known : ModelPoint, optional
-        What the sum whose slopes are meant knows at the point already.
+    It is given by the slopes at `point`, or by `slopes` of rows in memory. `smoothing` is the
+    parameter
+    mu of the smoothed loss (0: none), `known` what is already known at the point.
     """
 
     def __init__(
@@ -72,30 +60,22 @@ class LateBound:
         return known.dual_value if not self._smoothing else known.beside(model).dual_value_by(known)
 
     def state(self) -> dict[str, Any]:
-        """Return all that has to be kept to compute it later."""
+        """Return all that is needed to compute it later."""
         return {"point": self._point, "slopes": self._slopes, "smoothing": self._smoothing}
 
 
 class DualCertificate:
-    """The Fenchel dual of a linear model, with its penalty and constraint: valid everywhere.
+    """Bounds by the Fenchel dual of a linear model, with penalty and constraint: valid everywhere.
 
-    Bounds are by the slopes at a point, or by average ones, which prove more where a loss has
-    kinks. Many cost a product with the data, so they are computed at ever rarer steps. Where
-    nothing but the losses bounds the weights that is not done in a short run at all, because the
-    first time takes longest.
-
-    Parameters
-    ----------
-    dual : ModelDual
-        What gives the bounds.
-    often : bool
-        Whether a bound that is up to date may end the run.
+    They come from the slopes at a point, or from average slopes, which prove more for losses with
+    kinks. Many cost a product with the data, so they are computed at ever rarer steps. `often` says
+    whether an up-to-date bound may end the run.
     """
 
     def __init__(self, dual: ModelDual, *, often: bool = True) -> None:
         self.dual, self.model = dual, dual.model
         self.lower_bound = 0.0  # losses are nonnegative
-        #: how many more steps, as a share of those so far, there are between two costly bounds
+        #: steps between two costly bounds, as a share of those so far
         self._spacing = SPACING if often else SELDOM
         self._count = 0
         self._next = 0
@@ -105,7 +85,7 @@ class DualCertificate:
         self._late: LateBound | None = None  # of the last evaluation, not computed yet
 
     def add(self, evaluation: Any, weight: float) -> None:
-        """Take in the slopes at an evaluation; they count in the average if its weight is not 0."""
+        """Take in the slopes at an evaluation; weight 0 keeps them out of the average."""
         self._count += 1
         known, self._late = evaluation.dual_value, evaluation.late_bound
         if known is not None:
@@ -117,13 +97,13 @@ class DualCertificate:
             self._finish_if_due()
 
     def _finish_if_due(self) -> None:
-        """Compute the expensive bounds, unless that was done not long ago."""
+        """Compute the expensive bounds, unless that was done recently."""
         if self._count >= max(self._next, PATIENCE):
             self._next = self._count + max(PATIENCE, int(self._spacing * self._count))
             self.finish()
 
     def _add_slopes(self, evaluation: Any, weight: float) -> None:
-        at: ModelPoint | None = evaluation.model  # which those that a rule carried over lack
+        at: ModelPoint | None = evaluation.model  # None for evaluations that a rule carried over
         if weight > 0.0 and at is not None and self.dual.has_slopes_here:
             share = float(self._count) ** FORGETTING
             self._weight += share
@@ -143,12 +123,12 @@ class DualCertificate:
             self._look(at)
 
     def _look(self, at: ModelPoint) -> None:
-        """Raise the bound by slopes at a point and, where they may prove more, by average ones."""
+        """Raise the bound by the slopes at a point and, if useful, by average slopes."""
         dual = self.dual
-        # The point keeps the model's bound; an l2 term of a penalty makes it another one.
+        # The point stores the model's own bound; an l2 term of a penalty changes it.
         is_models = dual.has_only_l2 and dual.terms.l2 == self.model.l2
         raised = self._raise_to(at.dual_value if is_models else dual.at(at))
-        # Slopes of losses without kinks get better, and so their average seldom proves more.
+        # Without kinks the slopes improve steadily, so their average seldom proves more.
         if self._weight > 0.0 and (not raised or self.model.loss.curvature == math.inf):
             self._raise_to(dual.at_slopes(self._slopes / self._weight, least=self.lower_bound))
 
@@ -170,7 +150,7 @@ class DualCertificate:
         return self.dual.terms.gets_tight
 
     def finish(self) -> None:
-        """Compute the expensive bounds from what is known by now."""
+        """Compute the expensive bounds from what is known now."""
         if self._late is not None:
             late, self._late = self._late, None
             self._raise_to(late())
@@ -184,7 +164,7 @@ class DualCertificate:
     _KEPT = ("lower_bound", "_best_value", "_count", "_next", "_slopes", "_weight")
 
     def state(self) -> dict[str, Any]:
-        """Return all that has to be kept to go on."""
+        """Return all that a checkpoint has to keep."""
         return {
             "best": None if self._best is None else self._best.w,
             "late": None if self._late is None else self._late.state(),
@@ -192,7 +172,7 @@ class DualCertificate:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Continue from a checkpoint."""
         for name in self._KEPT:
             setattr(self, name, state[name])
         best, late = state["best"], state["late"]

@@ -1,13 +1,14 @@
-r"""Least squares by products of columns: value and slope sums at any point, without the rows.
+r"""Least squares from products of columns: value and slope sums at any point, without the rows.
 
-With the columns N = [X, 1, y] (1 where there is an intercept) and z = (w, b, -1) the residuals are
-r = N z, and they are the slopes. All that the value and the Fenchel bound need is in M = N'PN:
+With the columns N = [X, 1, y] (1 for an intercept) and z = (w, b, -1) the residuals, which are also
+the slopes, are r = N z. Value and Fenchel bound need only M = N'PN:
 
     sum_i p_i r_i^2 = z'Mz,    sum_i p_i r_i N_ij = (Mz)_j .
 
-Differences of such sums cancel, so errors are counted against S = sum_j |z_j| ||N_j||: an entry of
-M is off by at most ||N_j|| ||N_k|| times what a sum of n products can be, thus (Mz)_j by ||N_j|| S
-and z'Mz by S^2 times that.
+Differences of such sums cancel, so errors are relative to S = sum_j |z_j| ||N_j||: an entry of
+M is off by at most ||N_j|| ||N_k|| times the error of a sum of n products, hence (Mz)_j by ||N_j||
+S
+and z'Mz by S^2 times that error.
 """
 
 from __future__ import annotations
@@ -25,21 +26,15 @@ from accelegrad.rounding import SMALLEST, growth
 
 
 class SumsAtPoint(NamedTuple):
-    """What products of columns say of a point."""
+    """Mean loss and slope sums at a point."""
 
     mean_loss: float
-    error: float  # how far that can be off
+    error: float  # of the mean loss, by rounding
     slopes: SlopeSums
 
 
 class ColumnSums:
-    """Sums over rows at any point of a least-squares model, from products of its columns.
-
-    Parameters
-    ----------
-    model : LinearModel
-        Least squares, in memory.
-    """
+    """Sums over the rows of a least-squares model in memory, from products of its columns."""
 
     def __init__(self, model: LinearModel) -> None:
         y, shares, self._d = model.y, model.shares, model.n_features
@@ -52,17 +47,17 @@ class ColumnSums:
         ones = [SIZE_ROUNDED_UP] * model.fit_intercept
         target_size = SIZE_ROUNDED_UP * norm(np.sqrt(shares) * y)
         self._sizes = np.concatenate([model.rounding.columns, ones, [target_size]])
-        # Of the products, and of a sum of them.
+        # The first for the products, the second for sums of them.
         self._growth = growth(model.n_samples) + growth(size + 1)
         self._lost = (model.n_samples + size) * SMALLEST
         self._fit_intercept = model.fit_intercept
 
     def slopes_at_zero(self) -> Vector:
-        """Return the gradient of the mean loss where all parameters are 0."""
+        """Return the gradient of the mean loss at zero."""
         return -self._products[-1, :-1]
 
     def at(self, x: Vector) -> SumsAtPoint:
-        """Return the sums at a point; some are not finite where something overflows."""
+        """Return the sums at a point; overflow makes some of them not finite."""
         d, z = self._d, np.append(x, -1.0)
         sizes = np.abs(z)
         whole = float(sizes @ self._sizes)

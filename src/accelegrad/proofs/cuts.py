@@ -1,14 +1,13 @@
-r"""Cuts -> lower bound: a proof of accuracy that costs no additional call.
+r"""Lower bounds from cuts: a proof of accuracy that needs no additional call.
 
-Convexity gives :math:`f(u) \ge f(x_t) + \langle g_t, u - x_t\rangle` for every u. Two lower bounds
-on the minimum over a region K follow: the best single cut, and the average of all the cuts with the
-method's weights. Near the end of a smooth run the single cut is the tight one, on non-smooth
-functions the average. The best average of the cuts that are kept, whatever the weights, proves
-more than both: it is looked for where it may end the run, and at the end.
+Convexity gives :math:`f(u) \ge f(x_t) + \langle g_t, u - x_t\rangle` for every u. Hence two lower
+bounds on the minimum over a region K: the best single cut, which is tight near the end of a smooth
+run, and the average of all cuts with the method's weights, which is tight for non-smooth functions.
+The best average of the kept cuts proves more than both; it is computed where it may end the run,
+and at the end.
 
-Every bound is lowered by what rounding can have added to it: see `accelegrad.models.rounding`.
-Of a user's function value and gradient are taken to be right to some units of rounding, of the
-type of number that it computes with.
+Every bound is lowered by what rounding can have added to it (`accelegrad.models.rounding`). Values
+and gradients of a user's function are assumed right to a few units in the last place of its dtype.
 """
 
 from __future__ import annotations
@@ -31,25 +30,22 @@ from accelegrad.proofs.sharp_average import sharp_average
 from accelegrad.rounding import FEW, SMALLEST, UNIT, growth
 from accelegrad.rules.base import Evaluated, KnownEvaluation, inner
 
-#: Bounds that are costly, or that cannot end the run, are computed once in this many cuts. Chosen.
+#: Bounds that are costly, or that cannot end the run, are computed once per this many cuts. Chosen.
 SELDOM = 16
-#: No step of the cut model is longer: a square of it may be needed.
+#: No step of the cut model is longer: its square may be needed.
 LONGEST_STEP = 1e100
 #: The smallest gap that is asked for, as a multiple of what rounding can add to a bound
 PROVABLE = 2.0
-#: The best average is looked for in this many rounds at most, and no longer than each of them
-#: closes this share of the gap.
+#: The best average is searched in at most this many rounds, as long as each closes at least this
+#: share of the gap.
 MOST_TIGHTENED, WORTH_TIGHTENING = 8, 0.05
-#: Where the best average's slope is a smaller share of the cuts' slopes, the Gram matrix that it
-#: comes from lacks digits.
+#: If the slope of the best average is a smaller share of the cuts' slopes, their Gram matrix has
+#: lost too many digits.
 CANCELLED = 1e-5
 
 
 def rounding_of(model: LinearModel, evaluation: Any) -> PointRounding:
-    """Return how far value and gradient of an evaluation can be off.
-
-    An evaluation that has room for it keeps it: cuts, dual and the final gap ask in turn.
-    """
+    """Return how far value and gradient of an evaluation can be off, stored if possible."""
     kept = evaluation.rounding
     if kept is not None and kept[0] is model:
         known: PointRounding = kept[1]
@@ -66,34 +62,34 @@ class Cut(NamedTuple):
 
     weight: float
     level: float  # its value at the centre
-    size: float  # the size of that; of a sum, of all its terms
-    error: float  # how far rounding can have taken it
-    slack: float  # how far rounding can have taken the gradient, as a norm
+    size: float  # its absolute value; for a sum, over all terms
+    error: float  # how far rounding can have moved the level
+    slack: float  # the same for the gradient, as a norm
     length: float  # the gradient's norm
     gradient: Vector
 
     def plus(self, cut: Cut) -> Cut:
-        """Return the sum of this and another one times its weight."""
+        """Return the sum of this cut and the weighted other one."""
         weight = cut.weight
         added: list[tuple[Any, Any]] = list(zip(self[1:], cut[1:], strict=True))
         return Cut._make([self.weight + weight, *(old + weight * new for old, new in added)])
 
 
 class CutCertificate:
-    """The single and the aggregate cut over a region, with the region's penalty on top.
+    """Single and average cuts over a region, with the region's penalty added.
 
-    Where a minimum over the region is costly, bounds are computed once in some steps.
+    If a minimum over the region is costly, bounds are computed only once per several steps.
 
     Parameters
     ----------
     region : Region
-        Where the bounds are to hold.
+        Where the bounds have to hold.
     model : LinearModel, optional
-        The function, where it is a linear model: then its rounding is known.
+        Gives the rounding errors if the function is a linear model.
     often : bool
-        Whether a bound that is up to date may end the run.
+        Whether an up-to-date bound may end the run.
     kept : CutMemory, optional
-        Cuts that are kept, for the best average of them.
+        Cuts to keep for their best average.
     """
 
     def __init__(
@@ -107,13 +103,13 @@ class CutCertificate:
         self.region, self.model = region, model
         self.kept, self._shared = kept, False
         self._lost_in_average = 0.0  # what rounding takes from the best average so far
-        self._step = 0.0  # of the cut model, that gave the best average last
-        #: the last cut, or average of cuts, that raised the bound: it proves something of a larger
-        #: region, too
+        self._step = 0.0  # of the cut model, for the last best average
+        #: the last cut, or average, that raised the bound: it also proves something over a larger
+        #: region
         self._record: Cut | None = None
         self.lower_bound = -math.inf
         self._growth = growth(region.center.size)
-        self._unit = UNIT  # of rounding, of the numbers that a user's function returns
+        self._unit = UNIT  # unit of rounding of the user's function
         self._sum = Cut(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, np.zeros_like(region.center))
         self._count = self._waiting = 0  # cuts in the sum, and those since its bound was computed
         self._last: Cut | None = None
@@ -125,19 +121,19 @@ class CutCertificate:
         self.kept, self._shared = kept, True
 
     def add(self, evaluation: Evaluated, weight: float) -> None:
-        """Take in the cut at an evaluation with its weight in the average (zero: not in it)."""
+        """Take in the cut at an evaluation; weight 0 keeps it out of the average."""
         cut = self._cut(evaluation, weight)
         if self.kept is not None and not self._shared:
             self.kept.take(evaluation)
         if not self.region.costly:
             if self._raise_to(self._bound(cut), cut):
-                self._lost_in_average = 0.0  # this cut proves more by itself
+                self._lost_in_average = 0.0  # this cut alone proves more
             if weight == 0.0:
-                return  # it adds nothing to the average
-        # An interrupt between the assignments counts a cut twice: still a mean of cuts.
+                return
+        # An interrupt between the assignments counts a cut twice: still an average of cuts.
         self._sum = self._sum.plus(cut)
         self._count, self._waiting, self._last = self._count + 1, self._waiting + 1, cut
-        # With kept cuts the bracket says when a costly bound is due.
+        # With kept cuts the bracket decides when a costly bound is due.
         if (weight == 0.0 and self.kept is None) or self._waiting >= self._every:
             self.refresh()
 
@@ -150,16 +146,17 @@ class CutCertificate:
         away = norm(offset)
         penalty = evaluation.penalty  # the cuts are those of the function alone
         off, slack = self._rounding(evaluation, length)
-        # The product is at most `size`; so may each of its terms be.
+        # The product is at most `size`, and so is each of its terms.
         size = abs(value) + abs(penalty) + length * away
         error = self._growth * size + off + slack * away + offset.size * SMALLEST
         level = value - penalty - slope
         return Cut(weight, level, abs(level), error, slack, length, gradient)
 
     def _rounding(self, evaluation: Evaluated, length: float) -> tuple[float, float]:
-        """Return how far value and gradient can be off: of a user's function its type says it."""
+        """Return how far value and gradient can be off; for a user's function, by its dtype."""
         if self.model is None:
-            # One that a rule carried over does not know its type, but others of the run do.
+            # An evaluation carried over by a rule does not know its dtype, but others of the run
+            # do.
             if evaluation.unit > self._unit:
                 self._blur(evaluation.unit)
             accuracy = evaluation.accuracy
@@ -172,13 +169,13 @@ class CutCertificate:
         return rounding.value, rounding.gradient
 
     def lost_at(self, evaluation: Evaluated) -> float:
-        """Return how far a value of a user's function can be off that computes in few bits."""
+        """Return how far the value of a low-precision user function can be off."""
         if self._unit == UNIT:
             return 0.0
         return self._rounding(evaluation, norm(evaluation.gradient))[0]
 
     def _blur(self, unit: float) -> None:
-        """Take numbers for less exact than those seen so far; what these proved counts no more."""
+        """Assume a larger unit of rounding and discard what was proved with the smaller one."""
         if self.kept is not None:
             self.kept.blur(growth(self.region.center.size, unit) - self._growth)
         self._unit, self.lower_bound, self._record = unit, -math.inf, None
@@ -189,13 +186,13 @@ class CutCertificate:
         """Return roughly the smallest gap that a cut can prove at a point, given rounding."""
         cut, radius = self._cut(evaluation, 0.0), self.region.radius
         if self.region.penalty is not None and self.region.minorant_suffices:
-            cut = self._with_penalty(cut, self.region.penalty)  # at a minimiser both slopes cancel
+            cut = self._with_penalty(cut, self.region.penalty)  # both slopes cancel at a minimiser
         slack = cut.slack * self.region.stretch + self._growth * cut.length
         lost = cut.error + self._growth * cut.size + slack * radius
         return PROVABLE * max(lost, self._lost_in_average)
 
     def refresh(self) -> None:
-        """Bring the bound up to date with all the cuts so far."""
+        """Update the bound with all cuts so far."""
         if self._waiting == 0:
             return
         self._waiting = 0
@@ -209,24 +206,18 @@ class CutCertificate:
         return self.kept is not None and self.kept.has_weights
 
     def take_last_average(self) -> bool:
-        """Raise the bound by the average that a rule has just used, if it keeps one."""
+        """Raise the bound by the average that a rule has just used, if there is one."""
         if self.kept is None or not self.averages:
             return False
         return self._raise_by_average(self.kept, self.kept.last_weights)
 
     def tighten(self, best: Evaluated, goal: float = 0.0) -> None:
-        """Look for the average of the kept cuts that proves most, at a point with a low value.
+        """Search for the average of the kept cuts that proves most at a point with a low value.
 
         For a ball of radius R around x0 the best weights minimise R ||g|| - h, with g and h the
-        average's slope and level. A step t of the cut model gives those that minimise
-        t ||g||^2 / 2 - h; with t = R / ||g|| they are the same, so t is corrected until they are.
-
-        Parameters
-        ----------
-        best : Evaluated
-            The point.
-        goal : float
-            A gap that is small enough.
+        average's
+        slope and level. A step t of the cut model gives those that minimise t ||g||^2 / 2 - h; with
+        t = R / ||g|| they agree, so t is corrected until they do. A gap of `goal` is small enough.
         """
         self.refresh()
         kept, region = self.kept, self.region
@@ -244,14 +235,14 @@ class CutCertificate:
             weights, slope, _ = lowest.combination
             if self._raise_by_average(kept, weights):
                 self._step = step
-            elif step == self._step > first:  # too long for these cuts: their products lack digits
+            elif step == self._step > first:  # too long: the products of these cuts lack digits
                 self._step, step = 0.0, first
                 continue
             if 0.0 <= best.value - self.lower_bound <= goal:
                 return
             length = norm(slope)
             wanted = region.radius / length if length > 0.0 else math.inf
-            # In a set the point moves no farther however long the step is.
+            # Inside a set a longer step moves the point no farther.
             if not self._closed_more(best, gap) and (wanted <= 2.0 * step or not region.is_ball):
                 break
             step = min(max(wanted, 0.1 * step), 100.0 * step, LONGEST_STEP)
@@ -259,11 +250,11 @@ class CutCertificate:
             self._sharpen(kept, best, weights)
 
     def _closed_more(self, best: Evaluated, gap: float) -> bool:
-        """Return whether a round has closed enough of a gap for another one."""
+        """Return whether a round closed enough of the gap to try another one."""
         return best.value - self.lower_bound < (1.0 - WORTH_TIGHTENING) * gap
 
     def _sharpen(self, kept: CutMemory, best: Evaluated, weights: Vector) -> None:
-        """Go on to all digits that the slopes have, where those of their products do not do."""
+        """Continue from the slopes themselves where their products lack digits."""
         radius, slope = self.region.radius, weights @ kept.slopes
         below = np.maximum(best.value - kept.values_at(best.point), 0.0)
         for _ in range(MOST_TIGHTENED):
@@ -278,10 +269,7 @@ class CutCertificate:
                 return
 
     def lowest(self, center: Center, step: float) -> Lowest | None:
-        """Return where the model of the kept cuts is lowest near a centre.
-
-        None where numbers on the way are not finite.
-        """
+        """Return the minimum of the cut model near a centre; None if numbers overflow."""
         kept = self.kept
         assert kept is not None
         model = cut_model(kept, self.region)
@@ -296,7 +284,7 @@ class CutCertificate:
         if mean is None:
             return False
         slope, (level, _, _, size, length, lost, blurred) = mean
-        # Each cut's level was off by what rounding does to its product, relative to its size.
+        # The rounding error of each cut's level is relative to its size.
         error = lost + self._growth * size + slope.size * SMALLEST
         length = norm(slope)
         cut = Cut(1.0, level, size, error, blurred, length, slope)
@@ -307,11 +295,11 @@ class CutCertificate:
         return True
 
     def _raise_by_sum(self) -> None:
-        """Take the mean of all cuts, with what rounding can have done to the sums."""
+        """Take the mean of all cuts, allowing for rounding in the sums."""
         total = self._sum
         if not total.weight > SMALLEST_TOTAL:
             return
-        # Each term is rounded as often as something was added to it, at most.
+        # Each term is rounded at most once per addition.
         times, size = FEW + self._count, total.gradient.size
         total = total._replace(
             error=total.error + times * (UNIT * total.size + SMALLEST),
@@ -330,14 +318,14 @@ class CutCertificate:
         self._raise_to(self._bound(mean._replace(length=norm(mean.gradient))))
 
     def widen(self, radius: float) -> None:
-        """Make the region larger, and prove of it what the best cut so far proves."""
+        """Enlarge the region and prove what the best cut so far proves over it."""
         self.refresh()
         self.region.radius = radius
         self.lower_bound = -math.inf if self._record is None else self._bound(self._record)
         self._raise_by_sum()
 
     def forget(self) -> None:
-        """Start a new average: after a restart the old cuts would only weigh it down."""
+        """Start a new average: after a restart the old cuts would only weaken it."""
         self.refresh()
         self._sum = Cut(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, np.zeros_like(self.region.center))
         self._count = 0
@@ -361,14 +349,14 @@ class CutCertificate:
         return cut.level + least - lost - cut.gradient.size * SMALLEST
 
     def _with_penalty(self, cut: Cut, penalty: Penalty) -> Cut:
-        """Return a cut of the sum: that of the function plus an affine minorant of the penalty."""
+        """Return the cut plus an affine minorant of the penalty."""
         slope, constant = penalty.affine_minorant(cut.gradient)
         at_center = constant + inner(slope, self.region.center)
         gradient, steep = cut.gradient + slope, norm(slope)
         length = norm(gradient)
         # The constant is a difference of terms as large as the product of the two norms.
         size = abs(constant) + steep * (length + norm(self.region.center))
-        # The slope is a difference, and off by some units of rounding of its terms.
+        # The slope is a difference, off by a few units of rounding of its terms.
         off = FEW * UNIT * (cut.length + steep)
         slack = cut.slack + off
         error = cut.error + self._growth * size + off * norm(self.region.center)
@@ -385,7 +373,7 @@ class CutCertificate:
         return True
 
     def state(self) -> dict[str, Any]:
-        """Return all that has to be kept to go on."""
+        """Return all that a checkpoint has to keep."""
         return {
             "lower_bound": self.lower_bound,
             "radius": self.region.radius,
@@ -401,7 +389,7 @@ class CutCertificate:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Continue from a checkpoint."""
         self.lower_bound = state["lower_bound"]
         self.region.radius = state["radius"]
         self._sum, self._count = Cut(**state["sum"]), state["count"]
@@ -415,7 +403,7 @@ class CutCertificate:
 
 
 def cut_model(kept: CutMemory, region: Region) -> CutModel:
-    """Return the model that cuts make, with the region's constraint and penalty."""
+    """Return the model given by cuts, with the region's constraint and penalty."""
     chosen, penalty = region.feasible_set, region.penalty
     project, lowest = (None, None) if region.is_ball else (chosen.project, chosen.lowest_of_cuts)
     prox, value = (None, None) if penalty is None else (penalty.prox, penalty.value)

@@ -6,13 +6,10 @@ sum_i p_i l(<x_i, w> + b) + l1 ||w||_1 + l2 / 2 ||w||^2, for (w, b) in a set K, 
 
     -sum_i p_i l*(theta_i) + min over (w, b) in K of <v, w> + s b + l1 ||w||_1 + l2 / 2 ||w||^2 .
 
-The first sum is called the level. An intercept without limits demands s = 0: slopes are balanced by
-scaling down those above or those below 0, and what rounding leaves of s is multiplied with the
+The first sum is called the level. An unlimited intercept requires s = 0: slopes are balanced by
+scaling down the positive or the negative ones, and what rounding leaves of s is multiplied by the
 largest intercept that a minimiser can have. For 0 <= c <= 1 the slopes c theta are allowed too,
-with at least c times the level, since l* is convex and l*(0) = 0: an l1 term may demand a c < 1.
-
-`SlopeSums` holds sums with a bound on how far rounding has taken each; parts of the rows can be
-summed anywhere and be added. `Terms` turns sums into the bound.
+with at least c times the level, since l* is convex and l*(0) = 0: an l1 term may require c < 1.
 """
 
 from __future__ import annotations
@@ -43,17 +40,14 @@ from accelegrad.rounding import FEW, SMALLEST, UNIT, growth, pairwise_growth
 #: l* of a loss with logarithms is off by up to this many units of rounding times |theta|, near the
 #: ends of its domain.
 STEEPEST_LOGARITHM = 40.0
-#: The factor by which estimates of a minimiser's size are raised: much more than their rounding.
+#: Factor by which estimates of a minimiser's size are raised: far more than their rounding.
 SIZE_ROUNDED_UP = 1.01
-#: The factor that keeps the largest multiple of slopes on the safe side of its limit.
+#: Factor that keeps the largest multiple of slopes on the safe side of its limit.
 MULTIPLE_ROUNDED_DOWN = 1.0 - 1e-12
 
 
 def level(loss: Loss, shares: Vector, theta: Vector, y: Vector) -> tuple[float, float]:
-    """Return -sum_i p_i l*(theta_i), and how far it can be off.
-
-    It is minus infinity where a slope (of a row that has weight) is outside the domain.
-    """
+    """Return -sum_i p_i l*(theta_i) and its error bound; -inf if a slope is outside the domain."""
     if not theta.any():
         return 0.0, 0.0
     counts = shares > 0.0
@@ -71,9 +65,9 @@ def level(loss: Loss, shares: Vector, theta: Vector, y: Vector) -> tuple[float, 
 def heights(
     model: LinearModel, theta: Vector, levels: tuple[float, float] | None = None
 ) -> tuple[float, float, float, float]:
-    """Return level and mean of slopes, each with how far it can be off: no product with X.
+    """Return level and mean of slopes, each with its error bound, without a product with X.
 
-    `levels` is what `level` gives, where it is known. The mean is of use for an intercept alone.
+    `levels` is the result of `level`, if known. Only an intercept needs the mean.
     """
     shares, y = np.asarray(model.shares), np.asarray(model.y)
     height, error = level(model.loss, shares, theta, y) if levels is None else levels
@@ -95,10 +89,7 @@ def scaled_bound(level: float, length: float, l2: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class SlopeSums:
-    """Sums over rows of what their slopes give, each row times its weight.
-
-    Each error bounds how far rounding has taken a sum from its true value.
-    """
+    """Weighted sums over rows of what their slopes give, each with its rounding error bound."""
 
     level: float  # minus the sum of the conjugates l*(theta_i)
     level_error: float
@@ -117,20 +108,11 @@ class SlopeSums:
         combination: Vector | None = None,
         slack: Vector | float = 0.0,
     ) -> SlopeSums:
-        """Return the sums over all rows of a model, whose weights are the rows' shares.
+        """Return the sums over all rows of a model, given one slope per row.
 
-        Parameters
-        ----------
-        model : LinearModel
-            The rows.
-        theta : Vector
-            A slope for each row.
-        levels : pair of float, optional
-            What `level` gives, where it is known.
-        combination : Vector, optional
-            sum_i p_i theta_i x_i, where it is known from elsewhere.
-        slack : Vector or float
-            How far each entry of that can be off, beyond what a product with the data can be.
+        `levels` and `combination`, sum_i p_i theta_i x_i, may be given if known; `slack` bounds the
+        error
+        of the latter's entries beyond that of a product with the data.
         """
         if combination is None:
             combination = model.combination(theta)[: model.n_features]
@@ -139,9 +121,10 @@ class SlopeSums:
 
     @classmethod
     def at(cls, model: LinearModel, known: ModelPoint) -> SlopeSums:
-        """Return the sums of the slopes at a point from its loss and gradient: no pass over rows.
+        """Return the sums for the slopes at a point from its loss and gradient: no pass over rows.
 
-        The level at theta = l'(margins) is loss - <h, w>, with h the gradient of the loss; there is
+        The level at theta = l'(margins) is loss - <h, w>, with h the gradient of the loss, if there
+        is
         no intercept.
         """
         w, loss = known.w, known.mean_loss
@@ -158,7 +141,7 @@ class SlopeSums:
         """Return the sum over the rows of both."""
         level, mean = self.level + other.level, self.mean + other.mean
         combination = self.combination + other.combination
-        # UNIT is twice what one operation can be off by: enough for the rounding of the errors too.
+        # UNIT is twice the error of one operation: enough for the rounding of the errors too.
         return SlopeSums(
             level,
             self.level_error + other.level_error + 2.0 * (UNIT * abs(level) + SMALLEST),
@@ -172,7 +155,7 @@ class SlopeSums:
 
 
 class DataSizes(NamedTuple):
-    """What the rows say of how large a minimiser's intercept can be; each counts by its share."""
+    """What the rows, by their shares, say about the size of a minimiser's intercept."""
 
     size: float  # the root of the mean of the rows' squared norms, rounded up
     target_size: float  # the same of the squared targets
@@ -188,20 +171,20 @@ class DataSizes(NamedTuple):
 
 
 class Terms:
-    """What is added to the mean loss of a linear model, and what its parameters are limited to.
+    """Penalty and constraint of a linear model.
 
     Parameters
     ----------
     n_features : int
-        How many weights there are.
+        Number of weights.
     l2 : float
-        The factor of half their squared norm.
+        Factor of half their squared norm.
     l1 : float or Vector
-        The factor of their l1 norm, or one for each.
+        Factor of their l1 norm, or one per weight.
     feasible_set : FeasibleSet, optional
-        What all parameters have to lie in.
+        Constraint on all parameters.
     fit_intercept : bool
-        Whether there is an intercept after the weights.
+        Whether an intercept follows the weights.
     """
 
     def __init__(
@@ -219,10 +202,10 @@ class Terms:
         if isinstance(feasible_set, WholeSpace):
             feasible_set = None
         self.feasible_set = feasible_set
-        #: between which the intercept has to be
+        #: limits of the intercept
         self.intercept = (-math.inf, math.inf)
         self.lower, self.upper = np.full(n_features, -np.inf), np.full(n_features, np.inf)
-        #: whether the set limits each parameter by itself
+        #: whether the set limits each parameter separately
         self.separable = feasible_set is None or isinstance(feasible_set, Box)
         if self.separable:
             self._take_ends()
@@ -264,14 +247,14 @@ class Terms:
             np.where(np.abs(end) <= LARGEST, end, np.copysign(np.inf, end)) for end in ends
         )
         self.lower, self.upper = lower[:d], upper[:d]
-        #: the point of the box that is nearest to 0, where an l1 term has its kink
+        #: the point of the box nearest to 0, where an l1 term has its kink
         self._kink = np.minimum(np.maximum(0.0, self.lower), self.upper)
         self._columns = np.arange(d)
         if self.fit_intercept:
             self.intercept = float(lower[d]), float(upper[d])
 
     def _weights_diameter(self) -> float:
-        """Return the diameter of what the weights are limited to."""
+        """Return the diameter of the set of weights."""
         chosen, d = self.feasible_set, self.n_features
         if chosen is None:
             return math.inf if d else 0.0
@@ -286,9 +269,9 @@ class Terms:
 
     @cached_property
     def holds_origin(self) -> bool:
-        """Whether weights of zero are allowed: then slopes prove nothing if their level is below 0.
+        """Whether zero weights are allowed: then slopes with a negative level prove nothing.
 
-        The rest of a bound, a minimum over the weights, is at most 0 then.
+        The rest of a bound, a minimum over the weights, is then at most 0.
         """
         if self.separable:
             return bool(((self.lower <= 0.0) & (self.upper >= 0.0)).all())
@@ -298,7 +281,7 @@ class Terms:
 
     @property
     def intercept_is_free(self) -> bool:
-        """Whether no limit is set to an intercept."""
+        """Whether the intercept has no limits."""
         return self.intercept == (-math.inf, math.inf)
 
     @property
@@ -308,10 +291,11 @@ class Terms:
 
     @cached_property
     def gets_tight(self) -> bool:
-        """Whether the bound comes near to the minimum at good slopes.
+        """Whether the bound approaches the minimum at good slopes.
 
-        Something has to hold each weight. A set that is no box excludes an l1 term, as it does for
-        `minimize`, and has to leave the intercept free.
+        Something has to bound each weight. A set other than a box must come without an l1 term, as
+        for
+        `minimize`, and leave the intercept free.
         """
         if self.separable and self.l2 > 0.0:
             return True
@@ -324,7 +308,7 @@ class Terms:
 
     @property
     def has_only_signs(self) -> bool:
-        """Whether each weight is on one side of 0, and nothing else is known of it."""
+        """Whether the only information is that each weight lies on one side of 0."""
         if not self.separable or self.has_l1 or self.l2 > 0.0 or not self.intercept_is_free:
             return False
         above = (self.lower == 0.0) & (self.upper == np.inf)
@@ -332,9 +316,9 @@ class Terms:
         return bool((above | below).all())
 
     def hold_each_weight(self, loss: Loss) -> bool:
-        """Return whether each weight has its own term or limits, which bound it.
+        """Return whether each weight has a term or limits that bound it.
 
-        Of least squares signs may do: `accelegrad.proofs.null_space` says for which data.
+        For least squares signs may suffice: see `accelegrad.proofs.null_space`.
         """
         if self.has_only_signs:
             return loss.name == "squared"
@@ -352,9 +336,9 @@ class Terms:
         return float(np.sum(self.l1 * np.abs(weights))) + 0.5 * self.l2 * float(weights @ weights)
 
     def balance(self, above: float, below: float) -> tuple[float, float]:
-        """Return what to multiply slopes above and below 0 by, given the sizes of their sums.
+        """Return the factors for slopes above and below 0, given the sizes of their sums.
 
-        Only an end that is open has to be balanced: towards it the intercept would gain for ever.
+        Only an open end needs balance: towards it the intercept would gain without limit.
         """
         low, high = self.intercept
         if above > below and low == -math.inf:
@@ -368,17 +352,11 @@ class Terms:
         sums: SlopeSums,
         reach: Callable[[], Reach] | None = None,
     ) -> float:
-        """Return a proven lower bound of the objective from balanced slopes, at least 0.
+        """Return a proved lower bound of the objective from balanced slopes, at least 0.
 
-        It is lowered by all that rounding can have added, and so holds whatever the slopes are.
-
-        Parameters
-        ----------
-        sums : SlopeSums
-            Sums over all rows.
-        reach : callable
-            Returns how large a minimiser can be; called where that matters, with an intercept or a
-            set that is no box.
+        It allows for all rounding, and so holds whatever the slopes are. `reach` returns how large
+        a
+        minimiser can be; an intercept, or a set other than a box, needs it.
         """
         height = sums.level - sums.level_error
         if self.fit_intercept:
@@ -416,10 +394,10 @@ class Terms:
         return least - growth(0) * abs(least) if math.isfinite(least) else -math.inf
 
     def _largest_multiple(self, v: Vector, off: Vector) -> float:
-        """Return up to which c, at most 1, the minimum over all weights is finite for c v."""
+        """Return the largest c <= 1 for which the minimum over all weights is finite for c v."""
         if self.l2 > 0.0 or not self.separable:
             return 1.0
-        # Towards an open end the slope l1 - c |v| may not be below 0.
+        # Towards an open end the slope l1 - c |v| must not be negative.
         if self.free:
             steep = np.abs(v) + off
         else:
@@ -434,17 +412,17 @@ class Terms:
     def _separable_least(self, v: Vector, off: Vector) -> float:
         """Return a lower bound of the minimum of <v, w> + l1 ||w||_1 + l2 / 2 ||w||^2 over the box.
 
-        Each entry of v may be off by `off`, which has the effect of an l1 that is smaller by `off`.
+        Each entry of v may be off by `off`, which acts as an l1 that is smaller by `off`.
         """
-        # Rounded down: the difference can be off by a unit of l1.
+        # Rounded down: the difference can be off by one unit of l1.
         l1, l2 = self.l1 * (1.0 - growth(0)) - off, self.l2
         if self.free:
             if l2 == 0.0:
-                return 0.0  # `_largest_multiple` makes sure of that
+                return 0.0  # ensured by `_largest_multiple`
             beyond = np.maximum(np.abs(v) - l1, 0.0)
             return -0.5 * float(beyond @ (beyond / l2)) * (1.0 + growth(v.size))
         kink = self._kink
-        if l2 > 0.0:  # on either side of the kink a parabola, whose lowest point is moved inside
+        if l2 > 0.0:  # a parabola on either side of the kink: clip its lowest point
             ends = [
                 np.minimum(np.maximum((l1 - v) / l2, self.lower), kink),
                 np.minimum(np.maximum((-l1 - v) / l2, kink), self.upper),
@@ -461,7 +439,7 @@ class Terms:
         return total if math.isfinite(total) else -math.inf
 
     def _least_in_set(self, v: Vector, off: Vector, largest: float) -> float:
-        """Return a lower bound of the minimum of <v, w> + l2 / 2 ||w||^2 over a set that is no box.
+        """Return a lower bound of the minimum of <v, w> + l2 / 2 ||w||^2 over a non-box set.
 
         Each entry of v may be off by `off`. `largest` bounds the norm of a minimiser's weights.
         """
@@ -479,33 +457,21 @@ class Terms:
             return least + 0.5 * l2 * distance**2 - growth(d) * size - unknown
         w = chosen.project(np.append(-v / l2, rest))[:d]
         value = float(v @ w) + 0.5 * l2 * float(w @ w)
-        # However accurate the projection is: the tangent at w is below the function.
+        # Holds however accurate the projection is: the tangent at w is below the function.
         slope = v + l2 * w
         tangent = chosen.linear_minimum(np.append(slope, rest)) - float(slope @ w)
         return value + min(tangent, 0.0) - 3.0 * growth(d) * size - unknown
 
 
 class Reach:
-    """How large a minimiser can be.
-
-    Parameters
-    ----------
-    terms : Terms
-        What is added to the mean loss.
-    loss : Loss
-        The loss.
-    data : DataSizes
-        What is known of the rows.
-    value : float
-        The objective at some feasible point, and so no less than the minimum.
-    """
+    """Bounds on the size of a minimiser, given the objective's `value` at a feasible point."""
 
     def __init__(self, terms: Terms, loss: Loss, data: DataSizes, value: float) -> None:
         self.terms, self.loss, self.data, self.value = terms, loss, data, value
 
     @cached_property
     def weights(self) -> float:
-        """A bound on the norm of the weights: losses are nonnegative, no term exceeds `value`."""
+        """A bound on the norm of the weights: as losses are nonnegative, terms are <= `value`."""
         terms, value = self.terms, self.value
         bounds = [math.inf]
         if terms.l2 > 0.0:
@@ -525,11 +491,13 @@ class Reach:
 
     @cached_property
     def intercept(self) -> float:
-        """A bound on the intercept, infinite where nothing is known.
+        """A bound on the intercept, infinite if nothing is known.
 
         By Jensen's inequality the loss at the mean margin of a class is at most the objective over
-        the class's share, and losses of labels are at least -y m; other losses at the mean residual
-        are at most the objective.
+        the
+        class's share, and classification losses are at least -y m; other losses at the mean
+        residual are at
+        most the objective.
         """
         data, loss = self.data, self.loss
         if not loss.classification:

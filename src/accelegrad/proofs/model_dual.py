@@ -1,8 +1,8 @@
-"""Which slopes to take for the Fenchel bound of a linear model in memory.
+"""The choice of slopes for the Fenchel bound of a linear model in memory.
 
-`accelegrad.proofs.fenchel` turns any slopes into a bound; here they are chosen so that it is
-tight: the slopes at a point, at the best intercept for its weights, or of a smoothed loss. Where
-nothing but losses and signs bounds the weights, see `accelegrad.proofs.null_space`.
+Any slopes give a bound (`accelegrad.proofs.fenchel`); those at a point, at the best intercept for
+its weights, or of a smoothed loss give a tight one. If only losses and signs bound the weights, see
+`accelegrad.proofs.null_space`.
 """
 
 from __future__ import annotations
@@ -30,26 +30,20 @@ from accelegrad.proofs.null_space import DualBounds, NullSpace, needed_signs, ob
 from accelegrad.roots import root_between
 from accelegrad.rounding import ROUNDED_UP, growth, pairwise_growth
 
-#: Where the search for the best intercept begins, relative to the size of margins and targets, and
-#: how many times the step grows by a factor of 8: from 1e-6 to 3e8 times that size.
+#: The search for the best intercept starts at this share of the size of margins and targets, and
+#: its step grows by the factor 8 up to 16 times: from 1e-6 to 3e8 times that size.
 _FIRST_SHIFT, _FARTHER, _BRACKET_TRIALS = 1e-6, 8.0, 16
 
-#: Slopes whose sum is at most this share of the sum of their sizes are balanced, up to rounding.
+#: Slopes are balanced, up to rounding, if their sum is at most this share of the sum of sizes.
 BALANCED = 1e-13
 
 
 class ModelDual:
-    """Lower bounds of a linear model's minimum, with a penalty and a constraint where given.
+    """Lower bounds of a linear model's minimum, with a penalty and a constraint if given.
 
-    Parameters
-    ----------
-    model : LinearModel
-        The model.
-    terms : Terms, optional
-        l2 and l1 terms and limits; by default the model's l2 term alone.
-    kept : dict, optional
-        Where results that are used again are kept; by default in this object. It never refers to
-        the model, which may refer to it.
+    `terms` defaults to the model's l2 term. `kept` stores results that are used again; it never
+    refers
+    to the model, which may refer to it.
     """
 
     def __init__(
@@ -63,7 +57,7 @@ class ModelDual:
         self.terms: Terms = terms or self._once("terms", lambda: Terms.of(model))
 
     def _once(self, name: str, compute: Callable[[], Any]) -> Any:
-        """Return a result that is computed when it is first asked for."""
+        """Return a result that is computed on first use."""
         if name not in self._kept:
             self._kept[name] = compute()
         return self._kept[name]
@@ -87,9 +81,7 @@ class ModelDual:
     def is_there(self) -> bool:
         """Whether bounds can be computed at a reasonable cost.
 
-        They can where a term or a limit holds each weight. Without any, and for least squares with
-        signs alone, they can where there are fewer parameters than rows, at most 1000, and the Gram
-        matrix of X costs no more than some dozens of gradients, or a second.
+        They can if a term or a limit bounds each weight; otherwise see `null_space.obstacle`.
         """
         if self.needs_null_space:
             return self._obstacle() is None
@@ -97,12 +89,12 @@ class ModelDual:
 
     @property
     def has_only_signs(self) -> bool:
-        """Whether it is least squares with a sign for each weight, for which there are bounds."""
+        """Whether it is least squares with one sign per weight, for which there are bounds."""
         known = self.terms.has_only_signs and self.model.loss.name == "squared"
         return known and self._obstacle() is None and self._in_null_space.gets_tight
 
     def _obstacle(self) -> str | None:
-        """Return why there is no affordable bound in a null space, or None where there is one."""
+        """Return why there is no affordable bound in the null space, or None if there is one."""
         if self.model.in_memory is None:
             return "it takes all rows in memory"
         return obstacle(self.model.X, self.model.n_parameters, self.model.rounding.columns)
@@ -110,7 +102,7 @@ class ModelDual:
     # -- bounds ----------------------------------------------------------------------------------
 
     def at(self, known: ModelPoint) -> float:
-        """Return the best bound that the slopes at a point give."""
+        """Return the best bound given by the slopes at a point."""
         if self.needs_null_space:
             bounds = self.without_terms("dual_gap")
             return bounds.near(known.margins, known.derivatives)
@@ -119,9 +111,11 @@ class ModelDual:
     def by(self, known: ModelPoint) -> float:
         """Return the bound by the slopes at a point of a model of the same data.
 
-        They may be those of a smoothed loss: these are in the domain of this loss's conjugate too,
-        and prove much more than the slopes of this loss, which jump. An intercept that is not the
-        best one for the weights costs little: the slopes are those at the best one.
+        They may be those of a smoothed loss, which are also in the domain of this loss's conjugate
+        and
+        prove much more than the jumping slopes of a loss with kinks. Slopes are taken at the best
+        intercept
+        for the weights, so that a poor intercept costs little.
         """
         if self.needs_null_space:
             return self.without_terms("dual_value_by").at(known.derivatives)
@@ -132,9 +126,9 @@ class ModelDual:
         return self.bound(self.balanced(self._at_best_intercept(known)))
 
     def by_balanced(self, known: ModelPoint) -> float:
-        """Return the bound by the slopes at a point, one side of them scaled down where need be.
+        """Return the bound by the slopes at a point, after scaling down one side if needed.
 
-        It costs a product with the data, and none where they are balanced.
+        It costs a product with the data unless the slopes are balanced.
         """
         if self.has_only_signs:
             return self._in_null_space.at(known.derivatives)
@@ -148,7 +142,7 @@ class ModelDual:
         return self.bound(known.derivatives, combination, slack=growth(0) * l2 * np.abs(w))
 
     def _is_balanced(self, theta: Vector) -> bool:
-        """Return whether no intercept, or next to nothing of it, is left in the slopes."""
+        """Return whether the mean slope is zero up to rounding, or irrelevant."""
         if not self.model.fit_intercept:
             return True
         weighted = self.model.shares * theta
@@ -183,30 +177,22 @@ class ModelDual:
         slack: Vector | float = 0.0,
         least: float = 0.0,
     ) -> float:
-        """Return the bound by slopes, or by a multiple of them where that is better; at least 0.
+        """Return the bound by slopes, or by a multiple of them if that is better; at least 0.
 
-        Parameters
-        ----------
-        theta : Vector
-            A slope for each row; a free intercept demands that their mean is 0, up to rounding.
-        combination, slack
-            As for `SlopeSums.of`.
-        least : float
-            A bound that is known already: 0 is returned where this one is seen to be below.
+        The mean of `theta` must be 0 up to rounding if the intercept is free; for `combination` and
+        `slack`
+        see `SlopeSums.of`. A result that is seen to be below `least` is replaced by 0.
         """
         model = self.model
         levels = level(model.loss, model.shares, theta, model.y)
         terms = self.terms
         if terms.intercept_is_free and terms.holds_origin and not levels[0] - levels[1] > least:
-            return 0.0  # without a product with the data
+            return 0.0  # avoids a product with the data
         sums = SlopeSums.of(model, theta, levels=levels, combination=combination, slack=slack)
         return self.terms.lower_bound(sums, self.reach)
 
     def without_terms(self, wish: str) -> DualBounds:
-        """Return what gives bounds where nothing but the losses bounds the weights, or refuse.
-
-        It keeps no trace of the calls: bounds do not depend on those before.
-        """
+        """Return the bounds for a model whose weights only the losses bound, or refuse."""
         reason = self._obstacle()
         if reason is not None:
             raise ValueError(
@@ -270,11 +256,11 @@ class ModelDual:
         return DataSizes.of(self.model)
 
     def _value_of_constants(self) -> float:
-        """Return the mean loss of a good constant prediction, 0 where there is no intercept."""
+        """Return the mean loss of a good constant prediction, 0 without an intercept."""
         model, shifts = self.model, [0.0]
         if model.fit_intercept and not model.loss.classification:
             shifts.append(float(model.shares @ model.y))
-            if model.loss.lipschitz < np.inf:  # else the mean is about the best
+            if model.loss.lipschitz < np.inf:  # otherwise the mean is close to the best
                 shifts.append(float(np.median(model.y)))
         margins = np.zeros(model.n_samples)
         with np.errstate(over="ignore"):
@@ -282,14 +268,14 @@ class ModelDual:
         return float(min(values))
 
     def resolution(self, w: Vector, value: float) -> float:
-        """Return roughly the smallest gap at w that can be proved; 0 where that is not known."""
+        """Return roughly the smallest gap that can be proved at w; 0 if unknown."""
         if not self.terms.gets_tight and not self.has_only_signs:
             return 0.0
         model = self.model
         rounding = model.rounding_at(w, value)
         least = rounding.level + rounding.value
         if self.terms.has_l1 and self.terms.l2 == 0.0:
-            # Slopes are scaled down until the l1 term holds them, whatever rounding has done.
+            # Slopes, with their rounding errors, are scaled down to within the l1 term.
             off = model.rounding.combination(slopes_norm(model.loss, value))
             with np.errstate(divide="ignore"):
                 shares = np.where(self._is_held, 0.0, off / self.terms.l1)
@@ -304,7 +290,7 @@ class ModelDual:
 
     @property
     def _is_held(self) -> Any:
-        """Which weights have two ends."""
+        """Which weights have two finite limits."""
         return np.isfinite(self.terms.lower) & np.isfinite(self.terms.upper)
 
     def distance_bound(self, x0: Vector) -> float:
@@ -315,9 +301,9 @@ class ModelDual:
         return min(self.distance_by_gap(x0), ROUNDED_UP * from_origin)
 
     def distance_by_gap(self, x0: Vector) -> float:
-        """Return what the dual gap at x0 says of the distance to the minimiser, for l2 > 0.
+        """Return the bound of the distance to the minimiser from the dual gap at x0, for l2 > 0.
 
-        Over a convex set that holds x0 too, since the minimum there is no lower.
+        It also holds over a convex set that contains x0, since the minimum there is no lower.
         """
         at = self.model.at(x0)
         excess = at.dual_gap + self.model.rounding_at(x0, at.value).value
@@ -327,9 +313,9 @@ class ModelDual:
 def _slopes_at_best_intercept(model: LinearModel, margins: Vector) -> Vector:
     """Return slopes at the shift of all margins that minimises the mean loss.
 
-    The sum of slopes never falls as the shift grows. Just below and just above the shift where it
-    crosses 0, slopes are nearly subgradients at that shift; their mixture with sum 0 is the wanted
-    one also where the sum jumps across 0, as it does for losses with kinks.
+    The sum of slopes is nondecreasing in the shift. Slopes just below and just above its root are
+    nearly
+    subgradients there; their mixture with sum 0 also works where the sum jumps across 0, at kinks.
     """
 
     def slopes(shift: float) -> Vector:
@@ -355,8 +341,7 @@ def _slopes_at_best_intercept(model: LinearModel, margins: Vector) -> Vector:
 def _bracket(total: Callable[[float], float], step: float) -> tuple[float, float] | None:
     """Return two shifts between which a nondecreasing function changes its sign.
 
-    None means that it is 0 at the shift 0, or that its sign is the same at all shifts, as for the
-    slopes of a classification loss when all labels are equal.
+    None if it is 0 at 0, or has the same sign at all shifts, as when all labels are equal.
     """
     start = total(0.0)
     if start == 0.0:

@@ -1,14 +1,13 @@
 r"""The Fenchel dual of multinomial logistic regression.
 
-The dual variables are a distribution :math:`s_i` over the classes for each row:
+The dual variables are one distribution :math:`s_i` over the classes per row:
 
 .. math:: D(s) = -\sum_i p_i \sum_k s_{ik} \log s_{ik}
           - \frac{1}{2 l_2} \Big\lVert \sum_i p_i (s_i - e_{c(i)}) a_i^T \Big\rVert^2 .
 
-At a point the softmax of its margins is taken. An intercept demands that the classes' shares are
-those of the data, :math:`\sum_i p_i s_i = \sum_i p_i e_{c(i)}`: intercepts that come near to that
-are found by Newton's method or iterative scaling, and the remaining difference is removed exactly
-by mixing the same distribution into all rows.
+At a point, the softmax of its margins is used. An intercept requires the class shares of the data,
+:math:`\sum_i p_i s_i = \sum_i p_i e_{c(i)}`: Newton's method or iterative scaling finds intercepts
+that come close, and mixing one common distribution into all rows removes the remaining difference.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from accelegrad.models.multinomial import ClassesPoint, Matrix, MultinomialModel
 from accelegrad.proofs.fenchel import STEEPEST_LOGARITHM, SlopeSums, Terms
 from accelegrad.rounding import growth, pairwise_growth
 
-# Rounds of scaling towards the classes' shares; each costs as much as the losses of all rows.
+# Rounds of scaling towards the class shares; each costs as much as the losses of all rows.
 _BALANCING_ROUNDS = 8
-#: How far the shares of balanced classes may be off, and the longest of Newton's steps towards that
+#: Tolerance on balanced class shares, and the longest Newton step towards them
 _BALANCED, _LONGEST_SHIFT = 1e-14, 10.0
 
 
@@ -37,11 +36,11 @@ _BALANCED, _LONGEST_SHIFT = 1e-14, 10.0
 class DistributionSums:
     """Sums over rows of what their distributions over the classes give; they can be added."""
 
-    entropy: float  # of the rows' entropies, by their shares
-    slopes: Vector  # of s_i - e_c(i), by their shares
-    sizes: Vector  # of the absolute values of these
-    combination: Vector  # of (s_i - e_c(i)) a_i', by their shares, without intercepts
-    parts: int = 1  # how many sums have been added
+    entropy: float
+    slopes: Vector  # sum of s_i - e_c(i)
+    sizes: Vector  # sum of their absolute values
+    combination: Vector  # sum of (s_i - e_c(i)) a_i', without intercepts
+    parts: int = 1  # number of sums added
 
     @classmethod
     def of(cls, model: MultinomialModel, s: Matrix) -> DistributionSums:
@@ -67,28 +66,28 @@ class DistributionSums:
 
     @property
     def _added(self) -> float:
-        """How far the sums of parts can be off, relative to the sums of their sizes."""
+        """Relative error of the sums of parts."""
         return growth(self.parts) if self.parts > 1 else 0.0
 
     def entropy_error(self, n_samples: int) -> float:
-        """Return how far rounding can have taken the entropy."""
+        """Return how far rounding can have moved the entropy."""
         lost = pairwise_growth(n_samples) + self._added
         return lost * (self.entropy + STEEPEST_LOGARITHM)
 
     def imbalance(self, n_samples: int) -> Vector:
-        """Return the sizes of the classes' sums of slopes, with what rounding can have hidden."""
+        """Return bounds on the sizes of the classes' sums of slopes."""
         lost = pairwise_growth(n_samples) + self._added
         return np.asarray(np.abs(self.slopes) + lost * self.sizes)
 
 
 class Balance(NamedTuple):
-    """What makes distributions whose mean is the classes' share of the rows.
+    """What gives distributions whose mean equals the class shares.
 
-    The softmax of the margins with a shift for each class, mixed with one common distribution.
+    The softmax of the margins with one shift per class, mixed with one common distribution.
     """
 
     shift: Vector
-    excess: float  # the share of the common distribution
+    excess: float  # share of the common distribution
     common: Vector
 
     def of(self, margins: Matrix) -> Matrix:
@@ -98,9 +97,9 @@ class Balance(NamedTuple):
 
 
 class Shifted(NamedTuple):
-    """The distributions of all rows with a shift of the margins for each class."""
+    """Mean and products of the rows' distributions, with one shift of the margins per class."""
 
-    mean: Vector  # by the rows' shares
+    mean: Vector
     products: Matrix  # the mean of s_ik s_il
 
 
@@ -115,31 +114,22 @@ def _sums(part: Any, at: ClassesPoint, chosen: Balance | None) -> DistributionSu
 
 
 class MultinomialDual:
-    """Lower bounds of a multinomial model's minimum.
-
-    Parameters
-    ----------
-    model : MultinomialModel
-        The model; its l2 has to be > 0.
-    """
+    """Lower bounds of a multinomial model's minimum, for l2 > 0."""
 
     def __init__(self, model: MultinomialModel) -> None:
         if model.l2 == 0.0:
             raise ValueError("a dual gap needs l2 > 0, but l2 is 0.")
         self.model = model
-        # The classes' weights are as those of one long row.
+        # The weights of all classes act as those of one long row.
         self._terms = Terms(model.n_weights, model.l2)
 
     def gap(self, x: Vector) -> float:
-        """Return a proven bound of P(x) - min P."""
+        """Return a proved bound of P(x) - min P."""
         value, _ = self.model.value_and_gradient(x)
         return max(value - self.at(x), 0.0)
 
     def at(self, x: Vector) -> float:
-        """Return the lower bound of min P by the distributions at a point.
-
-        It is lowered by what rounding can have added.
-        """
+        """Return the lower bound of min P by the distributions at a point."""
         model, at = self.model, self.model.at(x)
         chosen = None
         if model.rows.fit_intercept:
@@ -151,18 +141,21 @@ class MultinomialDual:
         """Return the lower bound by sums over all rows."""
         model, count = self.model, self.model.n_samples
         error = sums.entropy_error(count) + self._imbalance_cost(sums.imbalance(count))
-        # Of a row, the slopes' norm is at most the root of 2.
+        # The norm of a row's slopes is at most sqrt(2).
         off = np.tile(model.rows.rounding.combination(math.sqrt(2.0)), model.n_classes)
         found = SlopeSums(sums.entropy, error, 0.0, 0.0, sums.combination, off)
         return self._terms.lower_bound(found)
 
     def _imbalance_cost(self, sums: Vector) -> float:
-        """Return what rounding in the distributions can change of the bound, at a minimiser.
+        """Return how much rounding in the distributions can change the bound at a minimiser.
 
-        A row's slopes have the sum 0 but for some units of rounding, which margins are multiplied
-        by. The intercepts, which can be shifted to have the least of them 0, multiply the classes'
-        sums of slopes. The mean loss of a class's rows is at most log k over its share, and at
-        least the mean difference of the margins of any other class and this one.
+        A row's slopes sum to 0 up to a few units of rounding, which the margins multiply. The
+        intercepts,
+        which can be shifted so that the smallest is 0, multiply the classes' sums of slopes. The
+        mean loss
+        of a class's rows is at most log k over its share, and at least the mean difference between
+        the
+        margins of any other class and of this one.
         """
         model = self.model
         farthest = math.sqrt(2.0 * math.log(model.n_classes) / model.l2)  # since P(0) = log k
@@ -178,15 +171,7 @@ class MultinomialDual:
 
 
 def balance(shifted: Callable[[Vector], Shifted], wanted: Vector) -> Balance:
-    """Return what brings the mean of the rows' distributions to the classes' shares of the rows.
-
-    Parameters
-    ----------
-    shifted : callable
-        From shifts of the margins, one for each class, to the distributions with them.
-    wanted : Vector
-        The classes' shares.
-    """
+    """Return what brings the mean of the rows' distributions to the class shares `wanted`."""
     shift, best, least, before = np.zeros(wanted.size), np.zeros(wanted.size), math.inf, math.inf
     mean = wanted
     for _ in range(_BALANCING_ROUNDS + 1):
@@ -206,10 +191,7 @@ def balance(shifted: Callable[[Vector], Shifted], wanted: Vector) -> Balance:
 
 
 def _newton_step(found: Shifted, wanted: Vector) -> Vector:
-    """Return the step towards balance by the derivatives of the classes' shares.
-
-    The last class stays, since the same shift of all classes changes nothing.
-    """
+    """Return the Newton step towards balance; the last class stays, as a common shift is void."""
     derivatives = np.diag(found.mean) - found.products
     step = np.zeros_like(wanted)
     try:
@@ -220,7 +202,7 @@ def _newton_step(found: Shifted, wanted: Vector) -> Vector:
 
 
 def _scaling_step(found: Shifted, wanted: Vector) -> Vector:
-    """Return the step of iterative scaling, which is short where the classes are far apart."""
+    """Return the step of iterative scaling, which is short if the classes are far apart."""
     mean = found.mean
     with np.errstate(divide="ignore"):  # a class without rows goes to minus infinity
         step = np.log(wanted) - np.log(np.where(mean > 0.0, mean, 1.0))

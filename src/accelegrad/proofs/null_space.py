@@ -6,20 +6,18 @@ For P(w) = sum_i p_i l(m_i, y_i), m = X w (+ intercept), and any slopes theta wi
 
 where a_i is the i-th row of X (with a 1 for the intercept), Fenchel's inequality
 l(m) >= theta m - l*(theta) gives  min P >= D(theta) = -sum_i p_i l*(theta_i). Slopes from a run are
-balanced only nearly; here they are made so without leaving the domain of the conjugates:
+only nearly balanced; here they are balanced without leaving the domain of the conjugates:
 
-- `NullSpace.project` is the projection onto the null space, at two products with the data. That is
-  all that is needed where the conjugate is finite everywhere; else the slopes that it pushes out of
-  the domain are pulled back by scaling all of them down.
-- `NullSpace.correct` moves each slope in proportion to the room it has inside its interval, as the
-  affine-scaling and interior-point methods do: slopes on an end stay there. That costs a Gram
-  matrix of the rows with room, and loses much less.
+- `NullSpace.project` projects onto the null space, at two products with the data. That suffices
+  where the conjugate is finite everywhere; otherwise all slopes are scaled down into the domain.
+- `NullSpace.correct` moves each slope in proportion to the room inside its interval, as
+  affine-scaling methods do. That costs a Gram matrix of the rows with room, and loses much less.
 
-Losses with kinks have, near a minimiser, only about as many rows with room as there are parameters,
-those whose margins are next to a kink. `DualBounds.polished` therefore fixes all other slopes.
+For losses with kinks, only about as many rows as there are parameters have room near a minimiser,
+those with margins next to a kink. `DualBounds.polished` therefore fixes all other slopes.
 
-Of least squares weights may have a sign each. With w_j >= 0 the j-th sum need only be at least 0:
-`NullSpace.project` moves it there, beyond all rounding, where it is below.
+For least squares, each weight may have a sign. With w_j >= 0 the j-th sum need only be at least 0:
+`NullSpace.project` moves it there, by more than all rounding, if it is negative.
 """
 
 from __future__ import annotations
@@ -42,16 +40,15 @@ from accelegrad.rounding import SMALLEST, UNIT, growth
 
 # Gram matrices are factorised, so the parameters have to be few.
 MOST_PARAMETERS = 1000
-# The multiplications, n d^2, that a Gram matrix may take: these, which take about a second ...
+# The multiplications, n d^2, that a Gram matrix may take: these, about a second ...
 _SECONDS_WORK = 1e10
-# ... or this many for each stored entry: about as much time as fifty gradients of dense data, which
-# do two multiplications for each entry but wait for the memory.
+# ... or this many per stored entry: about the time of fifty gradients of dense data.
 _WORK_PER_ENTRY = 512
-# Norms of columns whose squares, and sums of them, neither overflow nor vanish.
+# Norms of columns whose squares, and sums of them, neither overflow nor underflow.
 _SMALLEST_COLUMN, _LARGEST_COLUMN = 1e-140, 1e140
-# Entries of a block of rows: bounds the memory taken, and fits into the cache.
+# Entries of a block of rows: bounds the memory, and fits into the cache.
 _BLOCK_ENTRIES = 1 << 17
-# Above this condition number the Gram matrix lacks digits, and the rows themselves are factorised.
+# Above this condition number the Gram matrix lacks digits, and the rows are factorised instead.
 _WELL_CONDITIONED = 1e10
 # Directions in which the data are this small, relative to the largest, are rounding.
 _RANK_TOLERANCE = 1e-13
@@ -59,13 +56,13 @@ _RANK_TOLERANCE = 1e-13
 _NEGLIGIBLE = 1e-6
 # The most corrections with a new Gram matrix.
 _ROUNDS = 12
-# A correction counts if what is missing is at most this share of what was missing before. If not,
-# all slopes go this share of the way until the first of them reaches an end; if that way is less
-# than this share of the whole step, it was the last correction.
+# A correction counts if the imbalance falls to at most this share. Otherwise all slopes go this
+# share of the way to the first end; if that way is less than this share of the step, it was the
+# last correction.
 _GAIN, _TOWARDS_END, _HOPELESS = 0.5, 0.9, 0.1
 # Corrections with the same Gram matrix: each removes most of the rounding of the one before.
 _REFINEMENTS = 3
-# An imbalance of at most this, relative to the slopes and to columns of norm 1, is rounding.
+# A smaller imbalance, relative to the slopes and to columns of norm 1, is rounding.
 _BALANCED = 1e-12
 # Units of rounding, relative to the terms, that count as none.
 _ROUNDOFFS = 64.0
@@ -76,12 +73,12 @@ _MOST_FREE = 0.25
 
 
 def tree_growth(terms: int) -> float:
-    """Return how far `sum_in_pairs` of products can be off, relative to their sizes' sum."""
+    """Return the error bound of `sum_in_pairs` of products, relative to the sum of sizes."""
     return (2.0 + 0.5 * math.log2(max(terms, 1))) * UNIT
 
 
 def sum_in_pairs(rows: Matrix) -> Vector:
-    """Return the sum of the rows, each of which is rounded about log2(rows) times at most."""
+    """Return the sum of the rows, with about log2(rows) roundings of each."""
     while len(rows) > 1:
         half = len(rows) // 2
         pairs = rows[:half] + rows[half : 2 * half]
@@ -91,12 +88,12 @@ def sum_in_pairs(rows: Matrix) -> Vector:
 
 
 def obstacle(X: Any, n_parameters: int, norms: Vector) -> str | None:
-    """Return why there is no affordable bound for such data, or None where there is one.
+    """Return why there is no affordable bound for such data, or None if there is one.
 
-    It needs the Gram matrix once, n d^2 multiplications for d parameters: about d/10 gradients of
-    dense data, since they need not wait for the memory. A thousand parameters are the limit because
-    matrices of that order are factorised for every bound. With n <= d rows only theta = 0 is
-    balanced, unless rows are dependent, and so the bound would be 0. `norms` are the columns'.
+    It needs the Gram matrix once, n d^2 multiplications: about d/10 gradients of dense data. With
+    more
+    than a thousand parameters factorising such matrices for every bound takes too long. With n <= d
+    independent rows only theta = 0 is balanced, so the bound would be 0. `norms` are the columns'.
     """
     n_samples = int(X.shape[0])
     if n_parameters > MOST_PARAMETERS:
@@ -119,16 +116,9 @@ def obstacle(X: Any, n_parameters: int, norms: Vector) -> str | None:
 class NullSpace:
     """The balanced slopes of a linear model: theta with sum_i p_i theta_i a_i = 0.
 
-    Everything is done in float64, also for float32 data, in blocks of rows: X is not copied.
-
-    Parameters
-    ----------
-    X : array or CSR matrix of shape (n_samples, n_features)
-        The data.
-    shares : Vector
-        The weights p_i of the rows, which sum to 1.
-    fit_intercept : bool
-        Whether a 1 is appended to every row.
+    Everything is computed in float64, in blocks of rows, without a copy of X. `shares` are the
+    weights
+    p_i of the rows, which sum to 1.
     """
 
     def __init__(self, X: Any, shares: Vector, fit_intercept: bool) -> None:
@@ -136,10 +126,10 @@ class NullSpace:
         self.n_samples, self.n_features = (int(size) for size in X.shape)
         self.n_parameters = self.n_features + fit_intercept
         self.products = Products(X)
-        #: the columns' units, with which their norms are 1; 0 for a column of zeros
+        #: factors that scale the columns to norm 1; 0 for a column of zeros
         self.scale, gram = with_unit_diagonal(self.plain_gram(shares))
         mixing = _inverse_root(gram)
-        #: new coordinates, in which the columns are orthonormal in the inner product by p
+        #: coordinates in which the columns are orthonormal in the inner product by p
         self._mixing: Matrix = self._factorised() if mixing is None else mixing
 
     @cached_property
@@ -156,11 +146,12 @@ class NullSpace:
     def largest_imbalance(self, theta: Vector, signs: Vector | None = None) -> float:
         """Return the most that -sum_i p_i theta_i m_i can be for margins with sum_i p_i m_i^2 = 1.
 
-        Where theta is balanced it is 0 up to rounding, which is added. Where it is more than
-        rounding can explain, the result is infinite. Weights may have a sign each: 1 or -1.
+        It is only rounding for balanced theta, and infinite if rounding cannot explain it. `signs`
+        are 1 or
+        -1 for weights with a sign.
         """
         imbalance, size = self._exact_imbalance(theta), self.size(theta)
-        # Columns have norm 1: this bounds the error of each entry of the imbalance.
+        # As columns have norm 1, this bounds the error of each entry of the imbalance.
         lost = tree_growth(self.n_samples) * size
         if signs is not None:
             if (signs * imbalance < lost)[signs != 0.0].any():
@@ -174,13 +165,13 @@ class NullSpace:
         return _norm(self._mixing.T @ imbalance) + rounding
 
     def distance(self, combination: Vector) -> float:
-        """Return how far from balance slopes are, with sum_i p_i theta_i a_i = `combination`."""
+        """Return the distance from balance of slopes with sum_i p_i theta_i a_i = `combination`."""
         return _norm(self._mixing.T @ (self.scale * combination))
 
     def project(self, theta: Vector, signs: Vector | None = None) -> Vector:
         """Return the nearest balanced slopes, in the norm with weights p_i.
 
-        With signs, a sum on the right side of 0 stays as it is; others go there.
+        With signs, a sum on the right side of 0 stays unchanged; others are moved there.
         """
         for _ in range(_REFINEMENTS):
             imbalance, size = self._imbalance(theta), self.size(theta)
@@ -194,14 +185,15 @@ class NullSpace:
         return theta
 
     def aim(self, size: float) -> float:
-        """Return how far beyond 0 sums are moved, in units of the columns, for slopes of a size."""
+        """Return how far beyond 0 sums are moved, for columns of norm 1 and slopes of this size."""
         return 2.0 * growth(self.n_samples) * size
 
     def can_reach(self, signs: Vector) -> bool:
-        """Return whether sums of slopes can be on the right side of 0 for all columns at once.
+        """Return whether the sums of all columns can be on the right side of 0 at once.
 
-        And with an intercept, whether its sum can change alone, as that of a constant column does
-        too: only then the intercept, of weights with signs, is bounded by the margins.
+        With an intercept, also whether its sum, or that of a constant column, can change alone:
+        only then
+        do the margins bound the intercept of weights with signs.
         """
         gram = self.scale[:, None] * self.plain_gram(self.shares) * self.scale
         reached = signs * (gram @ self._inverse_times(signs))
@@ -221,12 +213,13 @@ class NullSpace:
         return _norm(np.sqrt(self.shares) * theta)
 
     def correct(self, theta: Vector, low: Vector, high: Vector) -> tuple[Vector, bool]:
-        """Return slopes between `low` and `high`, and whether balanced ones were found.
+        """Return slopes between `low` and `high`, and whether they are balanced.
 
         Each round solves for steps in proportion to the room between the ends (later to its square,
-        which keeps off the ends): slopes on an end stay there. Slopes that would leave stay at the
-        end, for good, if the others nevertheless gain most of what is missing; else all move only
-        until the first reaches its end.
+        which
+        keeps off the ends). Slopes that would leave stay at the end if the others still gain most
+        of what
+        is missing; otherwise all move only until the first reaches its end.
         """
         theta = np.clip(theta, low, high)
         missing = -self._imbalance(theta)
@@ -242,7 +235,7 @@ class NullSpace:
                 step = room * self._forward(solve(missing))
                 moved = np.clip(theta + step, low, high)
                 remaining = -self._imbalance(moved)
-                if not _norm(remaining) <= _GAIN * _norm(missing):  # also where it is not finite
+                if not _norm(remaining) <= _GAIN * _norm(missing):  # also false for nan
                     break
                 theta, missing, progress = moved, remaining, True
             if _norm(missing) <= _ROUNDOFFS * UNIT * self.size(theta):
@@ -260,7 +253,7 @@ class NullSpace:
         return self.scale * self._backward(self.shares * theta)
 
     def _exact_imbalance(self, theta: Vector) -> Vector:
-        """Return the same as `_imbalance`, but for rounding, by sums in pairs."""
+        """Return `_imbalance`, more accurately, by pairwise sums."""
         weighted = self.shares * theta
         parts = [
             sum_in_pairs(self._dense(self.X[some]) * weighted[some, None])
@@ -269,10 +262,7 @@ class NullSpace:
         return sum_in_pairs(np.array(parts))
 
     def _factorised(self) -> Matrix:
-        """Return the new coordinates from a QR factorisation of the rows, some at a time.
-
-        Directions in which columns are dependent are left out.
-        """
+        """Return the coordinates from a QR factorisation, without dependent directions."""
         factor, roots = np.empty((0, self.n_parameters)), np.sqrt(self.shares)
         for some in runs(self.n_samples, max(_BLOCK_ENTRIES // self.n_parameters, 1)):
             block = self._dense(self.X[some]) * roots[some, None]
@@ -282,14 +272,14 @@ class NullSpace:
         return np.asarray(directions[: sizes.size].T / sizes)
 
     def plain_gram(self, weights: Vector) -> Matrix:
-        """Return sum_i weights_i a_i a_i', of the columns as they are."""
+        """Return sum_i weights_i a_i a_i', for unscaled columns."""
         rows = np.flatnonzero(weights)
         if rows.size == self.n_samples:
             return gram_matrix(self.X, None, weights, intercept=self.fit_intercept)
         return gram_matrix(self.X, rows, weights[rows], intercept=self.fit_intercept)
 
     def _dense(self, block: Any) -> Matrix:
-        """Return rows with the columns scaled."""
+        """Return rows with scaled columns."""
         rows = np.ones((block.shape[0], self.n_parameters))
         rows[:, : self.n_features] = _as_dense(block)
         rows *= self.scale
@@ -310,7 +300,7 @@ class NullSpace:
 
 
 def _solver(gram: Matrix, scale: Vector) -> Callable[[Vector], Vector]:
-    """Return what solves for a Gram matrix of scaled columns, which may be zero or dependent."""
+    """Return a solver for a Gram matrix of scaled columns, which may be zero or dependent."""
     units, matrix = with_unit_diagonal(gram)
     factor = cholesky_factor(matrix)
     back = np.divide(units, scale, out=np.zeros_like(units), where=scale > 0.0)
@@ -323,16 +313,15 @@ def _solver(gram: Matrix, scale: Vector) -> Callable[[Vector], Vector]:
 
 
 def _as_dense(block: Any) -> Matrix:
-    """Return a part of a dense or sparse matrix as a dense one."""
     dense: Matrix = block if isinstance(block, np.ndarray) else block.toarray()
     return dense
 
 
 def needed_signs(space: NullSpace, lower: Vector, upper: Vector) -> Vector:
-    """Return which sign the sum of each column needs where its weight is on one side of 0.
+    """Return the sign that the sum of each column needs if its weight lies on one side of 0.
 
-    It is 0 where any does: for an intercept; for a column of zeros; and for a constant one beside
-    an intercept, as the minimum is the same with its weight at 0.
+    It is 0 (any sign) for an intercept, for a column of zeros, and for a constant column beside an
+    intercept, as the minimum is the same with its weight at 0.
     """
     signs = np.where((lower == 0.0) & (upper == np.inf), 1.0, -1.0)
     if space.fit_intercept:
@@ -346,16 +335,7 @@ def needed_signs(space: NullSpace, lower: Vector, upper: Vector) -> Vector:
 class DualBounds:
     """Lower bounds of min P for a linear model without an l2 term, from slopes or from a point.
 
-    Parameters
-    ----------
-    space : NullSpace
-        The balanced slopes.
-    loss : Loss
-        The pointwise loss.
-    y : Vector
-        The targets.
-    signs : Vector, optional
-        What `needed_signs` returns, where weights have a sign; for least squares.
+    `signs` is the result of `needed_signs`, for least squares whose weights have signs.
     """
 
     def __init__(
@@ -364,7 +344,7 @@ class DualBounds:
         self.space, self.loss, self.y, self.signs = space, loss, y, signs
         self._weighs = space.shares > 0.0
         low, high = loss.domain(y)
-        # A row without weight does not count: its slope is 0.
+        # The slope of a row without weight is 0.
         self.low = np.where(self._weighs, low, 0.0)
         self.high = np.where(self._weighs, high, 0.0)
         self._unbounded = bool(np.isinf(low).all() and np.isinf(high).all())
@@ -380,7 +360,7 @@ class DualBounds:
         return self.signs is None or self.space.can_reach(self.signs)
 
     def resolution(self, steep: float, w: Vector) -> float:
-        """Return what rounding costs at w where weights have signs, for slopes of such a norm."""
+        """Return what rounding costs at w if weights have signs, for slopes with norm `steep`."""
         space = self.space
         norms = np.divide(1.0, space.scale, out=np.zeros_like(w), where=space.scale > 0.0)
         aimed = space.aim(steep) * float(np.abs(w[: space.n_features]) @ norms[: space.n_features])
@@ -390,7 +370,7 @@ class DualBounds:
         return aimed + lost * space.stretch * self._reach
 
     def at(self, theta: Vector) -> float:
-        """Return the best bound from slopes close to theta, at least 0, which holds anyway."""
+        """Return the best bound from slopes close to theta, at least 0."""
         theta = np.clip(np.where(self._weighs, theta, 0.0), self.low, self.high)
         projected, factor = self._scaled_down(theta)
         bound = self._value(projected) if factor > 0.0 else 0.0
@@ -406,19 +386,22 @@ class DualBounds:
         return self.at(derivatives)
 
     def polished(self, margins: Vector, derivatives: Vector) -> float:
-        """Return a bound from slopes that differ from the loss's at few rows: those next to a kink.
+        """Return a bound from slopes that differ from the loss's only at rows next to a kink.
 
         Within `width` of the margin the loss takes slopes between l'(m - width) and l'(m + width).
-        If there are balanced ones in these intervals, P at the point exceeds their bound by at most
-        `width` times the mean length of the intervals. So the least such width is searched, by
-        bisection over the number of rows that it frees: it is small near a minimiser.
+        If these
+        intervals contain balanced ones, P at the point exceeds their bound by at most `width` times
+        the mean
+        length of the intervals. Bisection over the number of freed rows finds the least such width,
+        which
+        is small near a minimiser.
         """
         distances = np.abs(np.abs(margins - self.y) - self.loss.shape.epsilon)
         distances[~self._weighs] = np.inf
         theta, widths = derivatives, self._widths(distances)
         found, first, last = False, 0, len(widths) - 1
         while first <= last:
-            # The least width, which is right at a vertex and costs least, is tried first.
+            # The least width is tried first: it is right at a vertex, and costs least.
             middle = (first + last) // 2 if first > 0 else 0
             rows = np.flatnonzero(distances <= widths[middle])
             trial, success = self._freed(margins, derivatives, rows, widths[middle])
@@ -466,7 +449,7 @@ class DualBounds:
         return np.clip(factor * theta, self.low, self.high), factor
 
     def _value(self, theta: Vector) -> float:
-        """Return D(theta), less what rounding may have added; 0 where theta is not balanced."""
+        """Return D(theta), less what rounding may have added; 0 if theta is not balanced."""
         imbalance = self.space.largest_imbalance(theta, self.signs)
         if imbalance == math.inf:
             return 0.0
@@ -475,11 +458,13 @@ class DualBounds:
 
     @cached_property
     def _reach(self) -> float:
-        """Return how large the margins at a minimiser can be, as a norm that counts by shares.
+        """Return a bound on the margins at a minimiser, as a norm weighted by shares.
 
-        Losses are at most P(0) in the mean there, which holds predictions near their targets.
-        Margins of labels have no such bound: a minimiser is taken to be within `_FARTHEST_MARGIN`,
-        beyond which all losses are next to 0 or huge.
+        The mean loss there is at most P(0), which keeps predictions near their targets. Margins of
+        labels
+        have no such bound: a minimiser is assumed to be within `_FARTHEST_MARGIN`, beyond which all
+        losses
+        are next to 0 or huge.
         """
         if self.loss.classification:
             return _FARTHEST_MARGIN
@@ -497,14 +482,14 @@ def _norm(vector: Vector) -> float:
 
 
 def _inverse_root(gram: Matrix) -> Matrix | None:
-    """Return W with W^T gram W = I, or None where the matrix is too close to a singular one."""
+    """Return W with W^T gram W = I, or None if the matrix is nearly singular."""
     try:
         lower = scipy.linalg.cholesky(gram, lower=True, check_finite=False)
     except np.linalg.LinAlgError:
         return None
     identity = np.eye(len(gram))
     root = scipy.linalg.solve_triangular(lower, identity, lower=True, check_finite=False).T
-    condition = float(np.sum(root * root)) * float(np.abs(gram).sum(axis=0).max())  # at most this
+    condition = float(np.sum(root * root)) * float(np.abs(gram).sum(axis=0).max())  # an upper bound
     return root if condition <= _WELL_CONDITIONED else None
 
 
@@ -518,7 +503,7 @@ def _room(theta: Vector, low: Vector, high: Vector) -> Vector:
 
 
 def _step_length(theta: Vector, step: Vector, low: Vector, high: Vector) -> float:
-    """Return the part of the step, at most 1, after which all slopes still are between the ends."""
+    """Return the part of the step, at most 1, that keeps all slopes between the ends."""
     moves = step != 0.0
     ends = np.where(step > 0.0, high, low)
     with np.errstate(over="ignore"):

@@ -1,4 +1,4 @@
-"""Lower bounds of a sum over rows in parts: the slopes are chosen here, and summed there."""
+"""Lower bounds of a sum over rows in parts: slopes are chosen here, and summed at the parts."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from accelegrad.proofs.fenchel import DataSizes, SlopeSums, heights
 from accelegrad.proofs.model_dual import BALANCED, ModelDual
 from accelegrad.rounding import ROUNDED_UP, SMALLEST
 
-#: In each round trip of the search for the best intercept this many shifts are tried, in so many
-#: rounds at most; it ends where the slopes that it leaves unbalanced are this share of all. Chosen.
+#: Shifts tried per round trip of the search for the best intercept, most rounds, and the share of
+#: unbalanced slopes at which it ends. Chosen.
 SHIFTS, ROUNDS, ENOUGH_BALANCE = 5, 6, 1e-9
 #: The first shifts, relative to the size of margins and targets.
 FIRST_SHIFTS = 8.0 ** np.arange(-7.0, 5.0)
@@ -27,9 +27,9 @@ FIRST_SHIFTS = 8.0 ** np.arange(-7.0, 5.0)
 def slope_sums(
     part: Part, at: ModelPoint, other: ModelPoint, slopes: Mixture, loss: Loss, combined: bool
 ) -> tuple[SlopeSums, float, Vector]:
-    """Return the sums of slopes, of no columns; their squared norm; their combination of rows.
+    """Return the sums of slopes without columns, their squared norm, and their combination of rows.
 
-    The combination is empty where it was not asked for: then there is no pass over the rows.
+    The combination is empty if it was not asked for, which saves a pass over the rows.
     """
     theta, model, none = slopes.of(at, other), part.model(loss), np.zeros(0)
     combination = model.combination(theta)[: model.n_features] if combined else none
@@ -43,10 +43,7 @@ def given_sums(part: Part, loss: Loss, theta: Vector) -> SlopeSums:
 
 
 class PartedDual(ModelDual):
-    """`ModelDual` of slopes that stay with the rows: each sum over them is one round trip.
-
-    Slopes of all rows are never here, so that none are averaged.
-    """
+    """`ModelDual` for slopes that stay with the rows: each sum over them is one round trip."""
 
     model: Any  # a PartedModel
 
@@ -89,13 +86,14 @@ class PartedDual(ModelDual):
     ) -> float:
         """Return the bound by slopes.
 
-        Of what is as long as w only the combination of the rows comes back: how far it can be off
-        follows from the norm of the slopes.
+        Only the combination of the rows, which is as long as w, comes back; its error follows from
+        the norm
+        of the slopes.
         """
         parts, rounding = self.model.parts, self.model.rounding
         given = (*theta.ref, self.model.loss, combination is None)
         one, square, found = parts.total("dual", slope_sums, *given)
-        # Squares may vanish, and their sum is rounded.
+        # Squares may underflow, and their sum is rounded.
         length = math.sqrt(ROUNDED_UP * square + self.model.n_samples * SMALLEST)
         height = (one.level, one.level_error, one.mean, one.mean_error)
         off = slack + rounding.combination(length)
@@ -105,8 +103,9 @@ class PartedDual(ModelDual):
     def _at_best_intercept(self, known: Any) -> Any:
         """Return slopes at the shift of all margins that minimises the mean loss.
 
-        Their sum never falls as the shift grows. It is bracketed in round trips with many shifts
-        each. Where it jumps across 0, as it does at kinks, slopes on either side are mixed.
+        Their sum is nondecreasing in the shift, and bracketed in round trips with many shifts each.
+        Where it
+        jumps across 0, at kinks, slopes on either side are mixed.
         """
         parts, size = self.model.parts, 1.0
         size += max(parts.each("margins", tasks.largest_margin, *known.ref))
@@ -117,7 +116,7 @@ class PartedDual(ModelDual):
             means = parts.total("intercept", tasks.shifted_means, *known.ref, shifts)
             after = int(np.searchsorted(means, 0.0))
             if not 0 < after < shifts.size:
-                return known.derivatives  # the sign is the same at all shifts
+                return known.derivatives  # the same sign at all shifts
             low, high = shifts[after - 1], shifts[after]
             below, above = float(means[after - 1]), float(means[after])
             if min(-below, above) <= least or high - low <= 1e-15 * size:

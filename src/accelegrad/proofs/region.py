@@ -14,36 +14,35 @@ from accelegrad.norms import norm
 from accelegrad.rounding import SMALLEST
 from accelegrad.rules.base import inner
 
-#: Steps tried at most for the least value of a cut and a penalty together.
+#: Most steps tried for the minimum of a cut plus a penalty.
 MOST_STEPS = 10
 #: What the bound of the longest of these steps loses, relative to the cut's terms
 GIVEN_AWAY = 1e-12
-#: No step is longer: a square of it may be needed.
+#: No step is longer: its square may be needed.
 LONGEST_STEP = 1e250
-#: How near to the region's boundary, in radii, a minimum on it has to be found.
+#: Tolerance, in radii, on a minimum at the region's boundary.
 NEAR_BOUNDARY = 0.05
 
 
 class Region:
-    """Where a minimiser is known to be (a bounded set) or assumed to be (near the start).
+    """Where a minimiser is known (a bounded set) or assumed (near the start) to be.
 
     Parameters
     ----------
     feasible_set : FeasibleSet
         The constraint, or `WholeSpace()`.
     center, radius
-        A ball that holds the minimiser too: by assumption where the set is unbounded, and by the
-        set's diameter where it is bounded.
+        A ball that also contains the minimiser: by the diameter of a bounded set, or by assumption.
     assumed : bool
         Which of the two.
     growing : bool
-        Whether the radius is a guess of the run, which grows with the distance travelled.
+        Whether the radius is a guess that grows with the distance travelled.
     penalty : Penalty, optional
-        A term that is added to the function: bounds are on the sum of both.
+        A term added to the function: bounds are on the sum of both.
     change : ColumnScaling, optional
-        The ball is then one in v of x = T v, an ellipsoid in x.
+        Makes it a ball in v of x = T v, an ellipsoid in x.
     stretch : float
-        By what factor T' can lengthen the error of a gradient.
+        The factor by which T' can lengthen the error of a gradient.
     """
 
     def __init__(
@@ -65,17 +64,17 @@ class Region:
         if change is not None:
             chosen = change.scaled_set(feasible_set, center.size)
             self._inner = change.invert(center), chosen or WholeSpace()
-        #: whether the constraint is none
+        #: whether there is no constraint
         self.is_ball = isinstance(feasible_set, WholeSpace)
         self._closed_form = (
             not (assumed or self.is_ball)
             and math.isfinite(feasible_set.diameter_for(center.size))
             and math.isfinite(feasible_set.linear_minimum(np.ones_like(center)))
         )
-        #: searching for a minimum in both set and ball takes many projections
+        #: a minimum over both set and ball takes many projections
         self.costly = not (self.is_ball or self._closed_form) or feasible_set.costly_minimum
-        #: whether an affine minorant of the penalty is all that a tight bound takes, or all that
-        #: there is: the penalty is not known in scaled coordinates
+        #: whether an affine minorant of the penalty suffices for a tight bound, or is all there is:
+        #: the penalty is not known in scaled coordinates
         self.minorant_suffices = penalty is not None and (
             change is not None
             or (penalty.homogeneous and feasible_set.contains(np.zeros_like(center)))
@@ -87,7 +86,7 @@ class Region:
         return self.radius if self.assumed else math.inf
 
     def distance_to_boundary(self, point: Vector, direction: Vector) -> float:
-        """Return how far the ball's boundary is from a point in it, along a direction."""
+        """Return the distance from a point in the ball to its boundary, along a direction."""
         length = norm(direction)
         offset = point - self.center
         if not length > 0.0:
@@ -97,10 +96,7 @@ class Region:
         return float(math.sqrt(along * along + inside) - along)
 
     def minimum(self, gradient: Vector, length: float) -> tuple[float, float]:
-        """Return a lower bound on the minimum of <gradient, u - center>, and its terms' size.
-
-        `length` is the gradient's norm.
-        """
+        """Return a lower bound of the minimum of <gradient, u - center>, and its terms' size."""
         center, feasible_set = self._inner
         if self.change is not None:
             gradient = self.change.adjoint(gradient)
@@ -116,15 +112,18 @@ class Region:
         return least - float(gradient @ center), 2.0 * reach * length
 
     def minimum_with_penalty(self, gradient: Vector, size: float) -> tuple[float, float]:
-        """Return a lower bound on the minimum of <gradient, u - center> + phi(u) over the region.
+        """Return a lower bound of the minimum of <gradient, u - center> + phi(u) over the region.
 
         The second number is the size of its terms. For every step s > 0 the point
         p = prox(center - s gradient, s) minimises that sum plus ||u - center||^2 / (2 s), and the
-        latter is at most R^2 / (2 s) in the region, so the sum at p plus
-        (||p - center||^2 - R^2) / (2 s) is a lower bound. It is the minimum where p is on the
-        boundary of the ball, and nearly where s is long and p inside. The distance of p grows with
-        s, and its ratio to s falls: hence the search. `size`, that of the cut, determines the
-        longest step.
+        latter is
+        at most R^2 / (2 s) in the region, so the sum at p plus (||p - center||^2 - R^2) / (2 s) is
+        a lower
+        bound. It is the minimum if p is on the boundary of the ball, and nearly if s is long and p
+        inside.
+        The distance of p grows with s, and its ratio to s falls: hence the search. `size`, that of
+        the cut,
+        determines the longest step.
         """
         assert self.penalty is not None
         bounds, radius = [(-math.inf, 0.0)], self.radius
@@ -156,7 +155,7 @@ class Region:
         return max(bounds)
 
     def _after_step(self, gradient: Vector, step: float) -> Vector | None:
-        """Return prox(center - step gradient, step), in the set; None where it is not finite."""
+        """Return prox(center - step gradient, step), in the set; None if not finite."""
         assert self.penalty is not None
         try:
             moved = self.penalty.prox(self.center - step * gradient, step)
@@ -173,6 +172,6 @@ class Region:
         value = self.penalty.value(point)
         slack = (away - self.radius) * (away + self.radius) / (2 * step)
         bound = slope + value + slack
-        # The point is a prox of terms that may be much larger than it is.
+        # The point is a prox of terms that may be much larger than itself.
         size = abs(slope) + abs(value) + abs(slack) + norm(gradient) * (away + self.radius)
         return (bound, size) if math.isfinite(bound) else (-math.inf, 0.0)

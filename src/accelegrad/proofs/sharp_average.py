@@ -7,10 +7,8 @@ For slopes :math:`a_i` and numbers :math:`e_i \ge 0` it minimises
 
 as `accelegrad.bundle.cut_programme` does, but from the slopes themselves. Their Gram matrix holds
 squares: a sum of cuts that is 1e-8 of their length is lost in its rounding, and over a ball of
-radius R nothing is proved beyond 1e-8 R. With QR factorisations of the slopes it is lost at 1e-16.
-That is too expensive for every step of a method, and little for its last proofs.
-
-Whatever comes out of it, weights prove something.
+radius R nothing is proved beyond 1e-8 R. With QR factorisations of the slopes that limit is 1e-16.
+This is too expensive for every step, but affordable for the last proofs. Any weights prove a bound.
 """
 
 from __future__ import annotations
@@ -22,33 +20,26 @@ from scipy.linalg.lapack import dtrtrs
 from accelegrad.errors import Vector
 from accelegrad.rounding import UNIT
 
-#: Changes of the active set at most, per cut: each enters and leaves about once. And the
-#: multiplications in all: about two seconds. Chosen.
+#: Most changes of the active set per cut, each of which enters and leaves about once, and most
+#: multiplications in all, about two seconds. Chosen.
 CHANGES, MOST_WORK = 3, 1e10
-#: A slope depends on others where the rest of it is a smaller share of its length.
+#: A slope depends on others if the rest of it is a smaller share of its length.
 DEPENDENT = 100 * UNIT
 
 
 def sharp_average(slopes: np.ndarray, linear: Vector, weights: Vector) -> Vector:
     """Return the best weights, by Wolfe's algorithm (Math. Program. 11, 1976) with a linear term.
 
-    Some weights are positive, all others zero. Cuts enter and leave until no other one lowers the
-    sum. The slopes of those with weight, each with the same number on top, are the columns of a
-    matrix M = Q R.
-
-    Parameters
-    ----------
-    slopes : array of shape (n, d)
-        The cuts' slopes, one per row.
-    linear : array of shape (n,)
-        The numbers e_i.
-    weights : array of shape (n,)
-        Where to begin: nonnegative, not all zero.
+    Cuts enter and leave the set with positive weights until no other one lowers the sum. Their
+    slopes,
+    each with the same number on top, are the columns of a matrix M = Q R. `slopes` has one row per
+    cut,
+    `linear` holds the e_i, and `weights`, nonnegative and not all zero, is where to begin.
     """
     active = np.flatnonzero(weights > 0.0)
     positive = weights[active] / weights[active].sum()
     top = float(np.linalg.norm(slopes[active], axis=1).mean()) or 1.0  # as large as the slopes
-    # Turned into the span of all slopes, which mostly has far fewer dimensions.
+    # Rotated into the span of all slopes, which usually has far fewer dimensions.
     (turned,) = qr(slopes.T, mode="r", check_finite=False)
     columns = np.vstack([np.full(len(slopes), top), turned[: len(slopes)]])
     heaviest = np.argsort(-positive, kind="stable")[: len(columns)]
@@ -79,7 +70,7 @@ def sharp_average(slopes: np.ndarray, linear: Vector, weights: Vector) -> Vector
         falling = np.flatnonzero(direction < 0.0)
         if not falling.size or active.size == 1:
             break
-        # Weights change until the first of them is zero, whose cut leaves.
+        # Weights change until the first of them is zero; its cut leaves.
         shares = positive[falling] / -direction[falling]
         leaving = int(falling[shares.argmin()])
         positive = np.maximum(positive + float(shares.min()) * direction, 0.0)
@@ -90,9 +81,9 @@ def sharp_average(slopes: np.ndarray, linear: Vector, weights: Vector) -> Vector
 
 
 def _dependence(r: np.ndarray, linear: Vector) -> Vector | None:
-    """Return changes of the weights with which no sum of slopes changes; None if there are none.
+    """Return a change of weights that keeps the sum of slopes; None if there is none.
 
-    That is so where a column depends on those before. The linear term does not rise.
+    It exists if a column depends on those before. The linear term does not rise.
     """
     count = r.shape[1]
     sizes = np.linalg.norm(r, axis=0)

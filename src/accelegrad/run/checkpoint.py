@@ -1,7 +1,6 @@
 """Checkpoints: a run's state in a file, refused by any other run.
 
-Every part of a run declares the fields that a checkpoint holds: see `Saved`. `content_of` walks
-over them to save them, `restored` to put them back; nothing else knows what is in the file.
+Every part of a run declares the fields that a checkpoint holds: see `Saved`.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
 
 #: 2: 0.1.0; 3: the parts of a run declare their fields; 4: fewer parts; 5: one record of cuts
 FORMAT = archive.Format("accelegrad-checkpoint", 5, "checkpoint")
-#: What a value may differ by where a function is evaluated again, relative to the values' size:
-#: thousands of units of rounding, for sums that are split otherwise (threads)
+#: Tolerance on a recomputed value, relative to the values' size: thousands of units of rounding,
+#: for sums that threads split differently
 SAME_VALUE = 1e-12
 
 
@@ -33,23 +32,20 @@ class CheckpointError(ValueError):
 
 
 class Saved:
-    """A part of a run that declares which of its fields a checkpoint holds.
+    """A part of a run that declares which of its fields (`saved`) a checkpoint holds.
 
-    Attributes
-    ----------
-    saved : tuple of str
-        Their names. The fields hold plain values, arrays, lists of numbers, NamedTuples,
-        dataclasses or mappings of such, random generators, or parts with `state` and `restore`.
+    The fields hold plain values, arrays, lists of numbers, NamedTuples, dataclasses or mappings of
+    these, random generators, or parts with `state` and `restore`.
     """
 
     saved: tuple[str, ...] = ()
 
     def state(self) -> dict[str, Any]:
-        """Return all that has to be kept to go on."""
+        """Return all that a checkpoint has to keep."""
         return {name: content_of(getattr(self, name)) for name in self.saved}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Continue from a checkpoint."""
         for name in self.saved:
             before = getattr(self, name)
             after = restored(before, state[name])
@@ -74,7 +70,7 @@ def content_of(part: Any) -> Any:
 def restored(part: Any, content: Any) -> Any:
     """Return a part as it was when `content` was taken of it.
 
-    Parts with `restore` and random generators are changed in place, anything else is made again.
+    Parts with `restore` and random generators are changed in place, others are created again.
     """
     if hasattr(part, "restore"):
         part.restore(content)
@@ -107,15 +103,12 @@ def _replaced(part: Any, fields: Mapping[str, Any]) -> Any:
 
 
 def save(path: Path, kind: Mapping[str, Any], part: Any) -> None:
-    """Write what a part declares to `path`, atomically.
-
-    `kind` says what the run is; `load` refuses a file of another kind.
-    """
+    """Write what a part declares to `path`, atomically; `kind` describes the run."""
     archive.save(path, FORMAT, {"kind": dict(kind), "content": content_of(part)})
 
 
 def load(path: Path, kind: Mapping[str, Any]) -> dict[str, Any]:
-    """Read what `save` wrote, or say why it cannot be used for a run of this kind."""
+    """Read what `save` wrote, or say why a run of this kind cannot use it."""
     try:
         tree = archive.load(path, FORMAT)
     except FileNotFoundError as error:

@@ -1,8 +1,8 @@
-"""Stochastic runs on linear models whose steps are done many at a time, in compiled code.
+"""Compiled stochastic runs on linear models, many steps per call.
 
-`compiled_twin` returns, for AcceleGrad (its diameter given or automatic) or AdaGrad on minibatches
-of a linear model, a rule that does the same steps up to rounding: O(nonzeros of the batch) per step
-on CSR data. One call does all steps up to the next one at which the loop has something to do.
+For AcceleGrad (diameter given or automatic) or AdaGrad on minibatches of a linear model,
+`compiled_twin` returns a rule that does the same steps up to rounding: O(nonzeros of the batch) per
+step on CSR data.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
     Steps: TypeAlias = DenseSteps | SparseSteps
 
-#: Entries of X that a call reads at most: some milliseconds, so that Ctrl-C and time limits work
+#: Most entries of X that a call reads: some milliseconds, so that Ctrl-C and time limits work
 CHUNK_ENTRIES = 1 << 21
-#: With fewer rows and fewer entries, loading Numba would take longer than what it saves.
+#: With fewer rows and entries, loading Numba would take longer than it saves.
 LEAST_ROWS, LEAST_ENTRIES = 5_000, 1 << 18
-#: Rules that are compiled: the kernels' name for them, and the parameters that these take over
+#: Compiled rules: the kernels' name for each, and the parameters passed to them
 TWINS: Mapping[type[Rule], tuple[str, tuple[str, ...]]] = {
     AcceleGrad: ("accelegrad", ("diameter", "gradient_bound")),
     AdaGrad: ("adagrad", ("diameter",)),
@@ -46,14 +46,8 @@ TWINS: Mapping[type[Rule], tuple[str, tuple[str, ...]]] = {
 class CompiledRule(Rule):
     """The compiled twin of a rule on minibatches of a linear model.
 
-    Parameters
-    ----------
-    rule : AcceleGrad, DistanceFreeAcceleGrad, AdaGrad, or one of them rescaled
-        The rule, projecting onto a ball around its start at most; rescaled on dense rows only.
-    model : LinearModel
-        Where the rows come from.
-    values : bool
-        Whether steps, one at a time then, also compute the value of their batch.
+    The rule may project onto a ball around its start; it may be rescaled on dense rows only. With
+    `values`, single steps also compute the value of their batch.
     """
 
     def __init__(self, rule: Rule, model: LinearModel, *, values: bool = False) -> None:
@@ -88,7 +82,6 @@ class CompiledRule(Rule):
 
     @cached_property
     def _chunk(self) -> Chunk:
-        """All rows of the model."""
         from accelegrad.kernels.steps import Chunk
 
         data, n = self.model.kernel_data(), self.model.n_samples
@@ -116,7 +109,7 @@ class CompiledRule(Rule):
         return Step(state, evaluation, 1.0, done)
 
     def _first_radius(self, state: Steps, oracle: Any) -> float:
-        """Return the radius to start with, from the rule's probe where it has one."""
+        """Return the first radius, from the rule's probe if it has one."""
         seen = oracle if self.change is None else changed_oracle(oracle, self.change)
         found, _ = self.rule.prepared(self.rule.init(state.start), seen)
         return float(found.radius)
@@ -128,7 +121,7 @@ class CompiledRule(Rule):
             return Evaluation(point, self.model.batch_value_and_gradient(point, rows)[0])
 
     def output(self, state: Steps) -> Vector:
-        """Return the average that the rule's theorem speaks of."""
+        """Return the average that the rule's theorem is about."""
         return self._unscaled(state.output())
 
     def last(self, state: Steps) -> Vector:
@@ -140,23 +133,24 @@ class CompiledRule(Rule):
 
 
 def _parts(rule: Rule) -> tuple[Rule, ColumnScaling | None]:
-    """Return the rule itself and the scaling of columns under which it runs."""
+    """Return the rule itself and its scaling of columns."""
     if isinstance(rule, Rescaled) and isinstance(rule.change, ColumnScaling):
         return rule.rule, rule.change
     return rule, None
 
 
 def _ball_of(rule: Any) -> Ball | None:
-    """Return the ball whose projection the rule uses."""
+    """Return the ball that the rule projects onto."""
     ball = getattr(rule.project, "__self__", None)
     return ball if isinstance(ball, Ball) else None
 
 
 def compiled_twin(rule: Rule, model: LinearModel, x0: Vector, *, values: bool = False) -> Rule:
-    """Return the compiled twin of a rule where there is one and it pays, else the rule itself.
+    """Return the compiled twin of a rule if there is one and it pays, else the rule itself.
 
-    There is one with no set but a ball around x0 for z; and on CSR rows in coordinates that are not
-    scaled.
+    There is one if z is limited by nothing but a ball around x0 and, on CSR rows, if the
+    coordinates are
+    not scaled.
     """
     inner, change = _parts(rule)
     if change is not None and not isinstance(model.X, np.ndarray):
@@ -168,7 +162,6 @@ def compiled_twin(rule: Rule, model: LinearModel, x0: Vector, *, values: bool = 
 
 
 def _has_twin(rule: Any, x0: Vector) -> bool:
-    """Return whether compiled code does a rule's steps."""
     if type(rule) not in TWINS:  # a user's subclass may do other steps
         return False
     if isinstance(rule, DistanceFreeAcceleGrad):

@@ -1,11 +1,9 @@
-"""Does what the function returns fit a convex function: it is checked as the run goes.
+"""Checks during a run that the function's values and gradients fit a convex function.
 
-Of a convex function every tangent lies below every value:
-f(x_j) >= f(x_i) + <g_i, x_j - x_i>. Where that fails by more than rounding, nothing that was proved
-holds: the function is not convex, its gradient is wrong, or its values are noisy.
-
-A run that would end with a proof first looks around its point: of a gradient with an entry that is
-always zero nothing can be seen where the run never went.
+Every tangent of a convex function lies below every value: f(x_j) >= f(x_i) + <g_i, x_j - x_i>. If
+that fails by more than rounding, nothing is proved: the function is not convex, its gradient is
+wrong, or its values are noisy. A run that would end with a proof first evaluates around its point,
+because a gradient entry that is always zero shows only where the run never went.
 """
 
 from __future__ import annotations
@@ -25,31 +23,29 @@ from accelegrad.run.checkpoint import Saved
 from accelegrad.run.oracle import Evaluation
 from accelegrad.run.progress import Progress
 
-#: What rounding may amount to, relative to the values and to the tangent's rise between the points:
-#: generous, as nothing is known of how a function is computed. Of one that returns numbers of less
-#: than 64 bits, in units of their rounding: 1e-4 for float32
+#: Allowed rounding, relative to the values and to the tangent's rise between the points: generous,
+#: as nothing is known about the computation. For functions with less than 64 bits in units of their
+#: rounding: 1e-4 for float32
 ALLOWED, ALLOWED_UNITS_OF_FEW_BITS = 1e-9, 1e3
-#: Relative to the largest value so far, whose terms may have been that large all along; of few bits
-#: in units again,
+#: The same relative to the largest value so far, whose terms may have been that large all along,
 ALLOWED_OF_LARGEST, ALLOWED_UNITS_OF_LARGEST = 1e-12, 8.0
-#: and of numbers so small that digits of their products vanish
+#: and for numbers so small that digits of their products vanish
 VANISHING = 1e-290
-#: How much larger than the differences between values at neighbouring numbers rounding may be
+#: Rounding may be this much larger than the differences between values at neighbouring numbers
 ALLOWED_OF_JITTER = 100.0
-#: How many neighbours are looked at, and how far they are, relative to each coordinate, in units of
+#: The number of neighbours evaluated, and their relative distance per coordinate in units of
 #: rounding
 NEIGHBOURS, NEIGHBOURHOOD = 8, 4.0
-#: How many signs of a row are different: a prime, so that no pattern of coordinates repeats with it
+#: Length of a row of signs: a prime, so that no pattern of coordinates repeats with it
 SIGNS = 1021
-#: How far around a point that is to be returned a run looks, in distances from the start: on either
-#: side near enough for curvature not to hide a wrong slope, and far enough for rounding not to do
-#: so; and once as far as a region reaches, because a function may be convex near its point alone.
-#: Chosen.
+#: Distances of the final evaluations, in distances from the start: near enough for curvature not to
+#: hide a wrong slope, far enough for rounding not to; and once as far as a region reaches, because
+#: a function may be convex only near its point. Chosen.
 NEAR, FAR = 1e-3, 3.0
 #: The latter in a bounded set, in diameters, and another one there as a share of it
 ACROSS, INSIDE = 0.5, 0.4
-#: So many different values of float32 that take more than so many bits show that a function
-#: computes in float32. Chosen.
+#: This many different float32 values with more than so many bits show that a function computes in
+#: float32. Chosen.
 TELLING_VALUES, SIMPLE_BITS = 3, 12
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 #: The shortest distance from the start that counts, relative to 1 + ||x||
@@ -64,14 +60,14 @@ class Convexity(Saved):
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
         self._largest = 0.0
-        self._rounding = 0.0  # what was found to be rounding, at most
-        self._fits_float32 = True  # whether float32 holds every value of the run
+        self._rounding = 0.0  # the largest excess found to be rounding
+        self._fits_float32 = True  # whether every value so far fits into float32
 
     def compare(self, at: Evaluated) -> None:
         """Compare an evaluation with the last ones."""
         point, gradient, term = at.point, at.gradient, at.penalty
         value = at.value - term
-        size = abs(at.value) + abs(term)  # from whose difference the value comes
+        size = abs(at.value) + abs(term)  # terms of the difference that gives the value
         self._largest = max(self._largest, size)
         if self._fits_float32:
             fits = abs(at.value) < LARGEST_FLOAT32 and float(np.float32(at.value)) == at.value
@@ -92,7 +88,7 @@ class Convexity(Saved):
 
     @staticmethod
     def _is_below(lower: Vector, rises: Vector, returns: Vector) -> bool:
-        """Return whether no tangent is above a value: then rounding need not be looked at."""
+        """Return whether no tangent is above a value, so that rounding does not matter."""
         if not lower.size:
             return True
         one, other = rises + lower, returns + lower
@@ -127,7 +123,7 @@ class Convexity(Saved):
     # -- before a run ends -------------------------------------------------------------------------
 
     def confirm(self, final: Evaluation) -> None:
-        """Evaluate around a point that is to be returned."""
+        """Evaluate around a point that is about to be returned."""
         self.compare(final)
         for point in self._around(final):
             evaluation = self._evaluated(point)
@@ -136,10 +132,11 @@ class Convexity(Saved):
                 self.progress.recent.add(evaluation)
 
     def computes_in_float32(self) -> bool:
-        """Return whether all values are numbers of float32, though they came as float64.
+        """Return whether all values are float32 numbers, though they came as float64.
 
-        Some of the last ones have to take more than `SIMPLE_BITS`: simple numbers may be exact. The
-        last ones alone say little: where terms cancel, small values have few digits.
+        Some of the last ones must need more than `SIMPLE_BITS`: simple numbers may be exact. The
+        last ones
+        alone are not enough: small values have few digits if terms cancel.
         """
         if self.progress.oracle.unit > UNIT or not self._fits_float32:
             return False
@@ -156,9 +153,9 @@ class Convexity(Saved):
         far = ACROSS * cuts.region.radius if cuts is not None and bounded else FAR * way
         near, across = _signs(2, point.size)
         looks = [(NEAR * way, near), (NEAR * way, -near), (far, across)]
-        if bounded:  # a start near the minimiser says nothing of how far to look
+        if bounded:  # the distance of the start from the minimiser says nothing here
             turned = across.copy()
-            turned[::2] *= -1.0  # about at right angles to the first direction
+            turned[::2] *= -1.0  # nearly orthogonal to the first direction
             looks += [(far, -across), (INSIDE * far, turned), (INSIDE * far, -turned)]
         for distance, direction in looks:
             trial = point + distance / math.sqrt(point.size) * direction
@@ -167,12 +164,12 @@ class Convexity(Saved):
                 continue
             try:
                 yield feasible_set.project(trial)
-            except Exception:  # of a projection that fails; the run has its answer
+            except Exception:  # a failing projection; the run has its answer
                 continue
 
     @property
     def _start(self) -> Vector:
-        """Where the run began, or another point that it passed on its way."""
+        """The start of the run, or another point on its way."""
         start: Vector | None = getattr(self.progress.rule_state, "start", None)
         points = self.progress.recent.points
         if start is None:
@@ -180,17 +177,16 @@ class Convexity(Saved):
         return start
 
     def _evaluated(self, point: Vector) -> Evaluation | None:
-        """Evaluate at a point without making it the best one; None where that is not possible.
+        """Evaluate at a point without making it the best one; None if that fails.
 
-        The function may raise an exception at a point that no step would lead to. That must not
-        take the answer away that the run has found.
+        The function may raise an exception where no step would lead: the answer must not be lost.
         """
         judge = self.progress.judge
         assert judge is not None
         best = judge.best
         try:
             evaluation = judge.exactly(point)
-            _ = evaluation.gradient  # it may come late, and not be finite
+            _ = evaluation.gradient  # it may be computed late, and not be finite
         except Exception:
             return None
         finally:
@@ -199,16 +195,10 @@ class Convexity(Saved):
 
 
 def allowance(unit: float, sizes: Any, rises: Any, largest: float) -> Any:
-    """Return by how much rounding may take a tangent above a value, for one pair or for many.
+    """Return how far rounding may lift a tangent above a value, for one pair or for many.
 
-    Parameters
-    ----------
-    unit : float
-        The unit of rounding of the numbers that the function returns.
-    sizes, rises
-        The sizes of both values together, and how far the tangent rises between the points.
-    largest : float
-        The size of the largest value so far.
+    `sizes` are those of both values together, `rises` those of the tangent between the points, and
+    `largest` is the size of the largest value so far.
     """
     share, of_largest = ALLOWED, ALLOWED_OF_LARGEST
     if unit > UNIT:
@@ -217,7 +207,7 @@ def allowance(unit: float, sizes: Any, rises: Any, largest: float) -> Any:
 
 
 def jitter(evaluated: Callable[[Vector], Evaluated | None], at: Evaluated, unit: float) -> float:
-    """Return how much the value at a point changes where the point changes in its last digits."""
+    """Return how much the value changes when the last digits of the point change."""
     largest, nearest = 0.0, NEIGHBOURHOOD * unit
     for k, signs in enumerate(_signs(NEIGHBOURS, at.point.size)):
         near = evaluated(at.point * (1.0 + (k + 1) * nearest * signs))
@@ -228,11 +218,11 @@ def jitter(evaluated: Callable[[Vector], Evaluated | None], at: Evaluated, unit:
 
 @functools.cache
 def _sign_rows() -> np.ndarray:
-    """Return rows of signs that look random, made once: a generator takes as long as a step."""
+    """Return rows of random-looking signs, made once: a generator takes as long as a step."""
     return 2.0 * np.random.default_rng(0).integers(0, 2, (NEIGHBOURS, SIGNS)) - 1.0
 
 
 def _signs(count: int, size: int) -> np.ndarray:
-    """Return rows of signs, the same ones in every run; long rows repeat them."""
+    """Return rows of signs, the same in every run; long rows repeat them."""
     rows = _sign_rows()[:count]
     return rows[:, :size] if size <= SIGNS else np.tile(rows, -(-size // SIGNS))[:, :size]

@@ -1,4 +1,4 @@
-"""What a run is about, by content: checkpoints of other data, weights or sets are refused."""
+"""Fingerprints of runs, so that checkpoints of other data, weights or sets are refused."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from accelegrad.geometry.sets import FeasibleSet
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.rules import Rescaled, Rule
 
-#: Bytes of a digest: in practice no two different contents have the same one.
+#: Bytes of a digest: in practice different contents never collide.
 DIGEST_SIZE = 16
 #: Distances from the start at which functions are compared: near, at unit distance, remote.
 DISTANCES = (1e-3, 1.0, 1e3)
 
 
 def fingerprint(content: Any) -> str:
-    """Return a text that differs for different contents: numbers, texts, arrays, nested or not."""
+    """Return a text that identifies numbers, texts and arrays, nested or not."""
     digest = hashlib.blake2b(digest_size=DIGEST_SIZE)
     _take(digest, content)
     return digest.hexdigest()
 
 
 def behaviour(functions: Mapping[str, Any], start: Vector) -> str:
-    """Return a text that differs for functions that return different things near the start."""
+    """Return a text that identifies functions by what they return near the start."""
     directions = np.random.default_rng(0).standard_normal((len(DISTANCES), start.size))
     points = [start + size * way for size, way in zip(DISTANCES, directions, strict=True)]
     return fingerprint({name: [f(x.copy()) for x in points] for name, f in functions.items()})
@@ -44,10 +44,10 @@ def run_kind(
     model: LinearModel | None,
     how: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Say what a run is, so that a checkpoint of another one is refused.
+    """Describe a run, so that a checkpoint of another one is refused.
 
-    `how` says in plain values how gradients are computed. The content of a function (`model` is
-    None) is not known.
+    `how` says in plain values how gradients are computed. The content of a user's function is
+    unknown.
     """
     rescaled = rule if isinstance(rule, Rescaled) else None
     inner = rule if rescaled is None else rescaled.rule
@@ -71,7 +71,7 @@ def run_kind(
 
 
 def _parameters(rule: Rule) -> dict[str, Any]:
-    """Return a rule's parameters; what it got from the set and the penalty is not among them."""
+    """Return a rule's parameters, without those that come from the set and the penalty."""
     if dataclasses.is_dataclass(rule):
         names = [field.name for field in dataclasses.fields(rule)]
     else:
@@ -97,9 +97,9 @@ def _term_fingerprint(penalty: Penalty, start: Vector) -> str:
 
 
 def _library_content(thing: Any, base: type) -> str:
-    """Return a fingerprint of what one of this library's sets or penalties holds.
+    """Return a fingerprint of the attributes of this library's sets and penalties.
 
-    Of a user's it is not known which attributes say what it does.
+    For a user's it is not known which attributes matter.
     """
     package, _, _ = base.__module__.rpartition(".")
     return fingerprint(thing) if type(thing).__module__.startswith(package) else ""

@@ -1,7 +1,7 @@
 """The only loop: it knows neither the method nor the function.
 
-It advances the rule, feeds the bracket, checks the function, asks whether to stop, and lets
-observers (trace, callback, progress bar) and checkpoints look on, with their time off the clock.
+It advances the rule, feeds the bracket, checks the function, decides when to stop, and calls
+observers (trace, callback, progress bar) and checkpoints, whose time is not counted.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from accelegrad.run.restarts import Restarts
 from accelegrad.run.result import UNFINISHED, Status, report
 from accelegrad.run.stopping import Stopping
 
-#: A run that ends after max_iter looks around its point if that adds less than a tenth to its
-#: calls.
+#: A run that ends after max_iter evaluates around its point if that adds less than a tenth.
 FEWEST_CALLS = 100
 IN_FLOAT32 = (
     "Its values are all numbers of float32, though they come as float64: return them as they are "
@@ -38,17 +37,9 @@ IN_FLOAT32 = (
 class Run(Saved):
     """One run of a rule on an oracle.
 
-    Parameters
-    ----------
-    progress : Progress
-        The rule, the function, the start, and what is wanted.
-    kind : mapping
-        What the run is, for its checkpoints.
-    checked : bool
-        Whether to check that what the function returns is convex: a linear model is, and noise
-        would fail.
-    restarts : Restarts, optional
-        When to start again from the best point.
+    `kind` describes the run for its checkpoints. `checked` turns on the check for convexity, which
+    a
+    linear model does not need and noise would fail.
     """
 
     saved = ("ended", "progress", "stopping", "convexity", "restarts", "observers")
@@ -70,7 +61,7 @@ class Run(Saved):
             restarts.begin(progress)
         self.stopping = Stopping(progress, self.region)
         self.observers = Observers(progress)
-        #: how the run ended, as its last checkpoint says; None: it goes on
+        #: how the run ended, according to its last checkpoint; None: it goes on
         self.ended: int | None = None
         self._detail = ""
         #: whether max_iter has cut a stretch of steps short: see `_next_look`
@@ -79,10 +70,10 @@ class Run(Saved):
         self._violation: dict[str, Any] | None = None
 
     def __call__(self) -> OptimizeResult:
-        """Run to the end, whatever the end is, and report."""
+        """Run to the end, whatever it is, and report."""
         progress = self.progress
         progress.clock.start()
-        # An overflow ends the run with a status that says so; a warning would add nothing.
+        # An overflow ends the run with a status; a warning would add nothing.
         with np.errstate(**QUIET):
             try:
                 status = self._ended()
@@ -104,7 +95,7 @@ class Run(Saved):
         return result
 
     def _ended(self) -> Status:
-        """Run to the end; errors that a run may meet are ends too."""
+        """Run to the end; expected errors become statuses."""
         progress = self.progress
         self.observers.open()
         try:
@@ -126,7 +117,6 @@ class Run(Saved):
             return Status.DIVERGING
 
     def _note(self, error: NotConvexError) -> None:
-        """Keep what shows that the function is not convex."""
         self._violation = {"touching": error.touching, "below": error.below, "by": error.by}
         self._detail = (
             f"At iteration {self.progress.iteration} {error}. The function is not convex, or its "
@@ -135,9 +125,9 @@ class Run(Saved):
         )
 
     def _objection(self, result: OptimizeResult) -> Status | None:
-        """Return what a closer look makes of a result that is to be called a success, if anything.
+        """Return the status that a closer look gives to a result about to be called a success.
 
-        It takes some more evaluations; a run that is to do a number of steps is not to do many.
+        It takes a few evaluations, so it is skipped for short runs that end at max_iter.
         """
         final = self.progress.final_evaluation()
         if self.convexity is None or final is None or not result["gap"] < math.inf:
@@ -161,7 +151,7 @@ class Run(Saved):
         progress, oracle, verdict = self.progress, self.progress.oracle, self.stopping.verdict
         certify = progress.bracket.adders if oracle.exact_values else ()
         convexity, region, restarts = self.convexity, self.region, self.restarts
-        # for the check, and for what is asked before a guessed region is trusted
+        # for the check, and for the questions asked before a guessed region is trusted
         remembered = convexity is not None or (oracle.exact_values and region.guess is not None)
         observed, due = bool(self.observers.present), progress.iteration
         max_iter, checkpointed = self.options.max_iter, self.options.checkpoint is not None
@@ -187,7 +177,7 @@ class Run(Saved):
                 status = Status.CALLBACK if status is None else status
             if restarts is not None and status in UNFINISHED:
                 restarts.before_next()
-            # The last thing in an iteration: a run resumed from here begins with the next one.
+            # Last in an iteration: a run resumed from here begins with the next one.
             if checkpointed and progress.iteration % self.options.checkpoint_every < step.steps:
                 self._save_checkpoint(status)
             if status is not None:
@@ -195,13 +185,13 @@ class Run(Saved):
         return Status.MAX_ITER
 
     def _next_look(self) -> int:
-        """Return the iteration after which something has to happen, at the latest."""
+        """Return the latest iteration after which something has to happen."""
         options, now = self.options, self.progress.iteration
         if self.progress.oracle.exact_values:  # every evaluation adds to the certificate
             due = now + self.progress.rule.stride(self.progress.rule_state)
             if due > options.max_iter:
-                # The evaluation at max_iter is one that a longer run does not make: what is resumed
-                # is the run before it.
+                # A longer run does not make the evaluation at max_iter, so a resumed run starts
+                # before it.
                 self._save_checkpoint(None)
                 self._cut = True
             return min(due, options.max_iter)
@@ -213,7 +203,7 @@ class Run(Saved):
     # -- checkpoints -----------------------------------------------------------------------------
 
     def _save_checkpoint(self, status: Status | None) -> None:
-        """Write the run's state, and the status if it has come to its end."""
+        """Write the run's state, and the status if it has ended."""
         if self.options.checkpoint is None or self._cut:
             return
         self.ended = None if status is None or status in UNFINISHED else int(status)
@@ -224,7 +214,7 @@ class Run(Saved):
             self.progress.clock.start()
 
     def resume(self, path: Path) -> None:
-        """Take over the run that a checkpoint holds."""
+        """Continue the run of a checkpoint."""
         self.restore(checkpoint.load(path, self.kind))
         if self.restarts is not None:
             self.restarts.resumed()

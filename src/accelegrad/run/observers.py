@@ -1,4 +1,4 @@
-"""What observes a run and changes nothing: trace, progress bar and callback."""
+"""Observers of a run, which change nothing: trace, progress bar and callback."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ BAR_STEPS = 10  # between two texts of the progress bar: writing one takes longe
 
 
 class Observers(Saved):
-    """Trace, progress bar and callback: they change nothing, and their time is off the clock."""
+    """Trace, progress bar and callback, whose time is not counted."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress, self.options = progress, progress.options
         self.trace = Trace() if progress.options.trace else None
         self.saved = () if self.trace is None else ("trace",)
-        self.present: list[Callable[[Step], bool]] = []  # True: the run is to stop
+        self.present: list[Callable[[Step], bool]] = []  # True: stop the run
         self._bar: Any = None
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there; a run may be traced though the one before was not."""
+        """Continue from a checkpoint; the run before may not have been traced."""
         if "trace" in state:
             super().restore(state)
 
     def open(self) -> None:
-        """Begin to look on."""
+        """Start observing."""
         if self.trace is not None:
             self.present.append(self._write_trace)
         if self.options.progress:
@@ -41,12 +41,12 @@ class Observers(Saved):
             self.present.append(self._call_back)
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop observing."""
         if self._bar is not None:
             self._bar.close()
 
     def next_look(self) -> float:
-        """Return the iteration after which somebody wants to look, at the latest."""
+        """Return the latest iteration after which an observer has to be called."""
         iteration, wanted = self.progress.iteration, self.options.callback_at
         if self.trace is None and self.options.callback is None:
             return math.inf
@@ -55,7 +55,7 @@ class Observers(Saved):
         return min((number for number in wanted if number > iteration), default=math.inf)
 
     def look(self, step: Step) -> bool:
-        """Let everybody look at a step; True if the run is to stop."""
+        """Let all observers look at a step; True if the run should stop."""
         clock = self.progress.clock
         clock.pause()
         try:
@@ -91,7 +91,7 @@ class Observers(Saved):
         return False
 
     def _call_back(self, step: Step) -> bool:  # noqa: ARG002
-        """Call the user's callback with what is known; True if it raised StopIteration."""
+        """Call the user's callback; True if it raised StopIteration."""
         callback, wanted = self.options.callback, self.options.callback_at
         assert callback is not None
         if wanted is not None and self.progress.iteration not in wanted:
@@ -105,7 +105,7 @@ class Observers(Saved):
     def _known(self) -> dict[str, Any]:
         progress, best = self.progress, self.progress.best
         known: dict[str, Any] = {"nit": progress.iteration, **progress.counters()}
-        known["seconds"] = progress.clock.seconds  # it stands still meanwhile
+        known["seconds"] = progress.clock.seconds  # it is paused meanwhile
         known |= progress.points()
         if progress.output == "best" and best is not None:
             known |= {"x": best.point.copy(), "fun": best.value}
@@ -115,6 +115,6 @@ class Observers(Saved):
         if best is not None:
             bound = known["lower_bound"] = progress.bracket.lower_bound(best)
             known["certified_radius"] = progress.bracket.radius_of(bound)
-            if not math.isnan(known["fun"]):  # else the point has not been judged
+            if not math.isnan(known["fun"]):  # otherwise the point has not been judged
                 known["gap"] = known["fun"] - bound
         return known

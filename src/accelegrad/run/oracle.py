@@ -1,7 +1,7 @@
-"""Oracles: what the loop asks for values and gradients, checked, counted and remembered.
+"""Oracles: checked, counted and remembered values and gradients.
 
-An oracle is called with a point and gives an `Evaluation` whose gradient may come later, when it is
-asked for: a line search that rejects a trial then never pays for its gradient.
+An oracle maps a point to an `Evaluation`, whose gradient may be computed only when it is needed: a
+line search then does not pay for the gradients of rejected trials.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.rounding import UNIT
 from accelegrad.run.checkpoint import Saved
 
-# An overflow ends the run with a status that says so; a warning would add nothing.
+# An overflow ends the run with a status; a warning would add nothing.
 QUIET: dict[str, Any] = {"over": "ignore", "invalid": "ignore"}
 # A sample for the probe has one row in this many, or a batch, and at most that many rows; chosen.
 ROWS_PER_SAMPLED, LARGEST_SAMPLE = 20, 1023
@@ -39,7 +39,7 @@ Sample: TypeAlias = Callable[[Vector], "Evaluation"]
 
 
 class Evaluation:
-    """The value at a point, and the gradient there, computed when it is first asked for."""
+    """The value at a point, and the gradient there, computed on first use."""
 
     __slots__ = (
         "_gradient",
@@ -69,20 +69,20 @@ class Evaluation:
     ) -> None:
         self.point = point
         self.value = value
-        self.penalty = penalty  # the part of the value that comes from the penalty
-        self.dual_value: float | None = None  # a lower bound of the minimum, where one came along
-        self.late_bound: Any = None  # a `LateBound`: one that is expensive to compute
-        #: what rounding can do here, and to which model: kept by `accelegrad.proofs.cuts`
+        self.penalty = penalty  # the penalty's part of the value
+        self.dual_value: float | None = None  # a lower bound of the minimum, if known
+        self.late_bound: Any = None  # a `LateBound`: expensive to compute
+        #: the rounding errors here, and for which model: kept by `accelegrad.proofs.cuts`
         self.rounding: tuple[LinearModel, PointRounding] | None = None
         self.squared_norm = math.nan if gradient is None else checked_square(gradient)
         self.model = model
         self._gradient = gradient
-        # The oracle keeps evaluations: if these kept it too, the rows of a run would stay in memory
-        # until Python looks for such circles, which it does rarely.
+        # A weak reference, because the oracle keeps evaluations: a cycle would hold the rows of a
+        # run in memory until Python's rare garbage collection.
         self._late_gradient = None if late_gradient is None else WeakMethod(late_gradient)
-        #: the unit of rounding of the numbers that value and gradient came as
+        #: the unit of rounding of the dtype of value and gradient
         self.unit = unit
-        #: how far the value can be off, as the user says; so can the cut at the point
+        #: the user's bound on the error of the value, and so of the cut at the point
         self.accuracy = accuracy
 
     @classmethod
@@ -94,7 +94,7 @@ class Evaluation:
 
     @property
     def lost(self) -> tuple[float, float]:
-        """How far value and gradient can be off: as said, or as they come in less than 64 bits."""
+        """How far value and gradient can be off, by the given accuracy and by their dtype."""
         if self.unit == UNIT:
             return self.accuracy, 0.0
         size, steep = abs(self.value) + abs(self.penalty), norm(self.gradient)
@@ -119,7 +119,7 @@ class Evaluation:
 
 
 def checked_square(gradient: Vector) -> float:
-    """Return the gradient's squared norm, or say that it is not finite."""
+    """Return the gradient's squared norm, or raise if it is not finite."""
     square: float = ddot(gradient, gradient)  # unlike @ it gives no warning when it overflows
     if not square < LARGEST_SQUARE:
         raise NonFiniteError(_describe_gradient(gradient))
@@ -147,15 +147,15 @@ class Oracle(Saved, ABC):
 
     saved: tuple[str, ...] = ("nfev", "njev", "points", "rows", "best_content")
 
-    #: whether values are there, and exact: the certificate and the best point need that
+    #: whether there are values, and exact ones: the certificate and the best point need that
     exact_values: bool = True
-    #: whether values are there at all
+    #: whether there are values at all
     has_values: bool = True
-    #: the unit of rounding of the numbers that values and gradients come as
+    #: the unit of rounding of the dtype of values and gradients
     unit: float = UNIT
     #: how far values can be off
     accuracy: float = 0.0
-    #: what gives a linear model's lower bounds, where a method has it
+    #: gives a linear model's lower bounds, if a method has it
     dual: ModelDual | None = None
 
     def __init__(self, penalty: Penalty | None = None) -> None:
@@ -165,7 +165,7 @@ class Oracle(Saved, ABC):
 
     @property
     def steps_per_epoch(self) -> int:
-        """After how many calls all rows have been read once; 1 where every call reads all."""
+        """The number of calls that read all rows once."""
         return 1
 
     @abstractmethod
@@ -173,7 +173,7 @@ class Oracle(Saved, ABC):
         """Evaluate at the point."""
 
     def exactly(self, point: Vector) -> Evaluation:
-        """Evaluate what is minimised, where a call itself evaluates something close to it."""
+        """Evaluate what is minimised; a call may evaluate something close to it."""
         return self(point)
 
     def final_gradient(self, evaluation: Evaluation) -> Vector:
@@ -185,16 +185,15 @@ class Oracle(Saved, ABC):
         return Counts(self.nfev, self.njev, self.points, self.rows)
 
     def set_counts(self, counts: Counts) -> None:
-        """Go on counting from there."""
+        """Set the counts to continue from."""
         self.nfev, self.njev, self.points, self.rows = counts
 
     def _late_gradient(self, evaluation: Evaluation) -> Vector:
-        """Return the gradient at a point whose value is known; no such thing by default."""
         raise NotImplementedError
 
     @property
     def best_content(self) -> dict[str, Any] | None:
-        """What a checkpoint holds of the best point: not what the model knows there."""
+        """What a checkpoint holds of the best point: not the model's data there."""
         best = self.best
         if best is None:
             return None
@@ -228,7 +227,7 @@ class Oracle(Saved, ABC):
 class FunctionOracle(Oracle):
     """The user's functions: `fun` with or without gradient, `jac`, or `jac` alone.
 
-    `shape` is that of the points they take, where it is not flat; () stands for a number.
+    `shape` is that of the points they take, if not flat; () stands for a number.
     """
 
     saved = (*Oracle.saved, "unit")
@@ -286,15 +285,15 @@ class FunctionOracle(Oracle):
     def _gradient(self, returned: Any, point: Vector, source: str) -> Vector:
         shape = point.shape if self._shape is None else self._shape
         if type(returned) is np.ndarray and returned.shape == shape and returned.dtype.char == "d":
-            return returned.flatten()  # a copy: functions may hand out the same buffer every time
+            return returned.flatten()  # a copy: functions may return the same buffer every time
         self.unit = max(self.unit, unit_of(returned))
         return checked_gradient(returned, shape, source)
 
     def shaped(self, point: Vector) -> Any:
-        """Return a copy as the user's functions want it."""
+        """Return a copy in the shape that the user's functions expect."""
         if self._shape is None:
             return point.copy()
-        return point.copy().reshape(self._shape)[()]  # a number, where the shape is ()
+        return point.copy().reshape(self._shape)[()]  # a number, if the shape is ()
 
     def _late_gradient(self, evaluation: Evaluation) -> Vector:
         gradient = self._gradient_at(evaluation.point)
@@ -329,7 +328,7 @@ class ModelOracle(Oracle):
         return self._finish(Evaluation(point, value, late_gradient=self._late_gradient, model=at))
 
     def _count_value(self) -> None:
-        """Count a value, for which all rows are read."""
+        """Count a value, which reads all rows."""
         self.points += 1
         self.nfev += 1
         self.rows += self.model.n_samples
@@ -340,7 +339,7 @@ class ModelOracle(Oracle):
             return self._known(evaluation).gradient
 
     def _known(self, evaluation: Evaluation) -> ModelPoint:
-        """Return what the model knows where it was evaluated, which a checkpoint does not hold."""
+        """Return the model's data at an evaluation, which a checkpoint does not hold."""
         if evaluation.model is None:
             evaluation.model = self.model.at(evaluation.point)
         return evaluation.model
@@ -360,7 +359,7 @@ class MinibatchOracle(Oracle):
 
     @property
     def steps_per_epoch(self) -> int:
-        """After how many calls all rows have been read once."""
+        """The number of calls that read all rows once."""
         return -(-self.sampler.n // self.sampler.batch_size)
 
     def __call__(self, point: Vector) -> Evaluation:
@@ -375,7 +374,7 @@ class MinibatchOracle(Oracle):
         return self._finish(Evaluation(point, value, gradient))
 
     def count(self, batches: int, rows: int) -> None:
-        """Count estimates of value and gradient, and the rows that they took."""
+        """Count estimates of value and gradient, and their rows."""
         self.points += batches
         self.nfev += batches
         self.njev += batches
@@ -384,8 +383,9 @@ class MinibatchOracle(Oracle):
     def frozen(self) -> tuple[Sample, Sample]:
         """Return two independent samples of the function, each the same at every call.
 
-        A small share of the rows: a probe that looks at each sample ten times costs less than an
-        epoch. Their number is odd: two classes of the same size would hide what the intercept does.
+        They are small: a probe that evaluates each ten times costs less than an epoch. Their size
+        is odd,
+        because two classes of equal size would hide the effect of the intercept.
         """
         n = self.model.n_samples
         size = min(
@@ -400,7 +400,7 @@ class MinibatchOracle(Oracle):
 
 
 def split_pair(returned: Any) -> tuple[Any, Any]:
-    """Return fun's (value, gradient), or say that it is none."""
+    """Return fun's (value, gradient), or raise if it is no pair."""
     if isinstance(returned, (tuple, list)) and len(returned) == 2:
         value, gradient = returned
         return value, gradient
@@ -411,11 +411,11 @@ def split_pair(returned: Any) -> tuple[Any, Any]:
 
 
 def unit_of(returned: Any) -> float:
-    """Return the unit of rounding of a value or gradient, as its type says."""
+    """Return the unit of rounding of a value or gradient, by its dtype."""
     kind = getattr(returned, "dtype", None)
     if kind is None or kind == np.float64:
         return UNIT
-    # Of other libraries' numbers too the name says it, as "torch.float32" does.
+    # The name also identifies dtypes of other libraries, such as "torch.float32".
     return FEW_BITS.get(str(kind).rpartition(".")[2], UNIT)
 
 
@@ -424,7 +424,7 @@ def checked_value(value: Any) -> float:
     if type(value) is float or isinstance(value, np.floating):
         return float(value)
     if unit_of(value) > UNIT and math.prod(value.shape) == 1:
-        return float(value)  # NumPy does not know every type of few bits
+        return float(value)  # NumPy does not know every low-precision dtype
     array = np.asarray(value)
     if array.dtype.kind not in "fiub" or array.size != 1:
         raise TypeError(f"fun's value must be one real number, but it is {_kind(value)}.")

@@ -1,4 +1,4 @@
-"""Where a run is: what the loop, its policies, the observers and the report share."""
+"""The state of a run, shared by the loop, its policies, the observers and the report."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from accelegrad.rules.base import Evaluated, Rule
 from accelegrad.run.checkpoint import Saved
 from accelegrad.run.oracle import Counts, Evaluation, Oracle
 
-#: How many are kept: comparing an evaluation with them costs about what a step does. Fewer of long
-#: vectors, so that they take no more memory than these bytes, which a cache may hold: with 1e6
-#: variables comparing with 20 took half the time of a run.
+#: The number of evaluations kept: comparing with them costs about one step. Fewer long vectors,
+#: limited by these bytes: with 1e6 variables comparing with 20 took half the time of a run.
 KEPT, KEPT_BYTES, FEWEST_KEPT = 20, 16 * 2**20, 4
 
 OUTPUTS = ("auto", "average", "last", "best")
@@ -29,15 +28,15 @@ OUTPUTS = ("auto", "average", "last", "best")
 
 @dataclass(frozen=True)
 class Options:
-    """When to stop, what to return and who looks on."""
+    """When to stop, what to return and who observes."""
 
     max_iter: int = 1000
     tol: float | None = None
     rtol: float | None = None
     time_limit: float | None = None
-    target: float | None = None  # a value that is low enough
+    target: float | None = None
     output: str = "auto"
-    exact: bool = True  # gradients (and values, where there are any) are free of noise
+    exact: bool = True  # gradients, and values if any, are free of noise
     callback: Callable[[OptimizeResult], Any] | None = None
     callback_at: frozenset[int] | None = None  # iterations; None: all
     progress: bool = False
@@ -47,7 +46,7 @@ class Options:
 
     @property
     def has_goal(self) -> bool:
-        """Whether the run is to end at a certified gap."""
+        """Whether the run should end at a certified gap."""
         return self.tol is not None or self.rtol is not None
 
     @property
@@ -61,13 +60,13 @@ class Options:
 
 
 class Clock(Saved):
-    """Seconds since the start, over all processes that a resumed run took, without pauses."""
+    """Seconds since the start, summed over the processes of a resumed run, without pauses."""
 
     saved = ("seconds",)
 
     def __init__(self) -> None:
-        self._before = 0.0  # seconds until it was started or went on last
-        self._since: float | None = None  # when that was; None: it is paused
+        self._before = 0.0  # seconds before it was last started
+        self._since: float | None = None  # time of that start; None: paused
 
     @property
     def seconds(self) -> float:
@@ -79,29 +78,19 @@ class Clock(Saved):
         self._before = seconds
 
     def start(self) -> None:
-        """Start, or go on after a pause."""
+        """Start, or continue after a pause."""
         self._since = time.perf_counter()
 
     def pause(self) -> None:
-        """Stop counting until it is started again."""
+        """Pause."""
         self._before, self._since = self.seconds, None
 
 
 class Recent(Saved):
-    """The last evaluations, in the rows of arrays: the function alone, without a penalty.
+    """The last evaluations, in the rows of arrays and in any order, without a penalty.
 
-    Parameters
-    ----------
-    dimension : int
-        The number of coordinates.
-
-    Attributes
-    ----------
-    points, gradients, values, sizes
-        One row per evaluation, in any order: where, what was found there, and the size of the
-        terms of the value.
-    offsets
-        Room for as many rows, to compute with.
+    `sizes` are those of the terms of the values; `offsets` is work space of the same shape as
+    `points`.
     """
 
     saved = ("_rows", "_numbers", "_seen")
@@ -131,13 +120,13 @@ class Recent(Saved):
         self.values[row], self.sizes[row] = at.value - term, abs(at.value) + abs(term)
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Continue from a checkpoint."""
         super().restore(state)
         self._show()
 
 
 class Progress(Saved):
-    """Where a run is, and what is known of the point that it would return.
+    """The state of a run, and what is known of the point that it would return.
 
     Parameters
     ----------
@@ -146,20 +135,11 @@ class Progress(Saved):
     options : Options
         What is wanted.
     bracket : Bracket
-        What decides on the proof of accuracy.
+        What is proved.
     judge : Oracle, optional
-        An oracle with exact values for the output point, where `oracle` itself is noisy.
+        An oracle with exact values for the output point, if `oracle` is noisy.
     feasible_set : FeasibleSet, optional
-        The constraint that every returned point has to meet.
-
-    Attributes
-    ----------
-    rule_state
-        The rule's state.
-    iteration : int
-        Steps so far.
-    next_judgement : int
-        The iteration from which on an output point that has to be evaluated is judged again.
+        The constraint on every returned point.
     """
 
     saved = (
@@ -182,10 +162,10 @@ class Progress(Saved):
         self.judge = oracle if oracle.exact_values else judge
         self.rule_state: Any = rule.init(x0)
         cuts = bracket.cuts
-        # A rule's cuts do not know how far the sums of a linear model are off.
+        # A rule's cuts do not know the rounding errors of a linear model.
         if "cuts" in rule.can and cuts is not None and cuts.model is None:
             cuts.share(self.rule_state.cuts)
-        #: the last evaluations, where values are exact
+        #: the last evaluations, if values are exact
         self.recent = Recent(x0.size)
         self.clock = Clock()
         self.iteration = self.next_judgement = 0
@@ -193,11 +173,11 @@ class Progress(Saved):
         self.output = options.output
         if options.output == "auto":
             self.output = "best" if oracle.exact_values else "average"
-        self._judged: tuple[int, Evaluation] | None = None  # (iteration, output point) judged last
+        self._judged: tuple[int, Evaluation] | None = None  # the last (iteration, output point)
 
     @property
     def separate_judge(self) -> Oracle | None:
-        """The judge, where it is not the oracle itself."""
+        """The judge, unless it is the oracle itself."""
         return None if self.judge is self.oracle else self.judge
 
     @property
@@ -208,11 +188,11 @@ class Progress(Saved):
     # -- points ----------------------------------------------------------------------------------
 
     def output_point(self) -> Vector:
-        """Return the point that would be returned now, of a run that returns no best point."""
+        """Return the point that would be returned now, unless it is the best one."""
         return self.average_point() if self.output == "average" else self.last_point()
 
     def average_point(self) -> Vector:
-        """Return the point that the rule's theorem speaks of."""
+        """Return the point that the rule's theorem is about."""
         return self._made_feasible(self.rule.output(self.rule_state))
 
     def last_point(self) -> Vector:
@@ -220,7 +200,7 @@ class Progress(Saved):
         return self._made_feasible(self.rule.last(self.rule_state))
 
     def _made_feasible(self, point: Vector) -> Vector:
-        """Remove what rounding in an average leaves outside of the constraint."""
+        """Remove what rounding in an average leaves outside the constraint."""
         return point if self.feasible_set is None else self.feasible_set.project(point)
 
     def points(self) -> dict[str, Vector | None]:
@@ -235,7 +215,7 @@ class Progress(Saved):
     # -- evaluations -----------------------------------------------------------------------------
 
     def judged_output(self) -> Evaluation:
-        """Evaluate the output point exactly, once an iteration."""
+        """Evaluate the output point exactly, at most once per iteration."""
         assert self.judge is not None
         if self._judged is None or self._judged[0] != self.iteration:
             evaluation = self.judge.exactly(self.output_point())
@@ -244,12 +224,12 @@ class Progress(Saved):
         return self._judged[1]
 
     def value_judged_now(self) -> float:
-        """Return the output point's value, NaN where it has not been judged in this iteration."""
+        """Return the output point's value, NaN if it was not judged in this iteration."""
         judged = self._judged
         return judged[1].value if judged and judged[0] == self.iteration else math.nan
 
     def final_evaluation(self) -> Evaluation | None:
-        """Return what is known at the returned point, evaluating it where need be."""
+        """Return the evaluation at the returned point, computed if necessary."""
         if self.output == "best" and self.best is not None:
             return self.best
         try:
@@ -263,22 +243,19 @@ class Progress(Saved):
 
     @property
     def gap(self) -> float:
-        """The certified gap of the best point.
-
-        Who looks on changes nothing: bounds are brought up to date when the run itself wants it.
-        """
+        """The certified gap of the best point; reading it computes no new bounds."""
         best = self.best
         return math.inf if best is None else self.bracket.gap(best)
 
     def update(self, best: Evaluation) -> bool:
-        """Bring the bound of the kept cuts up to date, if that is due."""
+        """Update the bound of the kept cuts, if that is due."""
         estimate = float(self.rule_state.estimated_gap) if "cuts" in self.rule.can else math.inf
         return self.bracket.update(best, self.iteration, estimate)
 
     # -- counts ----------------------------------------------------------------------------------
 
     def counts(self) -> Counts:
-        """Return the calls so far, the judge's among them."""
+        """Return the calls so far, including the judge's."""
         counts, judge = self.oracle.counts(), self.separate_judge
         if judge is None:
             return counts

@@ -1,7 +1,8 @@
-"""Regions that are only assumed to hold a minimiser: questioned, and widened where they are wrong.
+"""Regions that are only assumed to contain a minimiser: tested, and widened if they are wrong.
 
-Bounds by cuts hold over a region. Where that is the user's ball or a guess of the rule's, a run
-that would end there first asks for a second opinion: is the function lower just beyond?
+If the region of the cuts is the user's ball or a guess of the rule, a run that would end there
+first
+tests whether the function is lower just beyond.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from accelegrad.rules.distance import distance, smallest_radius
 from accelegrad.run.oracle import Evaluation
 from accelegrad.run.progress import Progress
 
-#: Distances beyond the boundary of a given ball at which to evaluate, in radii: a function that
-#: falls there does so at all of them, or, if it is curved, at the smaller ones. Chosen.
+#: Trial distances beyond the boundary of a given ball, in radii: a function that falls there does
+#: so at all of them, or, if it is curved, at the smaller ones. Chosen.
 TRIALS_BEYOND = (1e-1, 1e-2, 1e-3, 1e-4)
 #: A point at this share of the radius or farther counts as being on the boundary. Chosen.
 ON_BOUNDARY = 0.99
@@ -28,26 +29,25 @@ ON_BOUNDARY = 0.99
 TRIALS = 4
 #: The part of the gradient that the last evaluations need not explain. Chosen.
 EXPLAINED = 1e-3
-#: How far a trial goes beyond what the last evaluations show, in radii; each may go as many times
-#: farther than the one before as a trial of the cut model. Chosen.
+#: How far a trial goes beyond what the last evaluations show, in radii. Chosen.
 BEYOND = 2.0
-#: How far from the best point the model that past cuts make is tried, in radii. Chosen.
+#: How far from the best point the cut model is tried, in radii, and the factor between trials.
+#: Chosen.
 FARTHER = 10.0
-#: A prediction is right where steps are at most this share of what they were. Chosen.
+#: A prediction is right if it reduces steps to at most this share. Chosen.
 VERIFIED = 0.3
-#: A region never reaches farther, nor is a step longer: squares of it can still be computed with.
+#: The largest radius and step: its square can still be used in computations.
 LONGEST = 1e140
-#: A guessed region's radius, in the rule's radii. Chosen, not measured: a rule's radius is a lower
-#: estimate of the distance to a minimiser, and a region that is too wide only proves less.
+#: A guessed region's radius, in the rule's radii. Chosen: a rule's radius is a lower estimate of
+#: the distance to a minimiser, and a region that is too wide only proves less.
 GUESSED_RADII = 3.0
-#: Radii are rounded up to powers of this, because the sum of cuts is bounded again whenever they
-#: change: a bound is looser by a quarter at most, and 1000 times the first radius takes 31 changes.
+#: Radii are rounded up to powers of this, because each change bounds the sum of cuts again: bounds
+#: are looser by at most a quarter, and 1000 times the first radius takes 31 changes.
 RADIUS_GRID = 1.25
-#: Points nearer to each other than so many units of rounding, relative to 1 + ||x||, cannot be
-#: distinguished by their values. Chosen.
+#: Values do not distinguish points that are closer than this many units of rounding, relative to 1
+#: + ||x||. Chosen.
 RESOLVED = 4096.0
-#: The most doublings of a radius that a value refutes: it is 1e19 times the guess by then, and the
-#: region counts as refuted.
+#: The most doublings of a refuted radius: 1e19 times the guess, and the region counts as refuted.
 MOST_DOUBLINGS = 64
 
 
@@ -60,7 +60,7 @@ def region_policy(progress: Progress) -> RegionPolicy:
 
 
 class RegionPolicy:
-    """A region that is sure to hold a minimiser, or bounds that need none: nothing to question."""
+    """A region that is sure to contain a minimiser, or bounds that need none: nothing to test."""
 
     #: the region, if the run has guessed it
     guess: Region | None = None
@@ -69,15 +69,15 @@ class RegionPolicy:
         """Let a guessed region grow with the rule's radius."""
 
     def admit(self, final: Evaluation) -> None:
-        """Widen a guessed region that a value found refutes: it was only a guess."""
+        """Widen a guessed region that a value refutes."""
 
     def stands(self, final: Evaluation, *, everywhere: bool = False) -> bool:  # noqa: ARG002
-        """Return whether nothing speaks against the region before a point is called optimal."""
+        """Return whether nothing contradicts the region before a point is called optimal."""
         return True
 
 
 class AssumedRegion(RegionPolicy):
-    """A ball that the user says holds a minimiser."""
+    """A ball that contains a minimiser according to the user."""
 
     def __init__(self, progress: Progress, region: Region) -> None:
         self.progress, self.region = progress, region
@@ -85,21 +85,15 @@ class AssumedRegion(RegionPolicy):
     def stands(self, final: Evaluation, *, everywhere: bool = False) -> bool:
         """Look beyond an assumed region before a point is called optimal.
 
-        If the region is too small, the function falls on beyond it: a value below the lower bound,
-        found at one of a few trial points, proves it.
-
-        Parameters
-        ----------
-        final : Evaluation
-            The point.
-        everywhere : bool
-            Whether to look even if the point is far from the region's boundary.
+        If the region is too small, the function falls beyond it: a value below the lower bound at
+        one of a
+        few trial points proves that. `everywhere` looks even if the point is far from the boundary.
         """
         bracket = self.progress.bracket
         margin = bracket.margin(final)
         if bracket.bound_everywhere >= final.value - margin:
             return True
-        slope = norm(final.gradient)  # unlike a square it does not vanish with tiny gradients
+        slope = norm(final.gradient)  # unlike a square it does not underflow
         if slope == 0 and self.progress.oracle.penalty is None:
             return True
         return self.region.radius > 0 and self._nothing_lower_beyond(
@@ -122,7 +116,6 @@ class AssumedRegion(RegionPolicy):
         return not any(trial is not None and refuted(trial) for trial in trials)
 
     def _evaluated_after(self, at: Evaluation, step: float) -> Evaluation | None:
-        """Evaluate after a step downhill; None where the function is not finite."""
         return self._evaluated(self._downhill(at.point, at.gradient, step))
 
     def _downhill(self, point: Vector, gradient: Vector, step: float) -> Vector:
@@ -134,7 +127,7 @@ class AssumedRegion(RegionPolicy):
         return self.region.feasible_set.project(moved)
 
     def _evaluated(self, point: Vector) -> Evaluation | None:
-        """Evaluate at a feasible point; None where that is not possible.
+        """Evaluate at a feasible point; None if that fails.
 
         The function may raise an exception where no step would lead: the answer must not be lost.
         """
@@ -142,7 +135,7 @@ class AssumedRegion(RegionPolicy):
         assert judge is not None
         try:
             evaluation = judge.exactly(point)
-            _ = evaluation.gradient  # it may come late, and not be finite
+            _ = evaluation.gradient  # it may be computed late, and not be finite
         except Exception:
             return None
         return evaluation
@@ -157,7 +150,7 @@ class GuessedRegion(AssumedRegion):
         self._start = progress.rule_state.start  # x0 in the rule's coordinates
 
     def follow(self) -> None:
-        """Let the region grow with the rule's radius, and with the way to where it restarted."""
+        """Let the region grow with the rule's radius, and with the distance of the last restart."""
         state = self.progress.rule_state
         reach = GUESSED_RADII * float(state.radius)
         if state.start is not self._start:
@@ -175,7 +168,7 @@ class GuessedRegion(AssumedRegion):
         cuts.widen(RADIUS_GRID ** math.ceil(math.log(reach, RADIUS_GRID)))
 
     def admit(self, final: Evaluation) -> None:
-        """Widen the region until a value found does not refute it."""
+        """Widen the region until the value does not refute it."""
         bracket = self.progress.bracket
         for _ in range(MOST_DOUBLINGS):
             if not bracket.refuted(final):
@@ -207,7 +200,7 @@ class GuessedRegion(AssumedRegion):
         return self._gradients_vanish_inside(final, slope)
 
     def _nothing_is_known(self) -> bool:
-        """Return whether the radius is still the first one, which stands for no knowledge at all.
+        """Return whether the radius is still the first one, which is arbitrary.
 
         At a kink, as x0 often is, no subgradient need point downhill.
         """
@@ -221,11 +214,14 @@ class GuessedRegion(AssumedRegion):
         """Return whether gradients, extrapolated from the nearest points, vanish in the region.
 
         With steps s_i of the (proximal) gradient method from points x_i, and s from the point c,
-        numbers a_i with sum a_i (s_i - s) = -s predict that the steps vanish at
-        c + sum a_i (x_i - c). The function is evaluated there; farther on, where the a_i leave a
-        part of s unexplained. A value below the lower bound refutes the region, which is widened to
-        hold the point. The region stands once a prediction has proved right and the next one, too,
-        is in the region.
+        numbers a_i
+        with sum a_i (s_i - s) = -s predict that the steps vanish at c + sum a_i (x_i - c). The
+        function is
+        evaluated there, or farther on if the a_i leave a part of s unexplained. A value below the
+        lower
+        bound refutes the region, which is widened to contain the point. The region stands once a
+        prediction
+        has proved right and the next one is also in the region.
         """
         region, recent = self.region, self.progress.recent
         radius = region.radius
@@ -271,7 +267,7 @@ class GuessedRegion(AssumedRegion):
     def _model_is_right(self, final: Evaluation, slope: float, margin: float) -> bool:
         """Evaluate where the model of the kept cuts is lowest, far beyond the region.
 
-        Where it promises nothing, or what it promises is not found, the region stands.
+        If it promises nothing, or its promise does not hold, the region stands.
         """
         cuts, region = self.progress.bracket.cuts, self.region
         if cuts is None or cuts.kept is None or slope == 0.0:
@@ -290,7 +286,7 @@ class GuessedRegion(AssumedRegion):
         return not self._refuted_by(trial)
 
     def _refuted_by(self, trial: Evaluation) -> bool:
-        """Return whether a value refutes the region, which is widened then to hold the point."""
+        """Return whether a value refutes the region, which is then widened to contain the point."""
         if not self.progress.bracket.refuted(trial):
             return False
         reach = max(self.region.radius, math.dist(trial.point, self.region.center))

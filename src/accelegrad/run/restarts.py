@@ -1,11 +1,10 @@
-r"""When to restart: strongly convex and sharp functions are then solved at a linear rate.
+r"""Restarts, which give a linear rate on strongly convex and sharp functions.
 
 A rule's weights and its sum of squared gradients remember the whole run. On a function that grows
-away from its minimisers it pays to forget them now and then and to start again from the best point,
-which is nearer by then: when the second half of a stage lowered the best value by less than a tenth
-of what the first half did (after T. Alamo, D. Limon, P. Krupa: Restart FISTA with global linear
-convergence, ECC 2019). After a stage that brought nothing the next ones have to be twice as long:
-at the minimum of a non-smooth function, the average of the cuts of short stages proves little.
+away from its minimisers it pays to restart from the best point when the second half of a stage
+lowered the best value by less than a tenth of what the first half did (after T. Alamo, D. Limon, P.
+Krupa: Restart FISTA with global linear convergence, ECC 2019). After a stage without gain the next
+ones are twice as long: at the minimum of a non-smooth function, short stages prove little.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from accelegrad.run.checkpoint import Saved
 from accelegrad.run.oracle import Evaluation
 from accelegrad.run.progress import Progress
 
-#: Steps of a stage, at least, before any has been without gain
+#: Least steps of a stage, before any stage without gain
 SHORTEST_STAGE = 30
-#: A stage ends where its second half gained at most this share of what its first half did.
+#: A stage ends if its second half gained at most this share of what its first half did.
 STALLED_GAIN = 0.1
-#: The next stage's first radius, as a share of the distance travelled in this one: a radius that
-#: is too small grows quickly, one that is too large costs more than the restart gains. Chosen.
+#: The next stage's first radius, as a share of the distance travelled in this one: one that is too
+#: small grows quickly, one that is too large costs more than the restart gains. Chosen.
 RADIUS_SHARE = 0.03
 #: The smallest first radius, relative to 1 + ||x||: some hundreds of units of rounding
 SMALLEST_RADIUS = 1e-13
@@ -38,7 +37,7 @@ class Restarts(Saved):
 
     def __init__(self) -> None:
         self.count = 0
-        self.radius: float | None = None  # of the present stage; None: the first one
+        self.radius: float | None = None  # of the current stage; None: the first one
         self.shortest = SHORTEST_STAGE
         self._values: list[float] = []  # the best value after each step of the stage
 
@@ -50,11 +49,11 @@ class Restarts(Saved):
         self._first_rule = progress.rule
 
     def resumed(self) -> None:
-        """Go on with the rule of the stage that a checkpoint holds."""
+        """Continue with the rule of a checkpoint's stage."""
         self.progress.rule = self.staged(self._first_rule)
 
     def before_next(self) -> None:
-        """Restart from the best point where that is due."""
+        """Restart from the best point if that is due."""
         best = self.progress.best
         assert best is not None
         if self.stalled(best.value):
@@ -72,7 +71,7 @@ class Restarts(Saved):
     # -- the decision ------------------------------------------------------------------------------
 
     def stalled(self, best_value: float) -> bool:
-        """Take note of the best value after a step; True if the stage should end."""
+        """Record the best value after a step; True if the stage should end."""
         self._values.append(best_value)
         length = len(self._values)
         if length < self.shortest:

@@ -70,7 +70,7 @@ MESSAGES = {
 
 #: a run that was to go on, or goes on with a larger max_iter
 UNFINISHED = (None, Status.CALLBACK, Status.TIME_LIMIT, Status.MAX_ITER)
-#: ends at which the last look at the bounds may show that the goal was reached
+#: statuses that the last bounds may improve
 COULD_BE_MORE = (
     Status.MAX_ITER,
     Status.TIME_LIMIT,
@@ -80,9 +80,9 @@ COULD_BE_MORE = (
 
 
 class Result(OptimizeResult):
-    """SciPy's result, printed with what is proved on top and without what says nothing."""
+    """SciPy's result, printed with what is proved first and without empty fields."""
 
-    #: what comes first where it is printed (newer versions of SciPy ask for this)
+    #: printed first (newer versions of SciPy ask for this)
     _order_keys = ("message", "proved", "success", "status", "fun", "gap", "x", "nit", "method")
 
     def __repr__(self) -> str:
@@ -104,14 +104,7 @@ def as_result(known: dict[str, Any]) -> OptimizeResult:
 def report(progress: Progress, status: Status, detail: str) -> OptimizeResult:
     """Return all that is known at a run's end; the point returned is the one that is judged.
 
-    Parameters
-    ----------
-    progress : Progress
-        Where the run is.
-    status : Status
-        How the loop ended.
-    detail : str
-        What to say in the message beyond the status.
+    `detail` is added to the status's message.
     """
     bracket = progress.bracket
     final = progress.final_evaluation() or progress.best
@@ -153,18 +146,11 @@ def _proved(progress: Progress, gap: float, radius: float) -> str:
 
 
 def in_words(gap: float, radius: float, in_set: bool = False, scaled: bool = False) -> str:
-    """Return what is known of a value, in one line; numbers are rounded so that it stays true.
+    """Return what is proved about a value, in one line; numbers are rounded so that it stays true.
 
-    Parameters
-    ----------
-    gap : float
-        By how much it can be above the minimum; inf where nothing is proved.
-    radius : float
-        How far around x0 that holds.
-    in_set : bool
-        Whether it holds for the points of a set alone.
-    scaled : bool
-        Whether a finite radius is one in scaled coordinates.
+    The value is at most `gap` (inf: unknown) above the minimum within `radius` of x0, for points of
+    a
+    set only if `in_set`. `scaled` says that a finite radius is one in scaled coordinates.
     """
     if not gap < math.inf:  # NaN too
         return "nothing"
@@ -219,7 +205,7 @@ def _refutation(progress: Progress) -> str:
 
 
 def _reach(progress: Progress, radius: float) -> str:
-    """Say how far a proof reaches, where that is not everywhere."""
+    """Say how far a proof reaches, if not everywhere."""
     cuts = progress.bracket.cuts
     if cuts is None or not radius < math.inf:
         return ""

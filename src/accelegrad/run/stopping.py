@@ -14,26 +14,21 @@ from accelegrad.run.region import RegionPolicy
 from accelegrad.run.result import COULD_BE_MORE, Status
 
 #: A run diverges when its size is this many times that at the start: divergence is geometric and
-#: gets there soon, a run that converges never does. Chosen, not measured.
+#: gets there soon, a converging run never does. Chosen.
 DIVERGED = 1e20
-#: How often a region is looked beyond at the end of a run, at most, where it is found too small.
-#: Chosen: eight doublings.
+#: Most times that a region is widened at the end of a run. Chosen: eight doublings.
 LAST_LOOKS = 8
-#: Where values fall no further, rounding is taken to be what is left of a gap of at most this many
-#: times what it is estimated to leave (30 such ends of penalised fits: 0.3 to 3 times).
+#: If values fall no further, a gap of at most this many times the estimated rounding counts as
+#: rounding (30 such ends of penalised fits: 0.3 to 3 times).
 MOST_ROUNDING = 10.0
-#: A gap that is a larger share of the value than this is never called rounding, whatever is
-#: estimated.
+#: A gap that is a larger share of the value is never called rounding.
 LARGEST_ROUNDING = 1e-6
 
 
 class Stopping(Saved):
     """Decides after every step whether it was the last one.
 
-    Attributes
-    ----------
-    first_size : float
-        The size of the value (of the point, where there are no values) at the first step.
+    `first_size` is the size of the value (of the point, if there are no values) at the first step.
     """
 
     saved = ("first_size", "_largest_size")
@@ -41,12 +36,12 @@ class Stopping(Saved):
     def __init__(self, progress: Progress, region: RegionPolicy) -> None:
         self.progress, self.region = progress, region
         self.first_size = 0.0
-        self._largest_size = -1.0  # what is larger diverges; set at the first step
+        self._largest_size = -1.0  # the divergence limit, set at the first step
         options, oracle = progress.options, progress.oracle
         self._exact_values = oracle.exact_values
         self._target = options.target
         self._proves = options.has_goal or oracle.exact_values
-        # A zero gradient is a minimiser's where it is neither noisy nor only a part of the sum.
+        # A zero gradient shows a minimiser unless it is noisy or only a part of the sum.
         self._zero_ends = options.exact and oracle.penalty is None
 
     def next_look(self) -> float:
@@ -74,7 +69,7 @@ class Stopping(Saved):
         return None
 
     def settled(self, status: Status) -> Status:
-        """Return how a run has ended, once the bounds are brought up to date for the last time."""
+        """Return how a run has ended, after computing the final bounds."""
         progress = self.progress
         bracket, final = progress.bracket, progress.final_evaluation() or progress.best
         bracket.finish(progress.best)
@@ -83,7 +78,7 @@ class Stopping(Saved):
         try:
             self.region.admit(final)
             if status in COULD_BE_MORE:
-                for _ in range(LAST_LOOKS):  # a region that is widened may still be small enough
+                for _ in range(LAST_LOOKS):  # a widened region may still be small enough
                     if not bracket.proved(final):
                         break
                     if self.region.stands(final):
@@ -98,7 +93,7 @@ class Stopping(Saved):
         if status is Status.CONVERGED and not bracket.proved(final):
             return Status.REGION_TOO_SMALL  # the last bound refuted it
         if bracket.gap(final) < 0.0 and status in (Status.MAX_ITER, Status.TIME_LIMIT):
-            return Status.REGION_REFUTED  # a planned end, and the news that the region was wrong
+            return Status.REGION_REFUTED  # a planned end, but the region was wrong
         return status
 
     def without_descent(self) -> Status:
@@ -113,7 +108,7 @@ class Stopping(Saved):
         return Status.AT_ROUNDING if at_rounding else Status.LINE_SEARCH_FAILED
 
     def still_holds(self, ended: Status) -> bool:
-        """Return whether a run that ended, as a checkpoint says, has reached the present goal."""
+        """Return whether a run that ended, by its checkpoint, has reached the present goal."""
         if ended in (Status.TARGET_REACHED, Status.TARGET_IMPOSSIBLE):
             return self._target_verdict() is ended
         if ended is not Status.CONVERGED:
@@ -122,12 +117,9 @@ class Stopping(Saved):
         return final is not None and self.progress.bracket.proved(final)
 
     def _is_stationary(self, evaluation: Any) -> bool:
-        """Return whether a zero gradient, which means a minimiser, ends the run.
-
-        It does if the point that would be returned is a minimiser too.
-        """
+        """Return whether a zero gradient ends the run: the output point must be a minimiser."""
         progress = self.progress
-        if not self._zero_ends or evaluation.gradient.any():  # its square may have vanished
+        if not self._zero_ends or evaluation.gradient.any():  # its square may underflow
             return False
         if self._exact_values:
             progress.bracket.add_minimiser(evaluation)
@@ -156,7 +148,7 @@ class Stopping(Saved):
         return None if self.region.guess is not None else Status.REGION_REFUTED
 
     def _candidate(self) -> Evaluation | None:
-        """Return what is known of the point that would be returned, None where it is not judged."""
+        """Return the evaluation of the point that would be returned, None if it is not judged."""
         progress, best = self.progress, self.progress.best
         if progress.output == "best" and best is not None:
             return best
@@ -164,26 +156,26 @@ class Stopping(Saved):
             return None
         assert self._target is not None
         if self._exact_values and best is not None and best.value > self._target:
-            return best  # no better than the target, so that only a proof can end the run
-        if not progress.options.has_goal:  # else the goal's own look follows
+            return best  # not below the target, so only a proof can end the run
+        if not progress.options.has_goal:  # otherwise the goal's own check follows
             progress.next_judgement = progress.iteration + self._judgement_pause()
         return progress.judged_output()
 
     def _pause(self) -> int:
-        """Return how many steps there are between two judgements of an output point.
+        """Return the steps between two judgements of an output point.
 
-        One that is not among the evaluated points costs a call, so a tenth of the steps at most.
+        One that was not evaluated costs a call, so these are at most a tenth of the steps.
         """
         return 1 + self.progress.iteration // 10
 
     def _judgement_pause(self) -> int:
-        """Return how many steps there are between two judgements, under noise an epoch."""
+        """Return the steps between two judgements; under noise, an epoch."""
         return self._pause() if self._exact_values else self.progress.oracle.steps_per_epoch
 
     def _diverges(self, evaluation: Any) -> bool:
-        """Return whether values (or, without values, points) grew beyond the limit.
+        """Return whether values (or points, without values) grew beyond the limit.
 
-        A rule that goes on from its best point may try points with any value.
+        A rule that continues from its best point may try points with any value.
         """
         best = self.progress.best
         if best is not None and "cuts" in self.progress.rule.can:
@@ -197,7 +189,7 @@ class Stopping(Saved):
         return bool(size > self._largest_size)
 
     def _is_proved(self) -> bool:
-        """Return whether the certified gap of the point that would be returned is small enough."""
+        """Return whether the certified gap of the output point is small enough."""
         progress = self.progress
         if self._exact_values:
             best = progress.best

@@ -85,7 +85,7 @@ class Trace(Saved):
         ax.plot(self["calls"], value, label="value" if minimum is None else "value - minimum")
         if np.isfinite(self["gap"]).any():
             ax.plot(self["calls"], self["gap"], label="certified gap", linestyle="--")
-        # A log axis where every curve has something to show on it.
+        # A log axis if every curve shows on it.
         if minimum is not None or (value > 0).all():
             ax.set_yscale("log")
         ax.set_xlabel("oracle calls")

@@ -1,4 +1,4 @@
-"""What classifiers and regressors share: checked parameters, fitting, streams, coefficients."""
+"""Base classes of the classifiers and regressors."""
 
 from __future__ import annotations
 
@@ -44,80 +44,71 @@ from accelegrad.sklearn.solve import Fit, Settings, solve, total
 from accelegrad.sklearn.summary import Summary
 
 AUTO = "auto"
-FLOAT_TYPES = [np.float64, np.float32]  # X of these is used as it is, all else becomes the first
+FLOAT_TYPES = [np.float64, np.float32]  # X of another type is converted to the first
 
 
 class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
-    """Base class: everything but what the targets are and how predictions are made."""
+    """Linear model without its targets and predictions, which subclasses define."""
 
-    #: the losses, by their names here
+    #: losses by scikit-learn's names
     _losses: dict[str, LossEntry]
-    #: what goes on from one `partial_fit` to the next
+    #: state between calls of `partial_fit`
     _stream: online.StreamState | None
-    #: processes for several problems, where an estimator has that parameter
+    #: number of processes, in estimators that have this parameter
     n_jobs: int | None = None
-    coef_: Any  # a dense array, or a sparse one after `sparsify`
+    coef_: Any  # dense, or sparse after `sparsify`
     intercept_: Any
 
-    # -- what classifiers and regressors fill in --------------------------------------------------
+    # -- defined by classifiers and regressors -----------------------------------------------------
 
     def _checked_data(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> Data:
-        """Return rows, targets and weights, or say what is wrong with them."""
         raise NotImplementedError
 
     def _prepared(self, data: Data) -> Data:
-        """Return checked rows as problems take them: only those that have weight."""
+        """Return the samples with positive weight, with targets as `_problems` takes them."""
         return without_weightless(data)
 
     def _problems(self, objective: Objective, data: Data) -> list[Problem]:
-        """Return what is minimised: a problem, or one for each class."""
+        """Return the problem to minimise, or one per class."""
         raise NotImplementedError
 
     def _targets(self, data: Data) -> list[Any]:
-        """Return the targets of these problems."""
         raise NotImplementedError
 
     def _judges(self, held: Data) -> list[Callable[[Any], float]]:
-        """Return minus the mean loss of prepared rows, for each problem a function of scores."""
+        """Return one function of the scores per problem: minus the mean loss of the samples."""
         raise NotImplementedError
 
     def _in_units(self, objective: Objective, data: Data | None = None) -> Objective:  # noqa: ARG002
-        """Return the objective in the scale of these rows' targets; without rows, in the known one.
-
-        Labels have no scale.
-        """
+        """Return the objective in the scale of `data`'s targets, or in the known scale."""
         return objective
 
     def _take_targets(self, y: npt.NDArray[Any]) -> bool:  # noqa: ARG002
-        """Keep what `fit` tells of all targets, and tell whether the last fit's were the same."""
+        """Store what `fit` learns from targets; return whether it is as in the last fit."""
         return True
 
     def _n_rows(self) -> int:
-        """Return how many rows of coefficients there are."""
         return 1
 
     def _is_joint(self) -> bool:
-        """Tell whether all rows of coefficients are the parameters of one problem."""
+        """Return whether all rows of `coef_` belong to one problem."""
         return False
 
     def _loss_parameters(self) -> dict[str, float]:
-        """Return the numbers that some losses have."""
         return {}
 
     def _shaped(self, coefficients: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return dense coefficients in the shape that this kind of estimator has."""
         return coefficients
 
     # -- parameters ------------------------------------------------------------------------------
 
     @property
     def _loss_name(self) -> str:
-        """The loss by scikit-learn's name, which may be given by the name in `LOSSES`."""
+        """The loss by scikit-learn's name; the names in `LOSSES` are accepted too."""
         known = LOSSES.get(self.loss) if isinstance(self.loss, str) else None
         return str(self.loss) if known is None else known.sklearn_name
 
     def _wrong_loss(self) -> str:
-        """Say which losses there are, and where a loss of the other kind of targets belongs."""
         other = LOSSES.get(plain_loss_name(self.loss)) if isinstance(self.loss, str) else None
         if other is None:
             hint = f"not {self.loss!r}: {nearest(str(self.loss), self._losses)}"
@@ -127,7 +118,6 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         return f"loss must be the name of a loss of {type(self).__name__}, {hint}"
 
     def _objective(self) -> Objective:
-        """Return what is minimised, or say which parameter is wrong."""
         if self._loss_name not in self._losses:
             raise ValueError(self._wrong_loss())
         alpha = real_number("alpha", self.alpha, least=0.0)
@@ -136,7 +126,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"l1_ratio must be between 0 and 1, but it is {self.l1_ratio!r}.")
         l2, l1 = penalty_weights(self.penalty, alpha, ratio)
         parameters = self._loss_parameters()
-        # It refuses parameters out of range.
+        # This refuses parameters out of range.
         loss = make_loss(self._loss_name, **parameters)
         held_in = None if self.feasible_set is None else as_feasible_set(self.feasible_set)
         if l1 > 0.0 and not isinstance(held_in, (NoneType, Box, WholeSpace)):
@@ -148,7 +138,6 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         return Objective(loss.name, l2, l1, held_in, self._flag("fit_intercept"), parameters)
 
     def _settings(self) -> Settings:
-        """Return how to solve, or say which parameter is wrong."""
         tol = None if self.tol is None else real_number("tol", self.tol, above=0.0)
         outputs = {AUTO: "auto", True: "average", False: "last"}
         if self.average not in outputs:
@@ -169,7 +158,6 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         )
 
     def _flag(self, name: str) -> bool:
-        """Return a parameter that has to be True or False."""
         given = getattr(self, name)
         if not isinstance(given, (bool, np.bool_)):
             raise TypeError(f"{name} must be True or False, not {given!r}.")
@@ -186,7 +174,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         if sample_weight is None:
             return None
         given = np.asarray(sample_weight)
-        # scikit-learn refuses weights that are all zero, which in a stream is no error.
+        # scikit-learn refuses weights that are all zero; in a stream they are allowed.
         none = given.dtype.kind in "fiub" and not given.any()
         weights: Vector = _check_sample_weight(
             np.ones_like(given) if none else sample_weight,
@@ -206,12 +194,12 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             )
 
     def _seed(self) -> int:
-        if self.random_state is None:  # the same call is to give the same model
+        if self.random_state is None:  # the same call gives the same model
             return 0
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
     def _keep(self, fit: Fit, n_rows: int, weight: float) -> None:
-        """Keep what is known of a fit, and warn where it missed the tolerance."""
+        """Set the fitted attributes, and warn if the tolerance was missed."""
         self.objective_ = float(fit.objective)
         self.gap_ = float(fit.gap)
         self.certified_radius_ = float(fit.certified_radius)
@@ -242,7 +230,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         )
 
     def _taken(self, data: Data) -> tuple[Data, bool]:
-        """Return checked rows as problems take them, and whether targets are as in the last fit."""
+        """Return the prepared samples, and whether targets match those of the last fit."""
         self._refuse_no_rows(data)
         same = self._take_targets(data.counted)
         data = self._prepared(data)
@@ -250,7 +238,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         return data, same
 
     def _fit_data(self, data: Data, objective: Objective, *, warm: bool) -> None:
-        """Fit to rows that were `_taken`."""
+        """Fit to the samples that `_taken` returned."""
         settings, seed = self._settings(), self._seed()
         data, held = self._parted(data, objective, seed)
         with threads.single_for(math.prod(data.X.shape)):
@@ -258,7 +246,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             self._fit_problems(problems, data, held, settings, seed, warm=warm)
 
     def _parted(self, data: Data, objective: Objective, seed: int) -> tuple[Data, Data | None]:
-        """Return the rows to learn from, and those that are held out for `early_stopping`."""
+        """Return the training samples and those held out for `early_stopping`."""
         if objective.feasible_set is None:
             data = without_empty_columns(data)
         if not self.early_stopping:
@@ -278,7 +266,6 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         *,
         warm: bool,
     ) -> None:
-        """Solve the problems that the rows make, and keep what is found."""
         begun = time.perf_counter()
         starts = self._starts(problems, warm=warm, columns=data.columns)
         scores = None
@@ -292,13 +279,13 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         self._keep(total(fits), data.n_counted, data.weight)
 
     def _score_on(self, held: Data) -> float:
-        """Return minus the mean loss of rows that all have weight, summed over the problems."""
+        """Return minus the mean loss of samples with positive weight, summed over the problems."""
         scores = self._products(held.X)
         parts = [scores] if self._is_joint() else scores.T
         return sum(judge(part) for judge, part in zip(self._judges(held), parts, strict=True))
 
     def _starts(self, problems: list[Problem], *, warm: bool, columns: Any = None) -> list[Vector]:
-        """Return the points to start from: the last coefficients, where they are wanted and fit."""
+        """Return the starting points: the current coefficients if `warm` and if they fit."""
         n_rows = self._n_rows()
         if warm and np.size(getattr(self, "intercept_", ())) == n_rows:
             rows = _dense(self.coef_).reshape(n_rows, -1)
@@ -312,11 +299,10 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         return [problem.start() for problem in problems]
 
     def _set_parameters(self, points: list[Vector], columns: Any = None) -> None:
-        """Set `coef_` and `intercept_` to the solutions of problems with some or all columns."""
         n_rows, intercepts = self._n_rows(), np.zeros(self._n_rows())
         rows = np.array(points)
         if self.fit_intercept:
-            count = n_rows if self._is_joint() else 1  # intercepts at the end of each point
+            count = n_rows if self._is_joint() else 1  # intercepts are at the end of each point
             rows, intercepts = rows[:, :-count], rows[:, -count:].flatten()
         rows = rows.reshape(n_rows, -1)
         if columns is not None:
@@ -325,14 +311,13 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         self._set_coefficients(np.ascontiguousarray(rows), intercepts)
 
     def _set_coefficients(self, rows: npt.NDArray[Any], intercepts: Vector) -> None:
-        """Set `coef_` and `intercept_`, given one row of coefficients per problem or class."""
         self.coef_ = self._shaped(rows)
         self.intercept_ = intercepts if is_classifier(self) else float(intercepts[0])
 
     # -- streams ---------------------------------------------------------------------------------
 
     def _read_stream(self, source: Any, sample_weight: Any) -> Data:
-        """Return the rows of a stream, which stay where they are, with all targets and weights."""
+        """Return the samples of a stream, left on disk, with all targets and weights."""
         if sample_weight is not None:
             raise ValueError(
                 "sample_weight cannot be given beside a stream: its chunks may be tuples "
@@ -362,13 +347,13 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             )
 
     def _meaning(self, objective: Objective) -> tuple[Any, ...]:
-        """Return all that a stream's state depends on: a change of it begins a new stream."""
+        """Return what a stream's state depends on: if it changes, a new stream begins."""
         parameters = tuple(objective.loss_parameters.values())
         parts = (objective.loss, objective.l2, objective.l1, objective.fit_intercept, *parameters)
         return (*parts, self.feasible_set, self.diameter)
 
     def __copy__(self) -> Self:
-        """Return an estimator with the same attributes, and a stream of its own to go on with."""
+        """Return a copy with its own stream state."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         if getattr(self, "_stream", None) is not None:
@@ -376,7 +361,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         return other
 
     def _learn(self, objective: Objective, data: Data) -> None:
-        """Go on with the next rows of a stream, all of which have weight; there may be none."""
+        """Learn from the next samples of a stream, all with positive weight; there may be none."""
         if not data.y.size:
             return
         settings = self._settings()
@@ -410,7 +395,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         else:
             self._set_coefficients(*found)
         self._stream = learnt.stream
-        if self._stream.states:  # the first rows are complete: from now on their scale stays
+        if self._stream.states:  # the first chunk is complete: its scale is kept
             known = getattr(self, "target_scale_", None)
             self._stream = self._stream._replace(target_scale=known)
         self.n_samples_seen_, self.weight_seen_ = int(learnt.rows), learnt.weight
@@ -421,7 +406,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
     # -- coefficients ----------------------------------------------------------------------------
 
     def sparsify(self) -> Self:
-        """Convert `coef_` to a sparse array, which saves memory where most of it is zero."""
+        """Convert `coef_` to a sparse array, to save memory if most coefficients are zero."""
         check_is_fitted(self)
         self.coef_ = sp.csr_array(np.atleast_2d(_dense(self.coef_)))
         return self
@@ -433,12 +418,11 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _scores(self, X: Any) -> npt.NDArray[Any]:
-        """Return the linear predictions, one column for each row of coefficients."""
         check_is_fitted(self)
         return self._products(self._checked(X, "no_validation", reset=False))
 
     def _products(self, X: Any) -> npt.NDArray[Any]:
-        """Return the linear predictions for rows that have been checked."""
+        """Return the scores of checked samples, one column per row of `coef_`."""
         coefficients: Any = self.coef_
         if not sp.issparse(coefficients):
             coefficients = np.atleast_2d(coefficients)
@@ -446,12 +430,12 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         return np.asarray(products + self.intercept_)
 
     def summary(self, top: int = 20) -> Summary:
-        """Return what is known of the fit, to be printed.
+        """Return a printable summary of the fit.
 
         Parameters
         ----------
         top : int
-            How many features are shown, those with the largest coefficients.
+            How many features to show: those with the largest coefficients.
         """
         check_is_fitted(self)
         return Summary(self, whole_number("top", top, least=0))
@@ -464,7 +448,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class StreamFitting(LinearEstimator):
-    """The `fit` of estimators with a given `alpha`, to rows in memory or to a stream."""
+    """The `fit` of estimators with a given `alpha`, to samples in memory or a stream."""
 
     alpha: float = parameter(1e-4, "float", "The penalty's weight, at least 0.")
     warm_start: bool = parameter(
@@ -472,20 +456,20 @@ class StreamFitting(LinearEstimator):
     )
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fit the coefficients, to rows in memory or to a stream of chunks.
+        """Fit the coefficients to samples in memory or to a stream of chunks.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n_samples, n_features), or a stream
-            The rows. float32 and float64 in C or Fortran order or CSR are used without copying.
-            Without `y`, a source of chunks with their targets, larger than memory if need be: the
+            The samples. float32 and float64 in C or Fortran order or CSR are used without copying.
+            Without `y`, a source of chunks with their targets, which may be larger than memory: the
             path of a file, a tuple ``(X, y)`` or ``(X, y, sample_weight)`` of memory maps or of
             paths of .npy files, a list of such tuples, or a function that makes an iterator of
-            them. It is read several times over, chunk by chunk.
+            them. It is read several times, chunk by chunk.
         y : array of shape (n_samples,)
-            The targets: numbers, or labels of any kind. None with a stream, which brings them.
+            The targets: numbers, or labels of any kind. None for a stream, which contains them.
         sample_weight : array of shape (n_samples,), optional
-            Nonnegative weights of the rows; only their ratios matter.
+            Nonnegative weights of the samples; only their ratios matter.
 
         Returns
         -------

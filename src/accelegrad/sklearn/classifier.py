@@ -30,7 +30,7 @@ from accelegrad.sklearn.data import (
 from accelegrad.sklearn.objective import Objective, Problem
 from accelegrad.sklearn.parameters import FITTED, PARTIAL_FIT, documented, parameter
 
-#: Probabilities of the second class by scores, for the losses whose minimiser tells them.
+#: Probability of the second class as a function of the score, for losses that estimate it.
 PROBABILITIES: dict[str, Callable[[npt.NDArray[Any]], npt.NDArray[Any]]] = {
     "log_loss": expit,
     "modified_huber": lambda scores: (np.clip(scores, -1.0, 1.0) + 1.0) / 2.0,
@@ -39,14 +39,14 @@ MULTI_CLASS = ("auto", "ovr", "multinomial")
 
 
 def refuse_numbers(y: npt.NDArray[Any], name: str) -> None:
-    """Raise where targets are no labels."""
+    """Raise ValueError if the targets are continuous."""
     try:
         check_classification_targets(y)
     except ValueError:
         if type_of_target(y) != "continuous":
             raise
         example = float(y[y != np.floor(y)][0])
-        # scikit-learn's checks want the first words.
+        # scikit-learn's estimator checks require these first words.
         raise ValueError(
             f"Unknown label type: continuous. y holds numbers such as {example:g}, but {name} is "
             "for classes; AcceleGradRegressor is for numbers."
@@ -64,7 +64,7 @@ def _gives_probabilities(estimator: Any) -> bool:
 
 @dataclass(eq=False, repr=False)
 class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
-    """What classifiers share."""
+    """Base class of the classifiers."""
 
     loss: str = parameter(
         "log_loss",
@@ -90,17 +90,17 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
     # -- prediction ------------------------------------------------------------------------------
 
     def decision_function(self, X: Any) -> npt.NDArray[Any]:
-        """Return the linear scores of the rows.
+        """Return the linear scores of the samples.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n_samples, n_features)
-            The rows.
+            The samples.
 
         Returns
         -------
         array of shape (n_samples,) or (n_samples, n_classes)
-            For two classes the score of ``classes_[1]``, which is predicted where it is above 0.
+            For two classes, the score of ``classes_[1]``, which is predicted where it is positive.
         """
         scores = self._scores(X)
         return scores.ravel() if scores.shape[1] == 1 else scores
@@ -111,7 +111,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array or sparse matrix of shape (n_samples, n_features)
-            The rows.
+            The samples.
 
         Returns
         -------
@@ -120,7 +120,6 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         return self._labels(self._scores(X))
 
     def _labels(self, scores: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the labels that linear predictions stand for."""
         two = scores.shape[1] == 1
         index = (scores.ravel() > 0.0).astype(np.intp) if two else scores.argmax(axis=1)
         labels: npt.NDArray[Any] = self.classes_[index]
@@ -128,16 +127,16 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> npt.NDArray[Any]:
-        """Return the probabilities of the classes, for "log_loss" and "modified_huber".
+        """Return class probabilities, for "log_loss" and "modified_huber".
 
-        With "log_loss" they are the logistic function of the scores (normalised over the classes,
-        where those are one against the rest), or the softmax of multinomial ones; with
-        "modified_huber" (clip(score, -1, 1) + 1) / 2, normalised.
+        With "log_loss" they are the logistic function of the scores (normalised over the classes
+        for one-vs-rest), or the softmax of multinomial scores; with "modified_huber" they are
+        (clip(score, -1, 1) + 1) / 2, normalised.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n_samples, n_features)
-            The rows.
+            The samples.
 
         Returns
         -------
@@ -156,18 +155,18 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         if scores.ndim == 1:
             return np.column_stack([1.0 - positive, positive])
         sums = positive.sum(axis=1, keepdims=True)
-        # A row that no class wants is shared out evenly.
+        # If every class has probability 0, all get the same one.
         even = np.full_like(positive, 1.0 / positive.shape[1])
         return np.where(sums > 0.0, positive / np.where(sums > 0.0, sums, 1.0), even)
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> npt.NDArray[Any]:
-        """Return the logarithms of `predict_proba`.
+        """Return the logarithm of `predict_proba`.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n_samples, n_features)
-            The rows.
+            The samples.
 
         Returns
         -------
@@ -191,12 +190,11 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         return Data(X, y, self._checked_weights(sample_weight, X))
 
     def _prepared(self, data: Data) -> Data:
-        """Return the rows that have weight, with targets as places in `classes_`."""
         return super()._prepared(self._with_class_weights(data))
 
     def _with_class_weights(self, data: Data) -> Data:
-        """Return data with targets as places in `classes_`, and weights with those of classes."""
-        # Rows of a stream that have no weight may have labels that are no classes.
+        """Replace labels by their indices in `classes_`, and multiply weights by `class_weight`."""
+        # Samples of a stream with weight 0 may have labels that are not in `classes_`.
         labels = data.y.labels if isinstance(data.y, LabelFile) else data.y
         places = np.minimum(np.searchsorted(self.classes_, labels), self.classes_.size - 1)
         if isinstance(data.y, LabelFile):
@@ -215,10 +213,10 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         return Data(data.X, places, targets_by(weighed, places, data.weights))
 
     def _class_factors(self, counts: Vector) -> Vector:
-        """Return what `class_weight` multiplies weights by, given the weight of each class."""
+        """Return the factor of each class, given the total weight of each class."""
         factors: Vector
         if self.class_weight == "balanced":
-            # Among held-out rows a class may be missing.
+            # A class may be missing from the held-out samples.
             present = counts > 0.0
             factors = np.zeros(counts.size)
             factors[present] = counts.sum() / (self.classes_.size * counts[present])
@@ -240,7 +238,6 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         return last is not None and np.array_equal(last, self.classes_)
 
     def _problems(self, objective: Objective, data: Data) -> list[Problem]:
-        """Return the multinomial problem, or one for each class against the rest."""
         if self._is_joint():
             return [objective.on_classes(data.X, data.y, self.classes_.size, data.weights)]
         labels = self._targets(data)
@@ -253,7 +250,6 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         return [targets_by(partial(_against_rest, k), data.y) for k in self._positives()]
 
     def _positives(self) -> range:
-        """Return the classes that are set against the rest."""
         return range(1, 2) if self.classes_.size == 2 else range(self.classes_.size)
 
     def _n_rows(self) -> int:
@@ -272,7 +268,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         )
 
     def _score_on(self, held: Data) -> float:
-        # The loss of a class that the fit has not seen is not defined.
+        # The loss is not defined for classes that were not in the training samples.
         places = np.searchsorted(self.classes_, held.y)
         known = self.classes_[np.minimum(places, self.classes_.size - 1)] == held.y
         held = self._prepared(held if known.all() else rows_of(held, np.flatnonzero(known)))
@@ -287,22 +283,21 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
 
 
 def _against_rest(positive: int, places: npt.NDArray[Any]) -> Vector:
-    """Return +1 for a class and -1 for all others."""
     return np.where(places == positive, 1.0, -1.0)
 
 
 @documented(fitted=FITTED)
 @dataclass(eq=False, repr=False)
 class AcceleGradClassifier(LinearClassifier, StreamFitting):
-    r"""Linear classification without tuning, and with a certified gap.
+    r"""Linear classification without tuning, with a certified gap.
 
     Minimises the (weighted) mean loss plus the penalty,
 
     .. math:: \sum_i p_i\, l(a_i^T w + b, y_i) + \alpha R(w), \qquad
               R(w) = \tfrac12 \lVert w \rVert^2 \text{ for ``penalty="l2"``},
 
-    the objective of scikit-learn's ``SGDClassifier``, with `accelegrad.minimize`. So ``alpha`` is
-    ``1 / (n C)`` in the words of ``LogisticRegression`` and ``LinearSVC``.
+    the objective of scikit-learn's ``SGDClassifier``, with `accelegrad.minimize`. In terms of
+    ``LogisticRegression`` and ``LinearSVC``, ``alpha`` is ``1 / (n C)``.
 
     Parameters
     ----------
@@ -313,14 +308,14 @@ class AcceleGradClassifier(LinearClassifier, StreamFitting):
     coef_ : array of shape (1, n_features) or (n_classes, n_features)
         The coefficients.
     intercept_ : array of shape (1,) or (n_classes,)
-        The intercepts, zeros without any.
+        The intercepts; zeros if there are none.
     classes_ : array of shape (n_classes,)
         The labels.
     {fitted}
 
     See Also
     --------
-    AcceleGradRegressor : The same for numbers.
+    AcceleGradRegressor : The same for numeric targets.
     AcceleGradClassifierCV : Chooses `alpha` by cross-validation.
 
     References
@@ -347,7 +342,7 @@ class AcceleGradClassifier(LinearClassifier, StreamFitting):
 
     @documented(stream=PARTIAL_FIT)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Go on with the next rows of a stream: a step every `batch_size` rows.
+        """Learn from the next samples of a stream, with one step per `batch_size` samples.
 
         {stream}
 
@@ -356,7 +351,7 @@ class AcceleGradClassifier(LinearClassifier, StreamFitting):
         X, y, sample_weight
             As for `fit`.
         classes : array of shape (n_classes,), optional
-            All the labels that the stream will ever have; needed at the first call.
+            All labels that the stream can contain; required at the first call.
 
         Returns
         -------
@@ -376,7 +371,7 @@ class AcceleGradClassifier(LinearClassifier, StreamFitting):
         return self
 
     def _admit_classes(self, classes: Any, y: npt.NDArray[Any]) -> None:
-        """Keep the classes of the first call, and refuse labels that are not among them."""
+        """Store the classes at the first call; refuse labels that are not among them."""
         known = getattr(self, "classes_", None)
         if known is None and classes is None:
             raise ValueError("classes must be given at the first call of partial_fit.")

@@ -27,7 +27,7 @@ from accelegrad.sklearn.data import Data, rows_of, without_weightless
 from accelegrad.sklearn.parameters import FITTED, documented, parameter
 from accelegrad.sklearn.regressor import AcceleGradRegressor, LinearRegressor
 
-#: What `fit` finds beside a fit to all rows.
+#: Attributes that `fit` sets besides those of the final fit.
 CHOSEN = """\
 alpha_ : float
     The strength with the best mean score; the largest of them, if several have it. One with a
@@ -40,12 +40,12 @@ coef_, intercept_
     Those of a fit to all rows with `alpha_`, and so is all that follows.
 """
 Scorer = Callable[[Any, Data], float]
-LARGEST, SMALLEST = 1e1, 1e-5  # the ends of the grid where only the number of points is given
+LARGEST, SMALLEST = 1e1, 1e-5  # the ends of the default grid. Chosen
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class CrossValidated(LinearEstimator):
-    """What both estimators share."""
+    """Base class of both estimators."""
 
     alphas: Any = parameter(
         7,
@@ -66,23 +66,23 @@ class CrossValidated(LinearEstimator):
     )
     n_jobs: int | None = parameter(None, "int or None", "Processes, a fold each.")
 
-    #: the estimator of a single alpha
+    #: the estimator with one given alpha
     _single: ClassVar[type[Any]]
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None) -> Self:
-        """Fit along the path on each fold, then to all rows with the best alpha.
+        """Fit the path of alphas on each fold, then refit to all samples with the best alpha.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n_samples, n_features)
-            The rows.
+            The samples.
         y : array of shape (n_samples,)
             The targets or labels.
         sample_weight : array of shape (n_samples,), optional
-            Nonnegative weights of the rows, in the fits, and in the scores where `scoring` takes
+            Nonnegative weights of the samples in the fits, and in the scores if `scoring` takes
             weights.
         groups : array of shape (n_samples,), optional
-            What rows belong together, for a splitter such as ``GroupKFold``.
+            Group of each sample, for a splitter such as ``GroupKFold``.
 
         Returns
         -------
@@ -92,17 +92,17 @@ class CrossValidated(LinearEstimator):
         -----
         UserWarning
             If the score of some alphas is NaN: they are not chosen. If the best alpha is the
-            largest or the smallest that was tried: better ones may be beyond it.
+            largest or the smallest one tried: better ones may be beyond it.
 
         Raises
         ------
         ValueError
-            If the score of all alphas is NaN.
+            If the score of every alpha is NaN.
         """
         alphas = strengths_to_try(self.alphas)
         data = self._checked_data(X, y, sample_weight, reset=True)
         single = self._of_one_alpha(alphas[0])
-        single._objective()  # which refuses wrong parameters before any work
+        single._objective()  # refuses wrong parameters before any work
         if is_classifier(self):
             refuse_one_class(data, type(self).__name__)
         check_consistent_length(data.y, groups)
@@ -138,14 +138,13 @@ class CrossValidated(LinearEstimator):
             )
 
     def _adopt(self, fitted: Any) -> None:
-        """Take over what the fit to all rows found."""
         for name, value in vars(fitted).items():
             if name.endswith("_") and name not in ("n_features_in_", "feature_names_in_"):
                 setattr(self, name, value)
 
 
 class PathResult(NamedTuple):
-    """What was found along the path of one fold: one entry per alpha."""
+    """What was found along the path of one fold, one entry per alpha."""
 
     scores: list[float]
     objectives: list[float]
@@ -156,13 +155,12 @@ class PathResult(NamedTuple):
 def follow_path(
     single: Any, alphas: Vector, data: Data, train: Any, test: Any, scorer: Scorer
 ) -> PathResult:
-    """Fit from the largest alpha to the smallest, each from the coefficients before.
+    """Fit one fold from the largest alpha to the smallest, each fit with a warm start.
 
-    What does not depend on alpha is done once for a fold: rows are copied and checked, models are
-    built, and what these keep (products of columns, bounds on rounding) serves all fits.
+    Data are copied and checked, and models built, once per fold.
     """
-    estimator = copy(single)  # which was not fitted; scikit-learn's `clone` takes longer
-    estimator.random_state = deepcopy(single.random_state)  # whose state folds must not share
+    estimator = copy(single)  # not fitted; faster than scikit-learn's `clone`
+    estimator.random_state = deepcopy(single.random_state)  # folds must not share its state
     estimator.n_features_in_ = data.X.shape[1]
     test_rows = without_weightless(rows_of(data, test))
     settings, objective, seed = estimator._settings(), estimator._objective(), estimator._seed()
@@ -171,8 +169,8 @@ def follow_path(
     for alpha in alphas.tolist():
         estimator.alpha = alpha
         with warnings.catch_warnings(), threads.single_for(math.prod(data.X.shape)):
-            warnings.simplefilter("ignore", ConvergenceWarning)  # there is one for all of them
-            if problems is None:  # first, since it finds the scale of the targets
+            warnings.simplefilter("ignore", ConvergenceWarning)  # `fit` warns once
+            if problems is None:  # here, since it finds the scale of the targets
                 problems = estimator._problems(estimator._in_units(objective, rows), rows)
             now = estimator._in_units(estimator._objective())
             parts = [problem.with_penalty(now.l2, now.l1) for problem in problems]
@@ -185,18 +183,18 @@ def follow_path(
 
 
 def weighted_scorer(single: Any, scoring: Any) -> Scorer:
-    """Return the score of an estimator on held-out rows; it gets their weights if it takes any."""
+    """Return the scorer for held-out samples, which passes weights on if `scoring` takes them."""
     if isinstance(scoring, (list, tuple, set, dict)):
         raise TypeError(f"scoring must be one score, a name or a callable, not {scoring!r}.")
     scorer = None if scoring is None else check_scoring(single, scoring=scoring)
-    # scikit-learn's scorers take weights and hand them on; what matters is who gets them.
+    # scikit-learn's scorers always accept weights; what matters is the function that gets them.
     judge = scorer and getattr(scorer, "_score_func", scorer)
     takes_weights = judge is not None and "sample_weight" in inspect.signature(judge).parameters
     return partial(_score, scorer, takes_weights)
 
 
 def _score(scorer: Any, takes_weights: bool, fitted: Any, held: Data) -> float:
-    """Return the score on rows that all have weight; NaN where there are none."""
+    """Return the score on samples with positive weight; NaN if there are none."""
     if not held.y.size:
         return float("nan")
     if scorer is None:
@@ -218,12 +216,12 @@ def strengths_to_try(given: Any) -> Vector:
 
 
 def best_alpha(alphas: Vector, scores: Vector) -> float:
-    """Return the alpha with the best mean score, the first of several, among those that have one.
+    """Return the alpha with the best mean score, the first one if several are equal.
 
     Parameters
     ----------
     alphas : array of shape (n_alphas,)
-        The strengths.
+        The alphas, from large to small; those with a NaN score are not considered.
     scores : array of shape (n_alphas, n_folds)
         Their scores.
     """
@@ -247,12 +245,12 @@ def best_alpha(alphas: Vector, scores: Vector) -> float:
 
 
 def _warn_of_edge(alphas: Vector, means: Vector, best: int) -> None:
-    """Warn where scores still rise towards the end of the grid that has the best one."""
+    """Warn if the best alpha is at an end of the grid and scores still rise towards it."""
     alpha, last = alphas[best], alphas.size - 1
     if best not in (0, last) or last == 0 or alpha == 0.0:
         return
     inner = 1 if best == 0 else last - 1
-    if means[inner] == means[best]:  # the largest of several that are as good
+    if means[inner] == means[best]:  # a plateau: the largest alpha of those that are equally good
         return
     end, farther = ("largest", "larger") if best == 0 else ("smallest", "smaller")
     beyond = alpha * (10.0 if best == 0 else 0.1)
@@ -265,7 +263,7 @@ def _warn_of_edge(alphas: Vector, means: Vector, best: int) -> None:
 
 
 def refuse_one_class(data: Data, name: str) -> None:
-    """Refuse labels that are all the same, before folds are made of them."""
+    """Refuse labels that are all equal, before folds are made."""
     weighty = data.y if data.weights is None else data.y[data.weights > 0.0]
     if np.unique(weighty).size == 1:
         raise ValueError(f"{name} needs rows of at least 2 classes, but y holds only 1 class.")
@@ -276,8 +274,8 @@ def refuse_one_class(data: Data, name: str) -> None:
 class AcceleGradClassifierCV(LinearClassifier, CrossValidated):
     """Linear classification with `alpha` chosen by cross-validation.
 
-    The fits of a fold go from the largest alpha to the smallest, each starts where the one before
-    ended, and each is certified.
+    On each fold the fits go from the largest alpha to the smallest, each starting at the solution
+    of the previous one. Each fit is certified.
 
     Parameters
     ----------
@@ -311,8 +309,8 @@ class AcceleGradClassifierCV(LinearClassifier, CrossValidated):
 class AcceleGradRegressorCV(LinearRegressor, CrossValidated):
     """Linear regression with `alpha` chosen by cross-validation.
 
-    The fits of a fold go from the largest alpha to the smallest, each starts where the one before
-    ended, and each is certified.
+    On each fold the fits go from the largest alpha to the smallest, each starting at the solution
+    of the previous one. Each fit is certified.
 
     Parameters
     ----------

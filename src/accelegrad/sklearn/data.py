@@ -1,4 +1,4 @@
-"""Checked rows: those with weight, columns with entries, held-out parts and their scores."""
+"""Checked samples: selection by weight, empty columns, held-out parts and their scores."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from accelegrad.models.streamed_model import StreamedMatrix
 
 
 class LabelFile(RowFile):
-    """Labels of any kind in a file, as numbers of those in `labels`."""
+    """Labels of any kind in a file, stored as indices into `labels`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class LabelFile(RowFile):
         self._found: list[npt.NDArray[Any]] = []
 
     def append(self, values: Any) -> None:
-        """Write the numbers of labels, and take new ones in."""
+        """Append labels, adding new ones to `labels`."""
         labels, places = np.unique(np.asarray(values), return_inverse=True)
         known = len(self._numbers)
         numbers = [self._numbers.setdefault(one, len(self._numbers)) for one in labels.tolist()]
@@ -38,40 +38,40 @@ class LabelFile(RowFile):
 
     @property
     def labels(self) -> npt.NDArray[Any]:
-        """The labels, in the order that they came in."""
+        """The distinct labels, in order of first appearance."""
         return np.concatenate(self._found)
 
 
 class Data(NamedTuple):
-    """Checked rows with targets and weights."""
+    """Checked samples with targets and weights."""
 
     X: Any
-    y: Any  # an array, or in a file
+    y: Any  # an array, or a `RowFile`
     weights: Any
-    columns: Any = None  # the numbers of the columns of X, where those without entries are left out
+    columns: Any = None  # the columns that X keeps, if empty ones were removed
 
     @property
     def weight(self) -> float:
-        """The weight of all rows, each of which weighs 1 where nothing is said."""
+        """The total weight; without weights, the number of samples."""
         if self.weights is None:
             return float(self.y.size)
         return math.fsum(float(weights.sum()) for _, weights in self.blocks())
 
     @property
     def n_counted(self) -> int:
-        """How many rows have weight."""
+        """The number of samples with positive weight."""
         if self.weights is None:
             return int(self.y.size)
         return sum(int(np.count_nonzero(weights)) for _, weights in self.blocks())
 
     def blocks(self) -> Iterator[Any]:
-        """Yield targets and weights, in memory; those of a stream some at a time."""
+        """Yield blocks of targets and weights in memory."""
         in_files = isinstance(self.y, RowFile)
         return together(self.y, self.weights) if in_files else iter([(self.y, self.weights)])
 
     @property
     def counted(self) -> Any:
-        """The targets of the rows that have weight; of labels in a file each once."""
+        """The targets of samples with positive weight; for a `LabelFile`, each label once."""
         if isinstance(self.y, LabelFile):
             return self.y.labels[class_counts(self, self.y.labels.size) > 0.0]
         if isinstance(self.y, RowFile):
@@ -80,7 +80,7 @@ class Data(NamedTuple):
 
 
 def class_counts(data: Data, n_classes: int) -> Vector:
-    """Return the weight of each class, of which the targets are the numbers."""
+    """Return the total weight of each class; targets are class indices."""
     counts = np.zeros(n_classes)
     for places, weights in data.blocks():
         counts += np.bincount(places.astype(np.intp), weights, minlength=n_classes)
@@ -88,31 +88,25 @@ def class_counts(data: Data, n_classes: int) -> Vector:
 
 
 def targets_by(function: Callable[..., Any], *given: Any) -> Any:
-    """Return what a function says of targets, or of numbers beside them: in a file where they are.
-
-    It is called with some rows at a time.
-    """
+    """Apply a function to targets, block by block into a new file if they are in one."""
     return mapped(function, *given) if isinstance(given[0], RowFile) else function(*given)
 
 
 def rows_of(data: Data, rows: Any) -> Data:
-    """Return some rows."""
+    """Return the selected samples."""
     weights = None if data.weights is None else data.weights[rows]
     return Data(data.X[rows], data.y[rows], weights, data.columns)
 
 
 def without_weightless(data: Data) -> Data:
-    """Leave out rows of weight zero: they count for nothing, not even as a class.
-
-    Those of a stream stay, which is where they are read; they are not `counted`.
-    """
+    """Remove samples with weight 0, except from a stream; they do not even add a class."""
     if data.weights is None or isinstance(data.X, StreamedMatrix) or data.weights.min() > 0.0:
         return data
     return rows_of(data, np.flatnonzero(data.weights))
 
 
 def joined(*parts: Data) -> Data:
-    """Return the rows of all parts, one after the other, in new arrays."""
+    """Return the samples of all parts, in order, in new arrays."""
     tables = [part.X for part in parts]
     if any(sp.issparse(table) for table in tables):
         X: Any = sp.vstack([sp.csr_array(table) for table in tables], format="csr")
@@ -126,15 +120,15 @@ def joined(*parts: Data) -> Data:
 
 
 def refuse_missing(y: Any) -> None:
-    """Raise where targets are Python objects and one of them is None, NaN or pandas' NA."""
-    dtype = getattr(y, "dtype", None)  # pandas has types of its own
+    """Raise ValueError if an object array of targets contains None, NaN or pandas' NA."""
+    dtype = getattr(y, "dtype", None)  # pandas has its own types
     if y is None or isinstance(y, str) or (isinstance(dtype, np.dtype) and dtype.kind != "O"):
         return
     try:
         targets = np.asarray(y)
-        if dtype is None and targets.dtype.kind == "U":  # among strings NaN becomes one
+        if dtype is None and targets.dtype.kind == "U":  # NumPy converts NaN among strings to "nan"
             targets = np.asarray(y, dtype=object)
-    except ValueError:  # rows of different lengths, which others refuse
+    except ValueError:  # rows of different lengths, refused elsewhere
         return
     if targets.dtype != object:
         return
@@ -148,20 +142,19 @@ def refuse_missing(y: Any) -> None:
 
 
 def without_empty_columns(data: Data) -> Data:
-    """Leave out the columns of sparse rows that have no entries, where those are at least half.
+    """Remove the columns of a sparse X without entries, if they are at least half.
 
-    They do not matter to any loss, so that a minimum has zeros there. But every step of a method
-    takes time for each column, of which there may be thousands for each entry.
+    Their coefficients are zero at a minimiser, but every step takes time for each column.
     """
     X = data.X
     if not hasattr(X, "indptr"):
         return data
     filled = np.flatnonzero(np.bincount(X.indices[: X.indptr[-1]], minlength=X.shape[1]))
-    if not 0 < filled.size <= X.shape[1] // 2:  # a half is chosen
+    if not 0 < filled.size <= X.shape[1] // 2:  # half is chosen
         return data
     places = np.zeros(X.shape[1], X.indices.dtype)
     places[filled] = np.arange(filled.size)
-    parts = X.data, places[X.indices], X.indptr  # entries are not copied
+    parts = X.data, places[X.indices], X.indptr  # the entries are not copied
     return data._replace(X=type(X)(parts, shape=(X.shape[0], filled.size)), columns=filled)
 
 
@@ -169,10 +162,7 @@ def without_empty_columns(data: Data) -> Data:
 
 
 def split(data: Data, fraction: float, classes: Any, seed: int) -> tuple[Data, Data]:
-    """Return the rows to learn from and the held-out ones, with the classes in proportion.
-
-    `classes` is the class of each row; None for regression.
-    """
+    """Return training and held-out samples, stratified by `classes` unless it is None."""
     count = math.ceil(fraction * data.y.size)
     sizes = [data.y.size] if classes is None else np.unique(classes, return_counts=True)[1]
     if classes is not None and min(sizes) < 2:
@@ -192,18 +182,18 @@ def split(data: Data, fraction: float, classes: Any, seed: int) -> tuple[Data, D
 
 
 def score_of_parameters(judge: Callable[[Any], float], X: Any, n_rows: int, x: Vector) -> float:
-    """Return the score of parameters: so many rows of coefficients, perhaps intercepts."""
+    """Return the score of `x`: `n_rows` rows of coefficients, then intercepts if there are any."""
     size = n_rows * X.shape[1]
     scores = X @ x[:size].reshape(n_rows, -1).T
     return judge(scores + x[size:] if x.size > size else scores)
 
 
 def score_of_targets(loss: Loss, y: Vector, weights: Vector | None, scores: Any) -> float:
-    """Return minus the mean loss of predictions, or of scores of the labels -1 and +1."""
+    """Return minus the mean loss; y contains numbers, or labels -1 and +1."""
     return -float(np.average(loss.value(scores.ravel(), y), weights=weights))
 
 
 def score_of_classes(places: Any, weights: Vector | None, scores: Any) -> float:
-    """Return minus the mean multinomial loss of scores, with one column per class."""
+    """Return minus the mean multinomial loss of scores with one column per class."""
     right = np.take_along_axis(scores, places[:, None], axis=1).ravel()
     return -float(np.average(logsumexp(scores, axis=1) - right, weights=weights))

@@ -1,4 +1,4 @@
-"""Fitted estimators in files: arrays and JSON, no pickle, so that loading one can run no code."""
+"""Fitted estimators in files of arrays and JSON, without pickle: loading can run no code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from accelegrad.geometry import sets
 FORMAT = archive.Format("accelegrad-model", 1, "model file")
 
 ESTIMATORS: dict[str, type[Any]] = {name: getattr(estimators, name) for name in estimators.__all__}
-# Sets that are kept, by their constructors' arguments.
+# Sets that can be saved, by their constructors' arguments.
 SAVED_SETS: dict[str, type[sets.FeasibleSet]] = {
     kind.__name__: kind
     for kind in (
@@ -36,28 +36,17 @@ SAVED_SETS: dict[str, type[sets.FeasibleSet]] = {
         sets.WholeSpace,
     )
 }
-# Values that JSON or arrays do not have are mappings with their kind under this name.
+# Key of the kind of a value that neither JSON nor arrays can represent.
 _KIND = "__kind__"
 
 
 class SavedModel(NamedTuple):
-    """What a model file holds.
+    """The contents of a model file.
 
-    Attributes
-    ----------
-    estimator : estimator
-        Fitted, with its parameters.
-    feature_names : tuple of str or None
-        The names of the features, where they are known.
-    target : str, int or None
-        The name of what is predicted, or the number of its column in a table without names.
-    version : str
-        The version of accelegrad that wrote the file.
-    first_feature : int
-        The number of the first feature in the data file: LIBSVM counts from 1.
-    columns : tuple of Column or None
-        The columns that make the features, where these are more than the columns: text has
-        categories.
+    `target` is the name of the target, or its column number in a table without names; `version`
+    is that of the accelegrad that wrote the file; `first_feature` is the number of the first
+    feature in the data file (LIBSVM counts from 1); `columns` are the data file's columns if text
+    columns were encoded as several features.
     """
 
     estimator: Any
@@ -77,31 +66,31 @@ def save_model(
     first_feature: int = 0,
     columns: Sequence[Column] | None = None,
 ) -> None:
-    """Write a fitted estimator to a file, whole or not at all.
+    """Write a fitted estimator to a file, completely or not at all.
 
-    All its parameters and fitted attributes are kept, bit for bit. Only the position within a
-    stream is not: `partial_fit` starts a new one from the coefficients of a loaded model.
+    All parameters and fitted attributes are stored exactly, except the position within a stream:
+    `partial_fit` on a loaded model starts a new stream from its coefficients.
 
     Parameters
     ----------
     estimator : AcceleGradClassifier, AcceleGradRegressor or one of their CV forms
-        A fitted one.
+        A fitted estimator.
     path : str or path
-        The file, by custom with the ending .agm.
+        The file, usually with the extension .agm.
     feature_names : sequence of str, optional
-        The names of the features; by default `feature_names_in_`, where the estimator has them.
+        The names of the features; by default `feature_names_in_`, if the estimator has them.
     target : str or int, optional
-        The name of what is predicted, or the number of its column in a table without names.
+        The name of the target, or its column number in a table without names.
     first_feature : int
-        The number of the first feature in the data file, for those who read the coefficients.
+        The number of the first feature in the data file, for readers of the coefficients.
     columns : sequence of Column, optional
-        The columns of a file with text, whose categories are features.
+        The columns of a data file with text, whose categories are features.
 
     Raises
     ------
     ValueError
-        If a parameter cannot be kept without pickle: a function, a user-defined set... Or if the
-        coefficients are not finite, or do not fit the number of features or of classes.
+        If a parameter cannot be stored without pickle (a function, a user-defined set), or if the
+        coefficients are not finite or do not match the number of features or classes.
     """
     name = type(estimator).__name__
     if ESTIMATORS.get(name) is not type(estimator):
@@ -146,20 +135,20 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     Raises
     ------
     ArchiveError
-        If the file is damaged, foreign or of another version.
+        If the file is damaged, not a model file, or of another format version.
     """
     return read_model(path).estimator
 
 
 def read_model(path: str | os.PathLike[str]) -> SavedModel:
-    """Read a model file with all it holds; as `load_model` for the rest."""
+    """Read a model file with everything it contains."""
     path = Path(path)
     content = archive.load(path, FORMAT)
     try:
         parameters = _restored(content["parameters"])
         estimator = ESTIMATORS[content["estimator"]](**parameters)
         if hasattr(estimator, "target_scale") and "target_scale" not in parameters:
-            # Models of 0.2.0 and before have the plain objective.
+            # Models of 0.2.0 and earlier use the plain objective.
             estimator.target_scale = estimator.target_scale_ = 1.0
         for name, value in _restored(content["fitted"]).items():
             if not _is_fitted_name(name):
@@ -176,7 +165,7 @@ def read_model(path: str | os.PathLike[str]) -> SavedModel:
         )
         check_model(saved)
         return saved
-    except Exception as error:  # whatever a damaged file makes of the content
+    except Exception as error:  # a damaged file can cause any error
         raise ArchiveError(
             f"{str(path)!r}: the model file is damaged ({type(error).__name__}: {error})."
         ) from error
@@ -187,7 +176,7 @@ def _column(name: str, categories: Any, mean: float | None) -> Column:
 
 
 def check_model(saved: SavedModel) -> None:
-    """Raise a ValueError where parameters, fitted attributes and names do not make one model."""
+    """Raise ValueError if parameters, fitted attributes and names are inconsistent."""
     estimator = saved.estimator
     check_is_fitted(estimator)
     if estimator._loss_name not in estimator._losses:
@@ -226,7 +215,6 @@ def check_model(saved: SavedModel) -> None:
 
 
 def _check_names(saved: SavedModel, width: int) -> None:
-    """Raise a ValueError where what is said of the data does not fit the model."""
     names = saved.feature_names
     for given in (names, getattr(saved.estimator, "feature_names_in_", None)):
         if given is not None:
@@ -306,7 +294,7 @@ def _listed(items: Mapping[str, Any]) -> list[Any]:
 
 
 def _restored(value: Any) -> Any:
-    """Return the value that `_packed` has made plain."""
+    """Return the value that `_packed` converted."""
     if not isinstance(value, dict):
         return value
     kind = value.get(_KIND)
@@ -322,11 +310,11 @@ def _restored(value: Any) -> Any:
     if kind == "csr":
         parts = (value["data"], value["indices"], value["indptr"])
         rows: Any = sp.csr_array(parts, shape=tuple(value["shape"].tolist()))
-        # An index out of range would make products read foreign memory.
+        # An index out of range would make products read outside the array.
         rows.check_format(full_check=True)
         return rows
     if kind == "set":
         return SAVED_SETS[value["name"]](**_restored(value["arguments"]))
-    if kind == "scalar":  # of older versions
+    if kind == "scalar":  # written by older versions
         return value["array"][()]
     raise ValueError(f"{kind!r} is no kind of value")

@@ -1,4 +1,4 @@
-"""What an estimator minimises: from its parameters to a problem that `minimize` takes."""
+"""What an estimator minimises: from its parameters to a problem for `minimize`."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from accelegrad.proofs.fenchel import Terms
 from accelegrad.solvers.direct import DirectNewton
 
 PENALTIES = ("l2", "l1", "elasticnet")
-LENGTHS = (DELTA.name, EPSILON.name)  # parameters of losses that are compared with residuals
+LENGTHS = (DELTA.name, EPSILON.name)  # loss parameters in the units of residuals
 
 
 @dataclass(frozen=True)
 class Objective:
-    """Mean loss, l2 term, penalty and constraint, apart from any data."""
+    """Mean loss, penalties and constraint, without data."""
 
-    loss: str  # as LinearModel names it
+    loss: str  # LinearModel's name of it
     l2: float
     l1: float
     feasible_set: FeasibleSet | None
@@ -47,16 +47,16 @@ class Objective:
 
     @property
     def is_scaled(self) -> bool:
-        """Whether the scale of the targets matters: squared error has scikit-learn's meaning."""
+        """Whether the targets' scale matters; squared error keeps scikit-learn's meaning."""
         loss = LOSSES[self.loss]
         return not loss.classification and loss.sklearn_name != "squared_error"
 
     def in_units(self, scale: float) -> Objective:
         """Return the objective whose strengths, epsilon and delta are those of y / scale.
 
-        The mean loss stays in the units of y. With k = 1 for a loss that grows linearly with all
-        residuals and k = 2 for one that is quadratic near 0, it is scale**k times the objective of
-        the targets y / scale: so its minimiser is scale times theirs, and relative gaps are theirs.
+        The mean loss stays in the units of y. With k = 2 for a loss that is quadratic near 0 and
+        k = 1 otherwise, it is scale**k times the objective of the targets y / scale. So its
+        minimiser is scale times theirs, and relative gaps are the same.
         """
         if not self.is_scaled or scale == 1.0:
             return self
@@ -71,15 +71,14 @@ class Objective:
 
     @property
     def pointwise(self) -> Loss:
-        """The loss of a prediction."""
+        """The loss of one prediction."""
         return make_loss(self.loss, **self.loss_parameters)
 
     def _model_options(self, weights: Vector | None) -> dict[str, Any]:
-        """Return what models of all kinds are given."""
         return {"l2": self.l2, "fit_intercept": self.fit_intercept, "sample_weight": weights}
 
     def on(self, X: Any, y: Vector, weights: Vector | None) -> Problem:
-        """Return the problem of one set of coefficients."""
+        """Return the problem with one vector of coefficients."""
         options = self._model_options(weights) | dict(self.loss_parameters)
         model = model_of(X)(X, y, self.loss, **options)
         return Problem(
@@ -90,7 +89,7 @@ class Objective:
         )
 
     def on_classes(self, X: Any, classes: Any, n_classes: int, weights: Vector | None) -> Problem:
-        """Return the multinomial problem, with a row of coefficients for each class."""
+        """Return the multinomial problem, with one row of coefficients per class."""
         model = classes_model(X, classes, n_classes, **self._model_options(weights))
         free = model.n_parameters - model.n_weights
         return Problem(
@@ -103,26 +102,26 @@ class Objective:
 
 @dataclass(frozen=True)
 class Problem:
-    """A model of some rows, with l1 term and constraint."""
+    """A model with its data, l1 term and constraint."""
 
     model: LinearModel | MultinomialModel
-    l1: float  # the weight of the l1 norm of all weights
-    feasible_set: FeasibleSet | None  # of all parameters
-    null_value: float  # the loss of a constant prediction: the natural size of values
-    kept: dict[str, Any] = field(default_factory=dict)  # what problems of other strengths share
+    l1: float  # weight of the l1 norm
+    feasible_set: FeasibleSet | None  # for all parameters
+    null_value: float  # mean loss of a constant prediction: the natural size of values
+    kept: dict[str, Any] = field(default_factory=dict)  # shared by problems of other strengths
 
     def with_penalty(self, l2: float, l1: float) -> Problem:
-        """Return the problem of the same rows, which are not checked again, by other strengths."""
+        """Return the problem of the same samples with other strengths; nothing is checked again."""
         return replace(self, model=self.model.with_l2(l2), l1=l1)
 
     def with_targets(self, y: Vector) -> Problem:
-        """Return the problem of the same rows, which are not checked again, by other targets."""
+        """Return the problem of the same samples with other targets; nothing is checked again."""
         assert isinstance(self.model, LinearModel)
         model = self.model.with_targets(y)
         return Problem(model, self.l1, self.feasible_set, null_value(model))
 
     def single_thread(self) -> AbstractContextManager[None]:
-        """Return a ``with`` block in which BLAS takes one thread, if it would take several."""
+        """Return a context in which BLAS uses one thread, if it would use several."""
         return threads.single_for(self.model.n_samples * self.model.n_parameters)
 
     @property
@@ -132,7 +131,7 @@ class Problem:
 
     @cached_property
     def terms(self) -> Terms | None:
-        """What the Fenchel bound has to know beyond the losses; None for several classes."""
+        """What the Fenchel bound needs besides the losses; None for several classes."""
         model = self.model
         if not isinstance(model, LinearModel):
             return None
@@ -141,7 +140,7 @@ class Problem:
 
     @property
     def direct(self) -> DirectNewton | None:
-        """What finds the minimum without a run, where that is faster."""
+        """The solver that finds the minimum without a run, where that is faster."""
         model, terms = self.model, self.terms
         if not isinstance(model, LinearModel) or terms is None:
             return None
@@ -154,33 +153,33 @@ class Problem:
 
     @property
     def can_be_scaled(self) -> bool:
-        """Whether the set stays one that can be projected onto when columns are scaled."""
+        """Whether the set can still be projected onto after the columns are scaled."""
         return can_scale(None, self.feasible_set)
 
     @property
     def rows(self) -> LinearModel:
-        """The model that has the rows, their weights and the intercept's flag."""
+        """The model that has the samples, their weights and `fit_intercept`."""
         return self.model if isinstance(self.model, LinearModel) else self.model.rows
 
     @property
     def n_weights(self) -> int:
-        """The number of parameters that are not intercepts, which come after them."""
+        """The number of parameters before the intercepts."""
         model = self.model
         return model.n_features if isinstance(model, LinearModel) else model.n_weights
 
     def start(self) -> Vector:
-        """Return zero weights with the best constant prediction, or the feasible point nearest."""
+        """Return zero weights with the best constant prediction, or the nearest feasible point."""
         x, model = np.zeros(self.model.n_parameters), self.model
         if isinstance(model, LinearModel) and model.fit_intercept:
             x[-1] = 0.0 if model.loss.classification else best_constant(model)
         return self.nearest(x)
 
     def nearest(self, x: Vector) -> Vector:
-        """Return the feasible point that is nearest."""
+        """Return the nearest feasible point."""
         return x if self.feasible_set is None else self.feasible_set.project(x)
 
     def value(self, x: Vector) -> float:
-        """Return the objective, in float64 whatever the data's type."""
+        """Return the objective, in float64 for any type of data."""
         weights = x[: self.n_weights]
         l2 = 0.5 * self.model.l2 * float(weights @ weights)
         return float(self.model.at(x).mean_loss) + l2 + self.l1_value(x)
@@ -190,7 +189,7 @@ class Problem:
         return self.l1 * float(np.abs(x[: self.n_weights]).sum())
 
     def rounding(self, value: float) -> float:
-        """Return by how much a bound may exceed a value by rounding alone: half of its digits."""
+        """Return by how much rounding alone may lift a bound above a value: half of its digits."""
         return math.sqrt(np.finfo(self.rows.dtype).eps) * abs(value)
 
     def l2_slope(self, x: Vector) -> Vector:
@@ -200,7 +199,7 @@ class Problem:
         return slope
 
     def penalty(self) -> Penalty | None:
-        """Return the l1 term of all parameters."""
+        """Return the l1 term of all parameters; None if there is none."""
         if self.l1 == 0.0:
             return None
         return OnLeading(L1(self.l1), self.n_weights, self.model.n_parameters)
@@ -221,9 +220,9 @@ def penalty_weights(penalty: Any, alpha: float, l1_ratio: float) -> tuple[float,
 def parameter_set(
     given: FeasibleSet | None, size: int, copies: int, free: int
 ) -> FeasibleSet | None:
-    """Return the set of all parameters: the given one for each block of `size`, then free ones.
+    """Return the set of all parameters: `given` for each block of `size`, then free ones.
 
-    A box stays a box, which a penalty can be used with.
+    A box stays a box, which can be combined with a penalty.
     """
     if given is None:
         return None
@@ -244,15 +243,15 @@ def parameter_set(
 
 
 def best_constant(model: LinearModel) -> float:
-    """Return the constant prediction with the least mean loss, or one that is about as good.
+    """Return a constant prediction with (about) the least mean loss.
 
-    It is the mean for squared losses, and the median or the quantile for the others.
+    This is the mean for squared losses, and the median or quantile for the others.
     """
     if isinstance(model, PartedModel):
         return model.best_constant()
     y, weights, loss = model.y, model.sample_weight, model.loss.shape
     if model.loss.lipschitz == np.inf:
-        # Rounding may put the mean of equal targets beyond them, and a minimum of 0 out of sight.
+        # Rounding may put the mean of equal targets outside their range, and hide a minimum of 0.
         return float(min(max(np.average(y, weights=weights), y.min()), y.max()))
     level = -loss.low / (loss.high - loss.low)
     if weights is None:
@@ -263,10 +262,7 @@ def best_constant(model: LinearModel) -> float:
 
 
 def null_value(model: LinearModel) -> float:
-    """Return the mean loss of the best constant prediction (0 without an intercept), or about it.
-
-    It is the size of the objective before anything is learnt.
-    """
+    """Return about the mean loss of the best constant prediction, or of 0 if no intercept."""
     if isinstance(model, PartedModel):
         if model.loss.classification and model.fit_intercept:
             return null_value_of_labels(model.loss, model.target_sizes()[1])
@@ -280,10 +276,10 @@ def null_value(model: LinearModel) -> float:
 
 
 def null_value_of_labels(loss: Loss, positive: float) -> float:
-    """Return the least mean loss of constant scores, given the share of positive labels.
+    """Return the least mean loss of a constant score, given the share of positive labels.
 
-    The best score is between -1 and 1. It is one of those, or where the slopes for both labels add
-    up to 0: both on their parabolas, or one beyond it, where its slope is the steepest.
+    The best score is in [-1, 1]. It is an end, or a point where the slopes for both labels add up
+    to 0: both on their parabolas, or one beyond its parabola, where its slope is steepest.
     """
     negative = 1.0 - positive
     if loss.has_logarithms:

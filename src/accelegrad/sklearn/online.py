@@ -1,13 +1,10 @@
-"""`partial_fit`: a rule that goes on from one chunk of a stream to the next.
+"""`partial_fit`: a rule that continues from one chunk of a stream to the next.
 
-Two things are read off the first rows of a stream, and stay: the columns' scales and the first
-radius. A single row says too little about either, so the first `FIRST_CHUNK` rows count as one
-chunk, however they come. And a step from a single row would weigh as much as one from a whole
-batch, so rows wait until they fill a batch. Waiting rows are kept, and each call learns from all of
-them afresh: the points it gives to predict with have seen every row.
+The column scales and the first radius are estimated from the first `FIRST_CHUNK` samples, which
+form one chunk even if they arrive one by one. Later samples wait until they fill a batch. Each call
+also learns from all waiting samples, on a copy, so predictions have seen every sample.
 
-A stream that begins at coefficients which were learnt from n rows, by `fit` or by a stream with
-other parameters, gives them the weight of n rows: see `with_past_rows`.
+Coefficients learnt from n earlier samples get the weight of n samples: see `with_past_rows`.
 """
 
 from __future__ import annotations
@@ -37,34 +34,33 @@ from accelegrad.setting import stream_rule
 from accelegrad.sklearn.data import Data, joined
 from accelegrad.sklearn.objective import Problem
 
-BATCH = 16  # rows per step by default, as `batch_size` documents
-# The first rows of a stream count as one chunk, until there are this many. With 100 rows a stream
-# of the digits in `tests/estimators/test_sklearn_streams.py` gets 75 % right, with 300 93 %.
+BATCH = 16  # the default of `batch_size`
+# Accuracy on the digits in tests/estimators/test_sklearn_streams.py: 75 % with 100, 93 % with 300.
 FIRST_CHUNK = 300
-# Coefficients count for at most this many steps: it bounds the time that it takes to sum up
-# the weights of these steps. Chosen, not measured.
+# Earlier coefficients count for at most this many steps, which bounds the time to sum the weights
+# of these steps. Chosen.
 MOST_STEPS = 10**6
-# Different scales of sparse columns: neighbours differ by a factor of 2 where the scales span a
-# factor of 128. A step's numbers are computed for each of them. Chosen.
+# Number of different scales of sparse columns, a factor of 2 apart if scales span a factor of 128.
+# A step computes its numbers for each of them. Chosen.
 MOST_SCALES = 8
 
 
 class StreamState(NamedTuple):
-    """What goes on from chunk to chunk: a rule's state for each problem, in fixed coordinates."""
+    """What continues from chunk to chunk: the rules' states, in fixed coordinates."""
 
-    meaning: tuple[Any, ...]  # the parameters that all the rest depends on
-    starts: tuple[Vector, ...]  # where the stream began; empty while that depends on waiting rows
-    rows: float  # so far, with those that the first coefficients were learnt from
-    weight: float  # of all of them
-    # Before the waiting rows: a tuple, empty before the first step, or a `SparseSteps` for all.
+    meaning: tuple[Any, ...]  # the parameters on which the rest depends
+    starts: tuple[Vector, ...]  # where the stream began; empty if that depends on waiting samples
+    rows: float  # number of samples, with those of the first coefficients
+    weight: float  # their total weight
+    # Before the waiting samples: a tuple, empty before the first step, or one `SparseSteps`.
     states: Any = ()
-    change: ColumnScaling | None = None  # the coordinates, from the first rows
-    waiting: Data | None = None  # rows that are too few for the first chunk, or for a batch
-    target_scale: float | None = None  # of a regression; None until the first chunk is complete
+    change: ColumnScaling | None = None  # the coordinates, from the first samples
+    waiting: Data | None = None  # samples too few for the first chunk, or for a batch
+    target_scale: float | None = None  # for regression; None until the first chunk is complete
 
 
 class Learnt(NamedTuple):
-    """What the next rows of a stream lead to."""
+    """The result of learning from the next samples of a stream."""
 
     stream: StreamState
     rows: float
@@ -75,7 +71,7 @@ class Learnt(NamedTuple):
 
     @property
     def iteration(self) -> int:
-        """How many steps were done."""
+        """The number of steps done."""
         first = self.states[0] if isinstance(self.states, tuple) else self.states
         return int(first.iteration)
 
@@ -87,7 +83,7 @@ class Learnt(NamedTuple):
         ]
 
     def coefficients(self, *, last: bool) -> tuple[Vector, Vector] | None:
-        """Return the weights and intercepts of a `SparseSteps`, which has no points; else None."""
+        """Return the weights and intercepts of a `SparseSteps`; None for other states."""
         if isinstance(self.states, tuple):
             return None
         found: tuple[Vector, Vector] = self.states.coefficients(last=last)
@@ -104,28 +100,14 @@ def learn(
     batch_size: int,
     seed: int,
 ) -> Learnt:
-    """Learn from the next rows of a stream.
+    """Learn from the next samples of a stream, all of which have positive weight.
 
-    Parameters
-    ----------
-    stream : StreamState
-        The stream so far.
-    data : Data
-        The rows, all of which have weight.
-    problems_of : callable
-        The problems of some rows.
-    targets_of : callable
-        The targets of these problems, and their loss.
-    diameter : float or "auto"
-        The rule's `diameter`.
-    batch_size : int
-        Rows per step.
-    seed : int
-        For the order of the rows.
+    `problems_of` returns the problems of some samples, `targets_of` their targets and loss. `seed`
+    is for the order of the samples.
     """
     before = stream.waiting
     data = data if before is None else joined(before, data)
-    # A `SparseSteps` that goes on needs neither problems nor rules, which take time to make.
+    # Cached, because a `SparseSteps` needs neither problems nor rules, which take time to build.
     problems = cache(lambda: problems_of(data))
     rows, weight = stream.rows + data.y.size, stream.weight + data.weight
     rng = np.random.default_rng([seed, int(stream.rows)])
@@ -146,18 +128,18 @@ def learn(
     )
     first = not stream.states and isinstance(diameter, str)
     waits = data.y.size < (max(FIRST_CHUNK, batch_size) if first else batch_size)
-    if waits and not isinstance(states, tuple):  # it is changed, and the rows are used again
+    if waits and not isinstance(states, tuple):  # waiting samples are used again
         states = deepcopy(states)
     matrix = kernels.readable(data.X) if sp.issparse(data.X) else None
     compiled = kernels.wanted(
-        # whether the stream has had so many entries that compiling pays, by its chunk
+        # whether compiling pays for the entries seen so far, in chunks of this size
         matrix,
         lambda known: known.entries * rows >= kernels.FEW_ENTRIES * data.y.size,
     )
     chunk = partial(_chunk, data, targets_of, share) if compiled else None
     moved = after_chunk(rules, states, oracles, batches, chunk)
     if waits:
-        # Copied: a caller may use these arrays again.
+        # Copied, because a caller may reuse these arrays.
         after = stream._replace(waiting=joined(data) if before is None else data)
     else:
         after = StreamState(stream.meaning, starts, rows, weight, moved, change)
@@ -167,12 +149,12 @@ def learn(
 def with_past_rows(
     state: State, start: Vector, oracle: ChunkOracle, change: ColumnScaling | None, rows: float
 ) -> State:
-    """Return the first state of a stream whose start was learnt from this many rows.
+    """Return the first state of a stream whose start was learnt from `rows` samples.
 
-    It is as if the rule had done the steps for these rows and stayed where it is. So a new row
-    counts as much as one of them, and one that is far off does no harm. The radius is about the
-    standard error of the start: the norm of a row's gradient over the root of the number of rows,
-    since in the rule's coordinates the curvature is about 1. It grows where the rows prove more.
+    It is the state after the steps for these samples, if none of them had moved the iterate. So a
+    new sample counts as much as an old one. The radius is about the standard error of the start:
+    the norm of a sample's gradient over sqrt(rows), since in the rule's coordinates the curvature
+    is about 1. The rule enlarges it later if necessary.
     """
     if not rows:
         return state
@@ -194,43 +176,43 @@ def with_past_rows(
 
 
 class Batches(NamedTuple):
-    """All rows of a chunk, in random order, and where each batch of them ends."""
+    """All samples of a chunk in random order, and the end of each batch."""
 
     order: RowNumbers
     ends: RowNumbers
 
     @classmethod
     def of(cls, order: RowNumbers, batch_size: int) -> Batches:
-        """Return batches of at most so many rows, of nearly the same size."""
+        """Return batches of at most `batch_size` samples, of nearly equal size."""
         count = -(-order.size // batch_size)
         return cls(order, order.size * np.arange(1, count + 1) // count)
 
     @property
     def number(self) -> int:
-        """How many there are."""
+        """The number of batches."""
         return int(self.ends.size)
 
     def rows(self, batch: int) -> RowNumbers:
-        """Return the rows of a batch."""
+        """Return the samples of a batch."""
         return self.order[self.ends[batch - 1] if batch else 0 : self.ends[batch]]
 
     def rest(self, first: int) -> tuple[RowNumbers, RowNumbers]:
-        """Return the rows from a batch on, in their order, and where each batch ends."""
+        """Return the samples from batch `first` on, in order, and the end of each batch."""
         begin = self.ends[first - 1] if first else 0
         return self.order[begin:], self.ends[first:] - begin
 
 
 class ChunkOracle:
-    """The gradients of a chunk's batches, each row used once, in random order.
+    """The gradients of a chunk's batches.
 
     Parameters
     ----------
     problem : Problem
-        The chunk's rows, whose loss is averaged with weights that sum to 1.
+        The chunk's samples; the weights of its loss sum to 1.
     batches : Batches
-        The rows of each step.
+        The samples of each step.
     share : float
-        The mean weight of this chunk's rows relative to that of all rows so far.
+        The mean weight of the chunk's samples relative to that of all samples so far.
     """
 
     def __init__(self, problem: Problem, batches: Batches, share: float) -> None:
@@ -240,7 +222,7 @@ class ChunkOracle:
         self._halves: tuple[tuple[Any, float], tuple[Any, float]] | None = None
 
     def skip_to(self, batch: int) -> None:
-        """Go on with this batch."""
+        """Continue with this batch."""
         self._next = batch
 
     def __call__(self, point: Vector) -> KnownEvaluation:
@@ -250,21 +232,21 @@ class ChunkOracle:
         return self._at(point, rows)
 
     def _at(self, point: Vector, rows: RowNumbers) -> KnownEvaluation:
-        with np.errstate(**QUIET):  # BLAS may raise flags for entries that are not there
+        with np.errstate(**QUIET):  # BLAS may raise spurious flags
             found = self.problem.model.batch_value_and_gradient(point, rows)
         return self._shared(point, self.share, *found)
 
     def _shared(
         self, point: Vector, share: float, value: float, gradient: Vector
     ) -> KnownEvaluation:
-        """Return what rows with this share of the loss say, of which the l2 term has all."""
+        """Return the estimate with the loss multiplied by `share`, and the l2 term in full."""
         rest = (1.0 - share) * self.problem.l2_slope(point)
         return KnownEvaluation(
             point, share * value + 0.5 * float(rest @ point), share * gradient + rest
         )
 
     def mean_square(self, point: Vector, change: ColumnScaling | None) -> float:
-        """Return the mean squared norm of the batches' gradients, in changed coordinates."""
+        """Return the mean squared norm of the batches' gradients, in coordinates of `change`."""
         gradients = (
             self._at(point, self.batches.rows(batch)).gradient
             for batch in range(self.batches.number)
@@ -275,7 +257,7 @@ class ChunkOracle:
     def frozen(self) -> tuple[Any, Any]:
         """Return oracles of two halves of the chunk, for the rule's probe.
 
-        Their rows are copied once: it asks about many points.
+        Their samples are copied once, because the probe evaluates many points.
         """
         if self._halves is None:
             order = self.batches.order
@@ -285,7 +267,7 @@ class ChunkOracle:
         return partial(self._at_part, *first), partial(self._at_part, *second)
 
     def _part(self, rows: RowNumbers) -> tuple[Any, float]:
-        """Return a model of some rows, whose weights sum to 1, and its share of the loss."""
+        """Return a model of some samples, with weights that sum to 1, and its share of the loss."""
         model = self.problem.model
         weight = float(self.problem.rows.shares[rows].sum()) * self.n_rows / rows.size
         return model.of_rows(rows, model.l2), self.share * weight
@@ -296,12 +278,11 @@ class ChunkOracle:
 
 
 def first_change(problem: Problem, diameter: float | str) -> ColumnScaling | None:
-    """Return coordinates in which the first chunk's columns are standardised, where possible.
+    """Return coordinates that standardise the first chunk's columns; None if not possible.
 
-    Sparse ones are not centred, and have few different scales: so the steps of
-    `accelegrad.kernels.sparse_steps` take no longer than their rows are long.
-    A column that the chunk says nothing about gets the median of the others' scales: it may be rare
-    rather than small.
+    Sparse columns are not centred and get few different scales, so that a step of
+    `accelegrad.kernels.sparse_steps` takes time in proportion to its entries. A column without
+    entries gets the median scale: it may be rare rather than small.
     """
     if not problem.can_be_scaled or not isinstance(diameter, str):
         return None
@@ -316,7 +297,7 @@ def first_change(problem: Problem, diameter: float | str) -> ColumnScaling | Non
 
 
 def few_scales(scale: Vector) -> Vector:
-    """Return scales of at most `MOST_SCALES` different sizes, each next to the one given."""
+    """Return scales rounded to at most `MOST_SCALES` different values."""
     least, largest = np.log2([scale.min(), scale.max()])
     step = max(1.0, float(largest - least) / (MOST_SCALES - 1))
     rounded: Vector = np.exp2(least + step * np.rint((np.log2(scale) - least) / step))
@@ -326,7 +307,7 @@ def few_scales(scale: Vector) -> Vector:
 def rule_for(
     problem: Problem, diameter: float | str, start: Vector, change: ColumnScaling | None
 ) -> Rule:
-    """Return the rule that `accelegrad.choose` has for streams, for this problem."""
+    """Return the rule for streams, set up for this problem."""
     if problem.l1 > 0.0 and not isinstance(diameter, str):
         raise ValueError(
             "partial_fit with a penalty other than 'l2' needs diameter='auto', but diameter is "
@@ -342,14 +323,13 @@ def after_chunk(
     batches: Batches,
     chunk: Callable[[], Any] | None,
 ) -> Any:
-    """Return the states after all batches of a chunk, with one step for each.
+    """Return the states after one step per batch of a chunk.
 
-    `chunk` makes the rows that compiled steps take; it is None where those are not wanted. A
-    `SparseSteps`, which stands for the states of all problems, is changed; a rule's own state is
-    not.
+    `chunk` makes the data of compiled steps, or is None to do without them. A `SparseSteps` (the
+    state of all problems) is modified in place; rules' states are not.
     """
     done = 0
-    if isinstance(states, tuple) and states[0].iteration == 0:  # the first looks for a radius
+    if isinstance(states, tuple) and states[0].iteration == 0:  # the first step probes for a radius
         states, done = _after_steps(rules(), states, oracles(), 0, 1), 1
     if chunk is not None and isinstance(states, tuple) and done < batches.number:
         states = _sparse_stream(rules()[0], states, oracles()[0].problem)
@@ -365,7 +345,6 @@ def after_chunk(
 def _after_steps(
     rules: list[Rule], states: tuple[State, ...], oracles: list[ChunkOracle], first: int, end: int
 ) -> tuple[State, ...]:
-    """Return the states after some of the batches, by the rules' own steps."""
     after = []
     for rule, state, oracle in zip(rules, states, oracles, strict=True):
         oracle.skip_to(first)
@@ -376,9 +355,9 @@ def _after_steps(
 
 
 def _sparse_stream(rule: Rule, states: Any, problem: Problem) -> Any:
-    """Return the states for compiled steps, or as they are where there are none.
+    """Return the states as a `SparseSteps` if possible, otherwise unchanged.
 
-    There are some without a set or a term, in coordinates with few scales and no shift.
+    It needs a rule without set and penalty, few scales and no shift.
     """
     inner: Any = rule.rule if isinstance(rule, Rescaled) else rule
     bound = ("project", "prox", "largest_radius")
@@ -400,11 +379,10 @@ def _sparse_stream(rule: Rule, states: Any, problem: Problem) -> Any:
 def _chunk(
     data: Data, targets_of: Callable[[Data], tuple[Sequence[Vector], Shape]], share: float
 ) -> Any:
-    """Return the rows of a chunk as compiled steps take them."""
     from accelegrad.kernels import gradient
     from accelegrad.kernels.steps import Chunk
 
-    check_places(data.X)  # kernels would read and write beyond the columns
+    check_places(data.X)  # kernels do not check column indices
     columns, loss = targets_of(data)
     targets = np.column_stack(columns).astype(np.float64, copy=False)
     weights = share * data.y.size * row_shares(data.weights, data.y.size)

@@ -1,8 +1,7 @@
-"""The estimators' parameters: type, default and description of each, written once.
+"""The estimators' parameters: type, default and description of each.
 
-Estimators are dataclasses: their constructors take the fields and store them as they are, which is
-what scikit-learn demands of a constructor. Parameters of all estimators are here; those of some are
-in the class that adds them. `documented` writes them into the docstrings.
+Estimators are dataclasses, whose constructors store the fields unchanged, as scikit-learn requires.
+`documented` writes the descriptions into the docstrings.
 """
 
 from __future__ import annotations
@@ -57,25 +56,14 @@ Described = TypeVar("Described", bound=Callable[..., Any])
 
 
 def parameter(default: Any, kind: str, words: str) -> Any:
-    """Return a field of an estimator.
-
-    Parameters
-    ----------
-    default : object
-        Its default.
-    kind : str
-        What may be given.
-    words : str
-        What it means.
-    """
+    """Return a dataclass field with the type (`kind`) and description (`words`) of a parameter."""
     return field(default=default, metadata={"kind": kind, "words": words})
 
 
 def documented(**texts: str) -> Callable[[Described], Described]:
-    """Return a decorator of classes and functions that fills texts into their docstrings.
+    """Return a decorator that replaces each docstring line ``{name}`` by the text of that name.
 
-    A line ``{name}`` becomes the text of this name, and in an estimator ``{parameters}`` becomes
-    the descriptions of its fields.
+    In an estimator, ``{parameters}`` becomes the descriptions of its fields.
     """
 
     def fill(described: Described) -> Described:
@@ -96,7 +84,6 @@ def _indented(text: str, line: re.Match[str]) -> str:
 
 
 def _description(parameter: Field[Any]) -> str:
-    """Return a parameter's entry in a docstring."""
     default = parameter.default
     shown = f'"{default}"' if isinstance(default, str) else default
     words = textwrap.fill(

@@ -30,14 +30,13 @@ from accelegrad.sklearn.parameters import FITTED, PARTIAL_FIT, TARGET_SCALE, doc
 
 
 def _of_losses(known: Parameter) -> Any:
-    """Return a parameter of some losses as one of the estimators."""
     names = " and ".join(f'"{entry.sklearn_name}"' for entry in losses_with(known))
     return parameter(known.default, "float", f"Of {names}: {known.words}.")
 
 
 @dataclass(eq=False, repr=False)
 class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
-    """What regressors share."""
+    """Base class of the regressors."""
 
     loss: str = parameter(
         "squared_error",
@@ -66,7 +65,7 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array or sparse matrix of shape (n_samples, n_features)
-            The rows.
+            The samples.
 
         Returns
         -------
@@ -80,11 +79,11 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         return {name: getattr(self, name) for name in PARAMETERS}
 
     def _objective(self) -> Objective:
-        self._given_scale()  # which refuses what is none
+        self._given_scale()  # refuses invalid values
         return super()._objective()
 
     def _given_scale(self) -> float | None:
-        """Return the scale that was given; None where it is to be found."""
+        """Return the given scale; None for "auto"."""
         given = self.target_scale
         if not isinstance(given, str):
             return real_number("target_scale", given, above=0.0)
@@ -101,7 +100,7 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         return self._in_scale(objective, found)
 
     def _in_scale(self, objective: Objective, found: Callable[[], float]) -> Objective:
-        """Keep the scale of the targets, and return the objective in it."""
+        """Set `target_scale_`, and return the objective in this scale."""
         given = self._given_scale()
         if not objective.is_scaled:
             self.target_scale_ = 1.0
@@ -134,7 +133,7 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
 @documented(fitted=FITTED, scale=TARGET_SCALE)
 @dataclass(eq=False, repr=False, kw_only=True)
 class AcceleGradRegressor(LinearRegressor, StreamFitting):
-    r"""Linear regression without tuning, and with a certified gap.
+    r"""Linear regression without tuning, with a certified gap.
 
     Minimises the (weighted) mean loss plus the penalty,
 
@@ -142,7 +141,7 @@ class AcceleGradRegressor(LinearRegressor, StreamFitting):
               R(w) = \tfrac12 \lVert w \rVert^2 \text{ for ``penalty="l2"``},
 
     the objective of scikit-learn's ``SGDRegressor``, with `accelegrad.minimize`. For all losses but
-    "squared_error", `alpha`, `epsilon` and `delta` are those of targets over `target_scale_`.
+    "squared_error", `alpha`, `epsilon` and `delta` refer to targets divided by `target_scale_`.
 
     Parameters
     ----------
@@ -151,16 +150,16 @@ class AcceleGradRegressor(LinearRegressor, StreamFitting):
     Attributes
     ----------
     coef_ : array of shape (n_features,), or (n_outputs, n_features)
-        The coefficients; a row for each column of a two-dimensional y, or for each of several
-        quantiles. Then `objective_` and `gap_` are sums over the rows.
+        The coefficients, with one row per column of a two-dimensional y or per quantile if there
+        are several. Then `objective_` and `gap_` are sums over the rows.
     intercept_ : float, or array of shape (n_outputs,)
-        The intercept, 0.0 without one.
+        The intercept; 0.0 if there is none.
     {scale}
     {fitted}
 
     See Also
     --------
-    AcceleGradClassifier : The same for classes.
+    AcceleGradClassifier : The same for class labels.
     AcceleGradRegressorCV : Chooses `alpha` by cross-validation.
 
     References
@@ -186,10 +185,10 @@ class AcceleGradRegressor(LinearRegressor, StreamFitting):
     )
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fit as usual, or one regression per column of y or per quantile."""
+        """Fit one regression, or one per column of y or per quantile."""
         self._flag("non_crossing")
         levels = self._levels()
-        # Data frames and arrays of other libraries know their dimensions themselves.
+        # Data frames and arrays of other libraries have `ndim` themselves.
         dimensions = y.ndim if hasattr(y, "ndim") else np.asarray(y).ndim
         if levels is None and dimensions != 2:
             return super().fit(X, y, sample_weight)
@@ -209,7 +208,7 @@ class AcceleGradRegressor(LinearRegressor, StreamFitting):
         return self
 
     def _take_all(self, fits: list[Self]) -> None:
-        """Keep several regressions. Nothing couples them: the gap of their sum is that of gaps."""
+        """Combine independent regressions: their objectives and gaps add up."""
         for name in ("coef_", "intercept_", "target_scale_"):
             setattr(self, name, np.array([getattr(fit, name) for fit in fits]))
         for name in ("objective_", "gap_", "seconds_"):
@@ -223,7 +222,7 @@ class AcceleGradRegressor(LinearRegressor, StreamFitting):
         self.method_ = ", ".join(dict.fromkeys(fit.method_ for fit in fits))
 
     def _levels(self) -> list[float] | None:
-        """Return the quantiles where there are several, or None; refuse what are none."""
+        """Return the quantiles if there are several, otherwise None."""
         given = self.quantile
         if np.ndim(given) == 0:
             return None
@@ -238,23 +237,23 @@ class AcceleGradRegressor(LinearRegressor, StreamFitting):
         return levels
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Predict targets; of several quantiles, in order if `non_crossing` asks for it."""
+        """Predict targets; several quantiles are sorted if `non_crossing` is True."""
         predicted = super().predict(X)
         if self.non_crossing and predicted.ndim == 2 and self._levels() is not None:
             return np.sort(predicted, axis=1)
         return predicted
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return R^2 of the predictions, as scikit-learn's regressors do.
+        """Return R^2 of the predictions, like scikit-learn's regressors.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n_samples, n_features)
-            The rows.
+            The samples.
         y : array of shape (n_samples,) or (n_samples, n_outputs)
             The targets.
         sample_weight : array of shape (n_samples,), optional
-            Weights of the rows.
+            Weights of the samples.
 
         Returns
         -------
@@ -276,7 +275,7 @@ class AcceleGradRegressor(LinearRegressor, StreamFitting):
 
     @documented(stream=PARTIAL_FIT)
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Go on with the next rows of a stream: a step every `batch_size` rows.
+        """Learn from the next samples of a stream, with one step per `batch_size` samples.
 
         {stream}
 

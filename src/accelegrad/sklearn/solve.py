@@ -1,14 +1,11 @@
 """From problems to coefficients with a certified gap: the calls of `minimize`.
 
-An estimator's `tol` is relative to the objective itself, which a user can judge without knowing the
-units of the data: it is the `rtol` of `minimize`, with a small absolute one for a minimum of zero.
+An estimator's `tol` is relative to the objective, so it does not depend on the units of the data.
 
-A `LinearModel` is handed over with its l1 term and its set, and `accelegrad.choose` decides. Small
-ones need no run: the same steps and bounds are called without one, which saves half to two thirds
-of the time of a fit to 100 rows. The multinomial model is a function to `minimize`. Where its dual
-bounds the minimum, a callback looks at that bound and stops the run, which is one of Newton's
-method unless a diameter is given. Otherwise the function is given in scaled coordinates where that
-is possible.
+A `LinearModel` is passed on with its l1 term and set, and `accelegrad.choose` selects the method;
+small ones are solved without a run, which halves the time of a fit to 100 samples. A multinomial
+model is passed on as a function. If its dual gives a lower bound, a callback stops the run by that
+bound; the method is Newton's unless a diameter is given.
 """
 
 from __future__ import annotations
@@ -43,17 +40,17 @@ from accelegrad.solvers.multinomial_newton import (
     TruncatedNewton,
 )
 
-#: An objective below this share of what a constant prediction gets counts as this share: a minimum
-#: of zero would never be met to a relative tolerance. Chosen: `tol` documents it.
+#: Objectives below this share of a constant prediction's count as this share, since a relative
+#: tolerance cannot be met at a minimum of zero. Chosen; documented under `tol`.
 NEGLIGIBLE = 1e-3
-#: A callback is called whenever the number of iterations has grown by this factor (after each of
-#: the first 20, then): it adds a twentieth to the iterations at most. Chosen.
+#: A callback is called each time the number of iterations has grown by this factor, so it adds at
+#: most a twentieth to the iterations. Chosen.
 LOOK_SPACING = 1.05
-#: By what share a run aims below `tol`: the objective is computed again, in float64, for the point
-#: that is kept, and may come out a little larger.
+#: A run aims this share below `tol`, since the final objective, recomputed in float64, may be a
+#: little larger. Chosen.
 MARGIN = 1e-3
 
-#: What `method_` says of Newton's method with conjugate gradients, for several classes.
+#: `method_` of Newton's method with conjugate gradients, for several classes
 TRUNCATED = "truncated-newton"
 
 Score = Callable[[Vector], float]
@@ -61,7 +58,7 @@ Score = Callable[[Vector], float]
 
 @dataclass(frozen=True)
 class Settings:
-    """How to solve: what `minimize` is given, and when to stop."""
+    """How to solve: arguments of `minimize`, and when to stop."""
 
     max_iter: int
     tol: float | None
@@ -73,16 +70,16 @@ class Settings:
 
     @property
     def leaves_all_open(self) -> bool:
-        """Whether nothing but a tolerance is asked for, not even a progress bar."""
+        """Whether nothing but a tolerance is given, not even a progress bar."""
         no_wishes = self.batch_size is None and self.diameter == self.output == "auto"
         return no_wishes and self.tol is not None and not self.progress
 
 
 class Tolerance(NamedTuple):
-    """The gap that is small enough, by the objective."""
+    """The sufficient gap as a function of the objective."""
 
     tol: float | None
-    floor: float  # objectives below it count as this
+    floor: float  # smaller objectives count as this
 
     @classmethod
     def of(cls, problem: Problem, settings: Settings) -> Tolerance:
@@ -91,11 +88,11 @@ class Tolerance(NamedTuple):
 
     @property
     def aim(self) -> float | None:
-        """The relative gap at which a run ends."""
+        """The relative gap at which a run stops."""
         return None if self.tol is None else (1.0 - MARGIN) * self.tol
 
     def target(self, value: float) -> float:
-        """Return the gap that is small enough for this objective; below zero without a `tol`."""
+        """Return the sufficient gap for this objective; negative without a `tol`."""
         return -1.0 if self.tol is None else self.tol * max(value, self.floor)
 
     def goal(self, value: float) -> float:
@@ -103,24 +100,24 @@ class Tolerance(NamedTuple):
         return (self.aim or 0.0) * max(value, self.floor)
 
     def absolute(self) -> float | None:
-        """Return the `tol` of `minimize`, which ends runs whose minimum is about 0.
+        """Return the `tol` of `minimize`, which stops runs whose minimum is about 0.
 
-        `minimize` multiplies it by max(1, objective): that is never above the gap that is allowed.
+        `minimize` multiplies it by max(1, objective), which never exceeds the sufficient gap.
         """
-        # None where it would be zero: then a constant fits, and only a gap of zero is small enough.
+        # None where it would be zero: then a constant fits, and only a gap of zero suffices.
         return None if self.aim is None else self.aim * min(1.0, self.floor) or None
 
 
 class Fit(NamedTuple):
-    """The parameters found and what is known of them."""
+    """The parameters found, and what is proved about them."""
 
     parameters: Vector
     objective: float
     gap: float
-    target: float  # the gap that is small enough; below zero without a tolerance
+    target: float  # the sufficient gap; negative without a tolerance
     certified_radius: float
     n_iter: int
-    evident: bool  # whether there is evidence of a minimiser in the region of the bound
+    evident: bool  # whether there is evidence of a minimiser in the bound's region
     message: str
     interrupted: bool  # by Ctrl-C
     method: str
@@ -128,17 +125,17 @@ class Fit(NamedTuple):
 
     @property
     def converged(self) -> bool:
-        """Whether the certified gap of these very parameters is within the tolerance."""
+        """Whether the certified gap of these parameters is within the tolerance."""
         return self.gap <= self.target and self.evident
 
     @property
     def missed(self) -> bool:
-        """Whether there is a tolerance, and it was missed without early stopping."""
+        """Whether a given tolerance was missed without early stopping."""
         return self.target >= 0.0 and not (self.converged or self.stopped)
 
 
 def total(fits: Sequence[Fit]) -> Fit:
-    """Return several fits as one, of the sum of their problems."""
+    """Combine fits of independent problems into one of their sum."""
     if len(fits) == 1:
         return fits[0]
     return Fit(
@@ -164,21 +161,10 @@ def solve(
     n_jobs: int | None = None,
     scores: Sequence[Score] | None = None,
 ) -> list[Fit]:
-    """Minimise problems that differ in their targets, and say what is proved of each.
+    """Minimise problems that differ only in their targets, starting at feasible points.
 
-    Parameters
-    ----------
-    problems, settings
-        What to minimise, and how.
-    starts : sequence of Vector
-        A feasible point for each problem.
-    seed : int
-        For the random rows of minibatches.
-    n_jobs : int, optional
-        Processes that share the problems.
-    scores : sequence of callables, optional
-        The score of parameters on held-out rows, for each problem: a run ends when it stalls, and
-        the parameters with the best one are kept.
+    With `scores`, one score of parameters on held-out samples per problem, a run ends when the
+    score stalls, and returns the parameters with the best score.
     """
     fits: dict[int, Fit] = {}
     without_run = scores is None and settings.leaves_all_open
@@ -200,7 +186,7 @@ def solve(
             calls.append(partial(_solved_model, *given, tried=tried))
         else:
             calls.append(partial(_solved_classes, *given))
-    if len(calls) == 1:  # for which joblib would take longer than small fits do
+    if len(calls) == 1:  # joblib would take longer than a small fit
         fits[missing[0]] = calls[0]()
     elif calls:
         parts = Parallel(n_jobs=n_jobs)(delayed(call)() for call in calls)
@@ -212,11 +198,11 @@ def solve(
 
 
 def _directly(problem: Problem, settings: Settings, start: Vector) -> Fit | None:
-    """Return the fit of a small problem that needs no run; None where its gap is too large."""
+    """Solve a small problem without a run; return None if the gap is too large."""
     direct, terms, tolerance = problem.direct, problem.terms, Tolerance.of(problem, settings)
     if terms is None:
         return None
-    if tolerance.floor == 0.0 and problem.value(start) == 0.0:  # a constant fits, and 0 is proved
+    if tolerance.floor == 0.0 and problem.value(start) == 0.0:  # a constant fits exactly
         return _proved(tolerance, start, 0.0, 0.0, 0, PROXIMAL)
     if direct is None:
         return None
@@ -226,7 +212,7 @@ def _directly(problem: Problem, settings: Settings, start: Vector) -> Fit | None
 
 
 def request_of(problem: Problem) -> Request:
-    """Return what decides on the method where all is left open."""
+    """Return what determines the method if everything is left open."""
     model = problem.model
     assert isinstance(model, LinearModel)
     start = np.zeros(model.n_parameters)
@@ -234,7 +220,7 @@ def request_of(problem: Problem) -> Request:
 
 
 def _is_for_interior_points(problem: Problem) -> bool:
-    """Return whether the row of the interior-point method is the first in `TABLE` that holds."""
+    """Return whether the interior-point method has the first row in `TABLE` that holds."""
     model = problem.model
     has_kinks = isinstance(model, LinearModel) and math.isinf(model.loss.curvature)
     return has_kinks and request_of(problem).few_rows_with_one_kink
@@ -243,11 +229,10 @@ def _is_for_interior_points(problem: Problem) -> bool:
 def _by_interior_points(
     problems: Sequence[Problem], settings: Settings, starts: Sequence[Vector]
 ) -> dict[int, Fit]:
-    """Return the fits, by place, that the interior-point method finds, all of them together.
+    """Solve problems together by the interior-point method; return the fits by index.
 
-    The tolerance is on the sum of their objectives, as it is documented: half of it is shared out
-    by the objectives, half evenly, so that a class that is easy to tell from the rest need not be
-    exact to many digits more than the others.
+    The tolerance is on the sum of the objectives. Half of it is shared in proportion to the
+    objectives and half evenly, so an easily separated class need not be solved more accurately.
     """
     models = [problem.model for problem in problems if isinstance(problem.model, LinearModel)]
     terms = problems[0].terms
@@ -277,7 +262,6 @@ def _by_interior_points(
 def _proved(
     tolerance: Tolerance, x: Vector, value: float, bound: float, steps: int, method: str
 ) -> Fit:
-    """Return the fit of parameters whose objective has a lower bound that holds everywhere."""
     gap = abs(value - max(bound, 0.0))  # losses and penalties are nonnegative
     target, message = tolerance.target(value), Status.CONVERGED.message
     return Fit(x, value, gap, target, math.inf, steps, True, message, False, method)
@@ -287,12 +271,11 @@ def _proved(
 
 
 class EarlyStopping:
-    """A callback that keeps the point with the best score, and ends a run when scores stall."""
+    """A callback that keeps the point with the best score, and stops when scores stall."""
 
     def __init__(self, score: Score, problem: Problem, settings: Settings) -> None:
         self._score, self._problem, self._batch = score, problem, settings.batch_size
-        # A step of a few rows says little about the score: then time is counted in steps, and a
-        # pass over all rows is worth a look.
+        # With minibatches, iterations are counted in steps, and scores are computed once per epoch.
         steps = 1 if self._batch is None else math.ceil(problem.model.n_samples / self._batch)
         self._patience = settings.n_iter_no_change * steps
         self._looks = self._best_at = 0
@@ -300,12 +283,12 @@ class EarlyStopping:
         self.best: Vector | None = None
 
     def __call__(self, intermediate_result: OptimizeResult) -> None:
-        """Look at a run."""
-        with self._problem.single_thread():  # `minimize` takes it for a user's function
+        """Score an intermediate result."""
+        with self._problem.single_thread():  # `minimize` treats it as a user's function
             self.look(intermediate_result.x, int(intermediate_result.nit))
 
     def look(self, x: Vector, steps: int) -> None:
-        """Judge the parameters after some steps."""
+        """Score the parameters after some steps."""
         score, self._looks = self._score(x), self._looks + 1
         now = self._looks if self._batch is None else steps
         if score > self._best_score:
@@ -314,14 +297,13 @@ class EarlyStopping:
             raise StopIteration
 
     def take_best(self, result: OptimizeResult) -> None:
-        """Put the best point in the place of the one that a run returns."""
+        """Replace the point of the result by the best one."""
         if self.best is not None:
             ended = result.status in (Status.CALLBACK, Status.CONVERGED, Status.STATIONARY)
             result.update(x=self.best, fun=math.nan, stopped=ended)
 
 
 def _options(settings: Settings, tolerance: Tolerance) -> dict[str, Any]:
-    """Return what `minimize` is given for any problem."""
     return {
         "diameter": settings.diameter,
         "output": settings.output,
@@ -340,21 +322,21 @@ def _solved_model(
     watch: EarlyStopping | None,
     tried: str = "",
 ) -> Fit:
-    """Hand the model over as it is; `tried` is a method that has not proved enough."""
+    """Pass the model to `minimize`; `tried` is a method that did not prove enough."""
     model, tolerance = problem.model, Tolerance.of(problem, settings)
     assert isinstance(model, LinearModel)
     options = _options(settings, tolerance)
     if tried:
         options["method"] = choose(request_of(problem), tried=tried).name
     if settings.batch_size is not None:
-        # At most all rows: folds and held-out parts leave fewer of them.
+        # Folds and held-out parts may leave fewer samples than batch_size.
         options["batch_size"] = min(settings.batch_size, model.n_samples)
     if watch is not None:
         options |= {"callback": watch, "callback_at": looks(settings.max_iter)}
     result = minimize(
         model,
         start,
-        penalty=L1(problem.l1) if problem.l1 > 0.0 else None,  # not of the intercept
+        penalty=L1(problem.l1) if problem.l1 > 0.0 else None,  # without the intercept
         feasible_set=problem.feasible_set,
         rng=seed,
         **options,
@@ -365,17 +347,11 @@ def _solved_model(
 
 
 class ClassesFunction:
-    """A multinomial problem's smooth part as `minimize` sees it, and the bound by its dual.
+    """The smooth part of a multinomial problem as `minimize` sees it, and its dual bound.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    free_method : bool
-        Whether the method may be chosen: then it is Newton's where there is a bound; otherwise
-        coordinates are scaled where the set allows it.
-    sampler : BatchSampler, optional
-        Draws the rows from which values and gradients are estimated; all are used by default.
+    If `free_method`, the method is Newton's where there is a bound; otherwise coordinates are
+    scaled if the set allows it. A `sampler` draws the minibatches; without one, all samples are
+    used.
     """
 
     def __init__(
@@ -384,7 +360,7 @@ class ClassesFunction:
         model = problem.model
         assert isinstance(model, MultinomialModel)
         self.problem, self._model, self._sampler = problem, model, sampler
-        self.is_proved = problem.is_free and model.l2 > 0.0  # by a bound that gets tight
+        self.is_proved = problem.is_free and model.l2 > 0.0  # by a bound that becomes tight
         self._dual = MultinomialDual(model) if self.is_proved else None
         curved = self.is_proved and free_method and sampler is None
         self.curved: CurvedClasses | None = None
@@ -399,7 +375,7 @@ class ClassesFunction:
 
     def __call__(self, v: Vector) -> tuple[float, Vector]:
         """Return value and gradient."""
-        with self.problem.single_thread():  # `minimize` takes it for a user's function
+        with self.problem.single_thread():  # `minimize` treats it as a user's function
             if self.curved is not None:
                 return self.curved.value_and_gradient(v)
             x = self.point(v)
@@ -414,11 +390,11 @@ class ClassesFunction:
         return v if self._change is None else self._change.apply(v)
 
     def start(self, x: Vector) -> Vector:
-        """Return the point of the run for these parameters."""
+        """Return the run's point for these parameters."""
         return x if self._change is None else self._change.invert(x)
 
     def terms(self) -> dict[str, Any]:
-        """Return penalty and set in the coordinates of the run."""
+        """Return penalty and set in the run's coordinates."""
         penalty, chosen, change = self.problem.penalty(), self.problem.feasible_set, self._change
         if change is not None:
             penalty = change.scaled_penalty(penalty)
@@ -426,18 +402,18 @@ class ClassesFunction:
         return {"penalty": penalty, "feasible_set": chosen}
 
     def raise_bound(self, x: Vector) -> None:
-        """Bring the lower bound up to date with what is known at a point."""
+        """Update the lower bound with the dual bound at a point."""
         if self._dual is not None:
             self.lower_bound = max(self.lower_bound, self._dual.at(x))
 
     def proves(self, x: Vector, value: float, tolerance: Tolerance) -> bool:
-        """Tell whether the bound of the dual proves enough at a point."""
+        """Return whether the dual bound proves enough at a point."""
         goal = tolerance.goal(value)
-        # The bound costs some passes: it is computed where it may well prove enough.
+        # The bound costs several passes: it is computed only if it may prove enough.
         promising = self.curved is None or self.curved.expected_gap(x) <= 2.0 * goal
         if value - self.lower_bound > goal and promising:
             self.raise_bound(x)
-        # A gap below zero refutes what it rests on.
+        # A negative gap would refute the bound.
         return -self.problem.rounding(value) <= value - self.lower_bound <= goal
 
 
@@ -448,7 +424,7 @@ def _solved_classes(
     seed: int,
     watch: EarlyStopping | None,
 ) -> Fit:
-    """Hand over a function, to Newton's method or of scaled coordinates where possible."""
+    """Pass a function to `minimize`, with Newton's method or scaled coordinates if possible."""
     tolerance, sampler = Tolerance.of(problem, settings), None
     if settings.batch_size is not None:
         n = problem.model.n_samples
@@ -456,18 +432,18 @@ def _solved_classes(
     function = ClassesFunction(problem, free_method=settings.diameter == "auto", sampler=sampler)
     options = _options(settings, tolerance) | function.terms() | {"exact": sampler is None}
     if sampler is not None or function.is_proved:
-        options |= {"tol": None, "rtol": None}  # the dual decides, if anything
+        options |= {"tol": None, "rtol": None}  # only the dual bound decides
     bounded = function.is_proved and settings.tol is not None
 
     def look(intermediate_result: OptimizeResult) -> None:
-        with problem.single_thread():  # `minimize` takes it for a user's function
+        with problem.single_thread():  # `minimize` treats it as a user's function
             x, value = function.point(intermediate_result.x), float(intermediate_result.fun)
             if watch is not None:
                 watch.look(x, int(intermediate_result.nit))
             if not bounded:
                 return
-            # The value at an average or a last point is not known to a run without a goal, and
-            # with minibatches it is an estimate.
+            # Without a goal a run does not know the value at an average or last point, and with
+            # minibatches it is an estimate.
             if not math.isfinite(value) or sampler is not None:
                 value = problem.value(x)
             if function.proves(x, value, tolerance):
@@ -479,7 +455,7 @@ def _solved_classes(
         l2 = problem.model.l2
 
         def small_gradient(value: float) -> float:
-            """Return the norm with which the dual proves enough; 0 without a tolerance."""
+            """Return the gradient norm at which the dual proves enough; 0 without a tolerance."""
             return math.sqrt(2.0 * l2 * tolerance.goal(value))
 
         options["method"] = TruncatedNewton(function.curved, small_gradient)
@@ -489,7 +465,7 @@ def _solved_classes(
     x = result["x"] = problem.nearest(function.point(result.x))
     if function.is_proved:
         function.raise_bound(x)
-        # What the run itself knows is about a region that it guessed.
+        # The run's own bound holds only in a region that it guessed.
         result.update(lower_bound=function.lower_bound, certified_radius=math.inf)
     if watch is not None:
         watch.take_best(result)
@@ -503,20 +479,19 @@ def looks(max_iter: int) -> list[int]:
 
 
 def _fit(problem: Problem, tolerance: Tolerance, result: OptimizeResult) -> Fit:
-    """Judge the point that a run returns."""
     x = problem.nearest(result.x)
-    # A run of a model has judged its point in float64; others are judged here.
+    # A run of a LinearModel computed this value in float64.
     is_judged = x is result.x and isinstance(problem.model, LinearModel)
     value = float(result.fun) if is_judged and math.isfinite(result.fun) else problem.value(x)
     bound, radius, message = result.lower_bound, result.certified_radius, str(result.message)
     if not value - bound >= -problem.rounding(value):
         bound, message = 0.0, "The minimum is not within the given or guessed diameter."
-    if bound <= 0.0:  # losses and penalties are nonnegative: what always holds is better
+    if bound <= 0.0:  # losses and penalties are nonnegative: 0 holds everywhere
         bound, radius = 0.0, math.inf
     return Fit(
         x,
         value,
-        abs(value - bound),  # below zero it is rounding, of about this size
+        abs(value - bound),  # a negative gap is rounding error of this size
         tolerance.target(value),
         radius,
         int(result.nit),
@@ -529,11 +504,11 @@ def _fit(problem: Problem, tolerance: Tolerance, result: OptimizeResult) -> Fit:
 
 
 def _falls_beyond(problem: Problem, x: Vector, bound: float, radius: float) -> bool:
-    """Tell whether the objective falls below its bound beyond the region of the bound.
+    """Return whether the objective falls below its bound outside the bound's region.
 
-    `minimize` takes a diameter that is given for true; a user may have guessed it.
+    `minimize` trusts a given diameter, but a user may have guessed it.
     """
     _, gradient = problem.model.value_and_gradient(x)
     direction = gradient / max(float(np.linalg.norm(gradient)), np.finfo(float).tiny)
-    points = (x - 4.0**power * radius * direction for power in range(1, 11))  # up to a million
+    points = (x - 4.0**power * radius * direction for power in range(1, 11))  # up to 10^6 radii
     return any(problem.value(problem.nearest(point)) < bound for point in points)

@@ -1,4 +1,4 @@
-"""What is known of a fitted estimator, in words."""
+"""Printable summaries of fitted estimators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from accelegrad.run.result import rounded_down, rounded_up
 Facts = list[tuple[str, str]]
 
 NOT_KNOWN = "not known"
-MOST_NAMED = 10  # so many classes are listed; a table has as many columns. Chosen
+MOST_NAMED = 10  # classes and columns shown at most. Chosen
 
 
 def model_in_words(estimator: Any) -> str:
@@ -34,7 +34,7 @@ def model_in_words(estimator: Any) -> str:
 
 
 def labels_in_words(labels: Any) -> list[str]:
-    """Return labels as files have them: whole numbers without a point."""
+    """Return labels as text, whole numbers without a decimal point."""
     values = np.asarray(labels).tolist()
     whole = all(isinstance(value, float) and value.is_integer() for value in values)
     return [str(int(value) if whole else value) for value in values]
@@ -46,20 +46,20 @@ class Summary:
     Attributes
     ----------
     title : str
-        The kind of the model.
+        The kind of model.
     facts : list of pairs
-        Names and values: size, method, objective, certified gap and how far it reaches, ...
+        Names and values: size, method, objective, certified gap and its region, ...
     heads : list of str
         The names of the columns of coefficients: classes, quantiles or outputs.
     coefficients : list of pairs
-        The features with the largest coefficients, each with one number per column. Features whose
-        coefficients are all zero are not among them.
+        The features with the largest coefficients, each with one number per column. Features with
+        only zero coefficients are left out.
     """
 
     def __init__(
         self, estimator: Any, top: int, name_of: Callable[[int], str] | None = None
     ) -> None:
-        # Sparse, because a sparse model may have more columns than memory has room for.
+        # A sparse model may have more columns than fit in memory.
         entries = sp.coo_array(_two_dimensional(estimator.coef_))
         entries.eliminate_zeros()
         places, columns = np.unique(entries.col, return_inverse=True)
@@ -82,7 +82,6 @@ class Summary:
         return "\n".join([*lines, *self._rest()])
 
     def _table(self) -> list[list[str]]:
-        """Return heads, intercepts and coefficients as they are shown."""
         columns = len(self.heads)
         digits = 6 if columns <= 3 else 3
         table = [["", *self.heads]] if columns > 1 else []
@@ -121,7 +120,6 @@ def _facts(estimator: Any, entries: Any) -> Facts:
 
 
 def _quality(estimator: Any) -> Facts:
-    """Return what is known of how well a model was fitted."""
     objective, gap = float(estimator.objective_), float(estimator.gap_)
     share = f" ({gap / objective:.1e} of the objective)" if objective > 0.0 else ""
     proved = math.isfinite(gap)
@@ -134,7 +132,7 @@ def _quality(estimator: Any) -> Facts:
 
 
 def _classes_in_words(estimator: Any, columns: int) -> str:
-    """Return the classes, and of two the one that positive coefficients speak for."""
+    """Return the classes; for two, also the one that positive coefficients favour."""
     labels = labels_in_words(estimator.classes_)
     if len(labels) > MOST_NAMED:
         return f"{len(labels)}: {', '.join(labels[:MOST_NAMED])}, ..."
@@ -160,7 +158,6 @@ def _heads(estimator: Any, count: int) -> list[str]:
 
 
 def _aligned(table: list[list[str]]) -> list[str]:
-    """Return the lines of a table, names to the left and numbers to the right."""
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return [
         "  ".join(

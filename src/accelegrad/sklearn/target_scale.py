@@ -1,13 +1,9 @@
-"""The scale of targets, in which regressors measure residuals: `target_scale_`.
+"""`target_scale_`: the weighted mean absolute deviation of the targets from their mean.
 
-It is the weighted mean absolute deviation of the targets from their mean, or from 0 where there is
-no intercept: the mean absolute error of a model that has learnt nothing from the columns.
-
-Why this statistic: it is multiplied by |c| where targets are multiplied by c, and does not change
-where they are shifted. It is zero only where a constant fits exactly and no scale is needed; the
-median absolute deviation is zero for every target that is mostly one value, such as rainfall. It
-consists of two sums, which chunks of a stream and the workers of a cluster can add up; a quantile
-does not. And a far-off row moves it in proportion, not by its square as it moves the standard
+Without an intercept the deviation is from 0. The statistic scales with the targets and does not
+change when they are shifted. It is zero only if a constant fits exactly, whereas the median
+absolute deviation is zero for any target that is mostly one value, such as rainfall. It consists of
+two sums, which chunks and workers can add up, and an outlier moves it less than the standard
 deviation.
 """
 
@@ -24,7 +20,7 @@ from accelegrad.sklearn.data import Data
 
 
 class Moments(NamedTuple):
-    """What the mean of the targets of all rows is found from: those of some rows."""
+    """Partial sums for the mean of the targets."""
 
     total: float  # the sum of weight times target
     weight: float
@@ -33,7 +29,7 @@ class Moments(NamedTuple):
 
 
 def moments(y: Vector, weights: Vector | None) -> Moments:
-    """Return those of some rows; rows without weight do not count."""
+    """Return the moments of samples with positive weight."""
     weights = np.ones(y.size) if weights is None else weights
     kept = y[weights > 0.0]
     low, high = kept.min(initial=math.inf), kept.max(initial=-math.inf)
@@ -41,7 +37,7 @@ def moments(y: Vector, weights: Vector | None) -> Moments:
 
 
 def centre(parts: Iterable[Moments]) -> float:
-    """Return the mean of all rows; equal targets have exactly their value."""
+    """Return the mean of all targets; exact if all are equal."""
     kept = [part for part in parts if part.weight > 0.0]
     if not kept:  # which others refuse
         return 0.0
@@ -50,7 +46,7 @@ def centre(parts: Iterable[Moments]) -> float:
 
 
 def deviations(y: Vector, weights: Vector | None, middle: float) -> tuple[float, float]:
-    """Return the weighted sum of absolute deviations of some rows, and their weight."""
+    """Return the weighted sum of absolute deviations, and the total weight."""
     sizes = np.abs(y - middle)
     if weights is None:
         return float(sizes.sum()), float(y.size)
@@ -58,13 +54,13 @@ def deviations(y: Vector, weights: Vector | None, middle: float) -> tuple[float,
 
 
 def scale(parts: Iterable[tuple[float, float]]) -> float:
-    """Return the mean absolute deviation of all rows, and 1 where it is zero."""
+    """Return the mean absolute deviation, or 1 if it is zero."""
     kept = list(parts)
     total = math.fsum(part[0] for part in kept)
     return total / math.fsum(part[1] for part in kept) if total > 0.0 else 1.0
 
 
 def scale_of(data: Data, *, centred: bool) -> float:
-    """Return the scale of the targets of some rows."""
+    """Return the scale of the targets."""
     middle = centre(moments(*block) for block in data.blocks()) if centred else 0.0
     return scale(deviations(y, weights, middle) for y, weights in data.blocks())

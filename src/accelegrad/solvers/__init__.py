@@ -1,4 +1,4 @@
-"""Methods for sums over rows, each rule next to the oracle that it works on."""
+"""Methods for sums over rows, each rule next to its oracle."""
 
 from accelegrad.solvers.dual_ascent import DualAscent
 from accelegrad.solvers.interior_point import InteriorPoint

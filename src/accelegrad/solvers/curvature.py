@@ -1,4 +1,4 @@
-"""The second derivatives of a sum over rows from a sample of them, and what they cost."""
+"""The second derivatives of a sum over rows from a sample of them, and their cost."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.models.matrix import Matrix
 from accelegrad.models.row_sum import MOST_SAMPLED, ModelRows
 
-# Seconds on the machine where they were measured, of which only the ratios matter; those of Gram
-# matrices are in `accelegrad.models.gram`. An evaluation takes these per entry of X and per row,
-# and the last one at least; a factorisation takes the following per product.
+# Measured seconds, of which only the ratios matter; `accelegrad.models.gram` has those of Gram
+# matrices. An evaluation takes the first two per entry of X and the third per row, and the last one
+# at least; a factorisation takes the following per product.
 DENSE_ENTRY, SPARSE_ENTRY, ROW, LEAST_EVALUATION = 0.6e-9, 1.5e-9, 1.5e-8, 5e-5
 FACTOR_PRODUCT = 5e-11
-#: The least number of rows of a sample per parameter, and how many times as large as the one before
-#: each sample is (half and twice as much change nothing on 19 problems).
+#: The least sample size per parameter, and the growth factor from one sample to the next (half and
+#: twice as much change nothing on 19 problems).
 SAMPLED_PER_PARAMETER, SAMPLE_GROWTH = 15, 3
 #: In evaluations: curvature that costs more is a last resort (with half of it, columns of very
 #: different sizes take 8 times as long).
@@ -32,14 +32,14 @@ MOST_COSTLY = 12.0
 NEVER_BEYOND_COST, NEVER_BEYOND_PARAMETERS = 300.0, 3000
 #: A column whose curvature is below this share of the largest may have been missed by the sample.
 RARE_COLUMN = 1e-3
-#: Of the loss's largest curvature: no coordinate is taken to have less, whatever the rows say here.
+#: The least curvature of a coordinate, as a share of the loss's largest curvature.
 FLATTEST = 1e-8
-#: Of the largest: no coordinate is scaled as if it had less curvature than this share.
+#: The least curvature used for scaling, as a share of the largest.
 LEAST_SCALE = 1e-12
 
 
 class Factored:
-    """A matrix of second derivatives, factored; `cost` is what the next one takes."""
+    """A factored matrix of second derivatives; `cost` is that of the next one."""
 
     scaled = True
 
@@ -50,13 +50,13 @@ class Factored:
 
     def solve(self, vector: Vector) -> Vector:
         """Return the inverse times a vector."""
-        # LAPACK itself: where matrices are small, the checks of SciPy's functions take longer.
+        # LAPACK directly: for small matrices the checks of SciPy's functions take longer.
         solution: Vector = dpotrs(self._factor, self._units * vector, lower=1, overwrite_b=1)[0]
         return self._units * solution
 
 
 class Diagonal:
-    """One number per coordinate, of which only the proportions mean something."""
+    """One number per coordinate, of which only the proportions matter."""
 
     scaled = False
 
@@ -66,7 +66,7 @@ class Diagonal:
 
     @cached_property
     def _numbers(self) -> Vector:
-        return self._diagonal()  # a pass over the data, where it is asked for
+        return self._diagonal()  # a pass over the data, only when needed
 
     def solve(self, vector: Vector) -> Vector:
         """Return the inverse times a vector."""
@@ -74,7 +74,7 @@ class Diagonal:
 
 
 class Costs(NamedTuple):
-    """What curvature costs, in seconds on some machine, of which only the ratios matter."""
+    """The cost of curvature, in seconds of which only the ratios matter."""
 
     n_samples: int
     n_parameters: int
@@ -104,7 +104,7 @@ class Costs(NamedTuple):
 
     @property
     def least(self) -> int:
-        """The rows of the smallest sample that is of use; 0 where curvature is a last resort."""
+        """The rows of the smallest useful sample; 0 if curvature is a last resort."""
         return self._fewest if self.of_sample(self._fewest) <= MOST_COSTLY else 0
 
     @property
@@ -117,7 +117,7 @@ class Costs(NamedTuple):
         return too_costly or self.n_parameters > NEVER_BEYOND_PARAMETERS
 
     def sample(self, number: int) -> int:
-        """Return how many rows to take for the first time (1), the second, and so on; 0: none."""
+        """Return the size of the `number`-th sample, counted from 1; 0: none."""
         n = self.n_samples
         if self.constant and self.of_sample(n) <= MOST_COSTLY:
             return n
@@ -130,18 +130,13 @@ class Costs(NamedTuple):
         return size if size <= MOST_SAMPLED * n else n
 
     def price(self, number: int, n_curved: int | None = None) -> tuple[float, float]:
-        """Return what the `number`-th sample's curvature costs, and the steps to do before it pays.
+        """Return the cost of the `number`-th sample's curvature, and the steps before it pays.
 
-        Parameters
-        ----------
-        number : int
-            The sample's.
-        n_curved : int, optional
-            How many rows have curvature, if that is known: others cost nothing.
+        Rows beyond `n_curved`, if known, have no curvature and cost nothing.
         """
         size = self.sample(number)
         if self.constant and size == self.n_samples:
-            return 0.0, 0.0  # one step with it, and the minimum is found
+            return 0.0, 0.0  # one step with it finds the minimum
         if n_curved is not None:
             size = min(size, max(n_curved, 1))
         cost = self.of_sample(size) if size else math.inf
@@ -151,7 +146,7 @@ class Costs(NamedTuple):
 def second_derivative_matrix(model: LinearModel, point: ModelPoint, rows: ModelRows) -> Matrix:
     """Return the objective's second derivatives, from rows drawn by their curvature at a point.
 
-    A column that the sample misses, or that only rows beyond a corner have, still gets curvature.
+    Columns that the sample misses, or whose rows are all beyond a corner, still get curvature.
     """
     matrix = model.gram(point, rows)
     ends = np.arange(model.n_parameters)
@@ -169,10 +164,9 @@ def second_derivative_matrix(model: LinearModel, point: ModelPoint, rows: ModelR
 
 
 def coordinate_curvatures(model: LinearModel) -> Vector:
-    """Return one number per coordinate that evens out its scale by half.
+    """Return one number per coordinate that evens out half of its scale.
 
-    Between the mean squares of columns, which suit badly scaled data, and no scaling at all, which
-    suits columns that differ because some are rarely used (measured).
+    Full scaling by mean squares suits badly scaled data, none suits rarely used columns (measured).
     """
     squares = model.column_squares()
     if model.fit_intercept:

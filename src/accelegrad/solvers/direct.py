@@ -1,10 +1,9 @@
-"""Proximal Newton's steps with all rows and columns: for sums so small that a run costs more.
+"""Proximal Newton steps with all rows and columns, for sums so small that a run costs more.
 
-A step goes from w to the minimum of the model of second order around it. The slopes that are
-foretold for that point (`ModelPoint.slopes_at`) meet the optimality conditions there, whatever the
-step leaves of the gradient. So they prove a gap that is smaller by an order than that of the slopes
-at the point itself, and a step or two sooner. Least squares take one step, and one Gram matrix
-serves all terms.
+A step goes from w to the minimum of the second-order model around it. The slopes predicted for that
+point (`ModelPoint.slopes_at`) satisfy the optimality conditions there, so they prove a gap an order
+smaller than the slopes at the point itself, a step or two sooner. Least squares take one step, and
+one Gram matrix serves all terms.
 """
 
 from __future__ import annotations
@@ -39,18 +38,18 @@ from accelegrad.solvers.search import (
     shorter_share,
 )
 
-#: A matrix of second derivatives and its factors may take this many seconds, by the estimates of
-#: `Costs`: for more or longer rows a sample's are faster (measured on 20 shapes: up to here it took
-#: 0.2 to 0.9 of the time of a run, with twice as much up to 1.8).
+#: Limit in seconds, by the estimates of `Costs`, for a matrix of second derivatives and its
+#: factors: beyond it samples are faster (20 shapes: up to here 0.2 to 0.9 of the time of a run,
+#: with twice as much up to 1.8).
 MOST_STEP_SECONDS = 2.5e-3
-#: What has not ended after so many steps goes on in a run. Separable classes take up to 70.
+#: After this many steps a run takes over. Separable classes take up to 70.
 MOST_STEPS = 100
-#: A value by products of columns counts if it is off by at most this share of it; chosen.
+#: A value by products of columns counts if its relative error is at most this; chosen.
 ACCURATE = 1e-9
 
 
 class DirectMinimum(NamedTuple):
-    """What was found, and the lower bound that proves it to be good enough."""
+    """A minimum, and the lower bound that proves it good enough."""
 
     point: Vector
     value: float
@@ -59,12 +58,9 @@ class DirectMinimum(NamedTuple):
 
 
 class DirectNewton:
-    """Minima of a small smooth sum over rows, by one set of terms after the other.
+    """Minima of a small smooth sum over rows for one set of terms after another.
 
-    Parameters
-    ----------
-    model : LinearModel
-        Rows, targets and weights; its l2 term does not count.
+    The model gives rows, targets and weights; its l2 term is ignored.
     """
 
     def __init__(self, model: LinearModel) -> None:
@@ -86,18 +82,9 @@ class DirectNewton:
     def minimum(
         self, terms: Terms, start: Vector, goal: Goal, most_steps: int = MOST_STEPS
     ) -> DirectMinimum | None:
-        """Return a minimum that is proved to be good enough; None where these steps find none.
+        """Return a minimum that is proved good enough; None if these steps find none.
 
-        Parameters
-        ----------
-        terms : Terms
-            What is added, and what the parameters are limited to.
-        start : Vector
-            A feasible point.
-        goal : callable
-            From the value at a point to the gap that is wanted there.
-        most_steps : int
-            How many steps to do at most.
+        `start` is feasible; `goal` maps a value to the wanted gap.
         """
         with np.errstate(**QUIET):
             found = self._by_products(terms, start, goal) if self._is_least_squares else None
@@ -110,7 +97,7 @@ class DirectNewton:
         return ColumnSums(self._rows)
 
     def _by_products(self, terms: Terms, start: Vector, goal: Goal) -> DirectMinimum | None:
-        """Return a minimum that products of columns prove; None where that is not enough."""
+        """Return a minimum proved by products of columns; None if that is not enough."""
         if not (terms.gets_tight and terms.holds_origin and terms.intercept_is_free):
             return None
         matrix = self._matrix(terms)
@@ -125,13 +112,12 @@ class DirectNewton:
         return DirectMinimum(point, value, bound, 1) if value - bound <= goal(value) else None
 
     def _matrix(self, terms: Terms) -> Matrix:
-        """Return the second derivatives of least squares."""
         matrix = self._rows.gram_of_columns().copy()
         matrix.flat[: terms.n_features * len(matrix) : len(matrix) + 1] += terms.l2
         return matrix
 
     def _reach(self, terms: Terms) -> Reach:
-        """Return how large a minimiser can be; w = 0 is allowed, so that its value is a limit."""
+        """Return how large a minimiser can be, given the value at w = 0."""
         if self._first_reach is None:
             self._first_reach = ModelDual(self._rows, terms).reach()
         first = self._first_reach
@@ -186,7 +172,7 @@ class DirectNewton:
         return None
 
     def _curvature(self, at: ModelPoint, caution: float, terms: Terms) -> Matrix:
-        """Return the second derivatives at a point, which err upwards with caution."""
+        """Return the second derivatives at a point; caution makes them larger."""
         if self._is_least_squares:
             return self._matrix(terms)
         curvatures = at.curvatures(caution)

@@ -22,39 +22,39 @@ from accelegrad.rules.base import Array, Rule, Step
 from accelegrad.run.oracle import QUIET, Evaluation
 from accelegrad.solvers.row_oracle import Goal, RowOracle, rows_in_memory
 
-#: After an evaluation the next one comes at the epoch where the gap is expected to be small enough,
-#: but after no more than this share of the epochs so far: an evaluation with its bound costs about
-#: as much as an epoch of rows that do not rest (0.25 takes as long).
+#: The next evaluation comes when the gap is expected to be small enough, but after no more than
+#: this share of the epochs so far: an evaluation with its bound costs about as much as an epoch of
+#: active rows (0.25 takes as long).
 LATEST = 0.5
-#: rho, in l2 over the median of the rows' squared norms (measured on seven sets of text, hinge
-#: loss: 10 to 40 take as many epochs but for a tenth, 3 and 300 up to four times as many)
+#: rho, in units of l2 over the median of the rows' squared norms (seven text data sets, hinge loss:
+#: 10 to 40 agree within a tenth, 3 and 300 take up to four times as many epochs)
 INTERCEPT_L2 = 20.0
-#: Epochs that a row rests at most: 15 instead take a twelfth more visits, 255 as many (same sets)
+#: Most epochs that a row rests: 15 take a twelfth more visits, 255 as many (same data)
 LONGEST_REST = 63
-#: Random numbers for the order of rows are drawn for several epochs at once, but no more: 4 MB
+#: Random numbers for the order of rows are drawn for several epochs at once, at most 4 MB
 MOST_DRAWS = 1 << 20
-#: Stored entries from which on compiling pays: an epoch of so many takes 10 ms of plain code, and a
-#: run takes dozens to hundreds of epochs.
+#: Compiling pays from this many stored entries: an epoch then takes 10 ms of plain code, and a run
+#: takes dozens to hundreds of epochs.
 LEAST_COMPILED = 1 << 12
 
 
 class Ascent(NamedTuple):
-    """Dual variables, the point that belongs to them, and which rows rest."""
+    """Dual variables, the corresponding point, and which rows rest."""
 
     slopes: Array  # theta
     point: Array  # w, with the intercept last where there is one
-    rests: Array  # two rows: for how many epochs each row still rests, and how long its rest was
+    rests: Array  # per row: epochs of rest left, and length of its last rest
 
 
 class Gap(NamedTuple):
-    """What is left at an epoch."""
+    """The estimated gap at an epoch."""
 
     epoch: int
-    size: float  # estimated
+    size: float
 
 
 class DualAscentState(NamedTuple):
-    """A point and the dual variables that it follows from."""
+    """A point and its dual variables."""
 
     iteration: int  # epochs
     point: Array  # x0 before the first step
@@ -113,11 +113,11 @@ class DualAscent(Rule):
         return DualAscentState(0, x0, None, None, Gap(0, math.inf), 1, 0.0)
 
     def stride(self, state: DualAscentState) -> int:
-        """Return how many epochs there are until the next evaluation."""
+        """Return the number of epochs until the next evaluation."""
         return state.due
 
     def step(self, state: DualAscentState, oracle: DualOracle) -> Step:  # type: ignore[override]
-        """Do an epoch; the evaluation is the minorant, which proves the accuracy."""
+        """Do one epoch; the evaluation carries the bound that proves the accuracy."""
         return self.advance(state, oracle, 1)
 
     def advance(self, state: DualAscentState, oracle: DualOracle, most: int) -> Step:  # type: ignore[override]
@@ -132,7 +132,7 @@ class DualAscent(Rule):
         iteration = state.iteration + epochs
         gap, due = state.gap, state.due - epochs
         size, wanted = oracle.gap(ascent.slopes, at)
-        if due == 0:  # else it is as if nobody had looked
+        if due == 0:  # otherwise as if the gap had not been computed
             gap = Gap(iteration, size)
             due = epochs_to(wanted, state.gap, gap)
         slopes, point, rests = ascent
@@ -150,7 +150,7 @@ class DualAscent(Rule):
 
 
 def epochs_to(wanted: float, before: Gap, now: Gap) -> int:
-    """Return how many epochs the gap is going to take, if it goes on falling as it did."""
+    """Return how many epochs the gap takes if it continues to fall at the same rate."""
     expected = math.inf
     if 0.0 < wanted < now.size < before.size < math.inf:
         fall = math.log(before.size / now.size) / (now.epoch - before.epoch)
@@ -161,13 +161,7 @@ def epochs_to(wanted: float, before: Gap, now: Gap) -> int:
 class DualOracle(RowOracle):
     """A linear model's objective, and epochs of coordinate ascent on its dual.
 
-    An epoch goes through the rows, which are in memory, in a new random order; `njev` counts it as
-    a gradient. It is compiled for dense data in C order and for CSR data; see `accelegrad.kernels`.
-
-    Parameters
-    ----------
-    model, rng, goal
-        As for `RowOracle`; the model has an l2 term.
+    The rows are in memory, and the model has an l2 term. `njev` counts an epoch as one gradient.
     """
 
     model: LinearModel
@@ -183,7 +177,7 @@ class DualOracle(RowOracle):
                 "l2 is 0; give l2 > 0."
             )
         self._squares = self.model.row_squares()
-        #: 1 / rho; 0: there is no intercept
+        #: 1 / rho; 0 without an intercept
         self._pull = self._intercept_pull() if model.fit_intercept else 0.0
 
     def _intercept_pull(self) -> float:
@@ -192,7 +186,7 @@ class DualOracle(RowOracle):
         return typical / (INTERCEPT_L2 * self.model.l2)
 
     def feasible(self, x0: Vector) -> Ascent:
-        """Return the slopes at x0, or zeros if those are better, with the point they stand for."""
+        """Return the slopes at x0, or zeros if those are better, with the corresponding point."""
         model = self.model
         start = near_start(model, x0)
         slopes, point = np.zeros(model.n_samples), np.zeros(model.n_parameters)
@@ -223,10 +217,7 @@ class DualOracle(RowOracle):
         return Ascent(theta, w, rests)
 
     def _plain_epochs(self, theta: Vector, w: Vector, rests: Any, draws: Any) -> int:
-        """Do an epoch for each row of random numbers, and return how many rows were read.
-
-        Slopes, weights and rests change in place.
-        """
+        """Do one epoch per row of random numbers, in place; return how many rows were read."""
         read = 0
         for numbers in draws:
             order = shuffled(np.flatnonzero(rests[0] == 0), numbers)
@@ -238,7 +229,6 @@ class DualOracle(RowOracle):
         return read
 
     def _plain_epoch(self, theta: Vector, w: Vector, rests: Any, order: Any) -> None:
-        """Go through the rows in this order."""
         model, pull = self.model, self._pull
         weights = w[: model.n_features]
         for i in order:
@@ -255,7 +245,7 @@ class DualOracle(RowOracle):
                 w[-1] += pull * fall[0]
 
     def _compiled_epochs(self) -> Callable[[Vector, Vector, Any, Any], int]:
-        """Return what does the same as `_plain_epochs`, compiled."""
+        """Return the compiled equivalent of `_plain_epochs`."""
         from accelegrad.kernels import dual_ascent
         from accelegrad.kernels.arrays import read_only
         from accelegrad.kernels.loss_shape import for_kernels
@@ -276,10 +266,11 @@ class DualOracle(RowOracle):
         return epochs
 
     def gap(self, slopes: Vector, at: Evaluation) -> tuple[float, float]:
-        """Return an estimate of the gap, without a product with the data, and what is wanted.
+        """Return an estimate of the gap, without a product with the data, and the wanted gap.
 
-        The slopes' combination of rows is -l2 w up to the rounding of all steps so far. With an
-        intercept they are nearly balanced.
+        The slopes' combination of rows is -l2 w up to the rounding of all steps so far; with an
+        intercept
+        they are nearly balanced.
         """
         model = self.model
         weights = at.point[: model.n_features]
@@ -301,7 +292,7 @@ class DualOracle(RowOracle):
 
 
 def shuffled(rows: Any, draws: Any) -> Any:
-    """Return rows in random order, by Fisher and Yates, with a 32-bit number for each place."""
+    """Return rows in random order, by Fisher and Yates, with one 32-bit number per place."""
     order = rows.copy()
     for last in range(order.size - 1, 0, -1):
         place = int(draws[last]) * (last + 1) >> 32
@@ -310,7 +301,7 @@ def shuffled(rows: Any, draws: Any) -> Any:
 
 
 def longer_rest(last: int) -> int:
-    """Return for how many epochs a row rests whose slope did not change again."""
+    """Return the epochs of rest for a row whose slope again did not change."""
     return min(2 * int(last) + 1, LONGEST_REST)
 
 
@@ -331,7 +322,7 @@ def _logistic_slope(loss: Loss, z: float, q: float, y: float) -> float:
 
     # The margin m = z - q theta is between these two.
     other = z - q * slope(z)
-    if rest(other) * rest(z) >= 0.0:  # the slope is the same all the way, up to rounding
+    if rest(other) * rest(z) >= 0.0:  # the slope is constant in between, up to rounding
         return slope(other)
     ends = min(z, other), max(z, other)
     return slope(root_between(rest, *ends, xtol=1e-300, rtol=4 * UNIT, maxiter=500, disp=False))

@@ -21,22 +21,20 @@ from accelegrad.solvers.proximal_newton import TermsOracle
 
 Matrix = npt.NDArray[np.float64]
 
-#: The first barrier in units of the mean loss: with more of it the first steps are longer.
+#: The first barrier in units of the mean loss: a larger one makes the first steps longer.
 FIRST_BARRIER = 10.0
 #: The share of the way to the nearest end that a step goes.
 TOWARDS_END = 0.99
-#: Margins and slopes of at most this many rows and targets are held at a time.
+#: The most rows times targets whose margins and slopes are held at a time.
 MOST_ENTRIES = 1 << 18
-#: What has not ended after so many steps does not get any further: ten to thirty are usual.
+#: More steps do not get any further: ten to thirty are usual.
 MOST_STEPS = 60
-#: A weight is 0 where its slope is further from both ends than this share of the way between them:
-#: with an l1 term, it is one or the other.
+#: With an l1 term, a weight is 0 if its slope is further from both ends than this share of the
+#: distance between them.
 INSIDE = 1e-3
 
 
 class _Direction(NamedTuple):
-    """How everything moves."""
-
     w: Matrix
     margins: Matrix
     slopes: Matrix
@@ -45,11 +43,13 @@ class _Direction(NamedTuple):
 
 
 class Inside(NamedTuple):
-    """A point inside of all limits: a row of parameters for each target, and what the rows have.
+    """A point inside all limits: one row of parameters per target, and quantities per row of data.
 
-    `margins` are those beyond the kinks, m - y. At the minimum they are `above` - `below`, where
-    `above` is 0 unless the slope is at its upper end, and `below` unless it is at its lower end;
-    before, above * to_high and below * to_low are the barrier, and both sides of that differ.
+    `margins` are relative to the kinks, m - y. At the minimum they are `above` - `below`, where
+    `above`
+    is 0 unless the slope is at its upper end, and `below` unless it is at its lower end; before
+    that,
+    above * to_high and below * to_low equal the barrier.
     """
 
     w: Matrix
@@ -81,7 +81,7 @@ class Inside(NamedTuple):
         return np.where(near, rows.low + self.to_low, rows.high - self.to_high)
 
     def barrier(self, rows: KinkedRows) -> Vector:
-        """Return what the products of distances and multipliers are in the mean."""
+        """Return the mean product of distances and multipliers."""
         return 0.5 * means(rows, self.to_high * self.above + self.to_low * self.below)
 
     def advanced(self, rows: KinkedRows) -> Inside:
@@ -91,7 +91,7 @@ class Inside(NamedTuple):
         stationary = rows.penalties * self.w + rows.backward(self.slopes(rows))
 
         def direction(high: Any, low: Any) -> _Direction:
-            """Return where the products with the distances to the ends become these."""
+            """Return the move after which the products with the distances have these values."""
             more = high / self.to_high - low / self.to_low - self.margins
             right = rows.backward(curvatures * more) - stationary
             w = np.array([f.solve(part) for f, part in zip(factors, right, strict=True)])
@@ -104,12 +104,12 @@ class Inside(NamedTuple):
         barrier = self.barrier(rows)
         guess = direction(0.0, 0.0)
         left = self._moved(guess, self._longest(guess)).barrier(rows)
-        aim = (barrier * (left / barrier) ** 3)[:, None]  # the power is Mehrotra's
+        aim = (barrier * (left / barrier) ** 3)[:, None]  # Mehrotra's power
         chosen = direction(aim + guess.slopes * guess.above, aim - guess.slopes * guess.below)
         return self._moved(chosen, TOWARDS_END * self._longest(chosen))
 
     def _longest(self, move: _Direction) -> Vector:
-        """Return how much of a move, at most all of it, keeps everything positive."""
+        """Return the share of a move, at most 1, that keeps everything positive."""
         falls = (
             move.slopes / self.to_high,
             -move.slopes / self.to_low,
@@ -137,29 +137,30 @@ def means(rows: KinkedRows, numbers: Matrix) -> Vector:
 
 
 class InteriorPointState(NamedTuple):
-    """The parameters, and the point inside of all limits that they are of."""
+    """The parameters and their point inside all limits."""
 
     iteration: int
     point: Array  # x0 before the first step
-    inside: Inside  # of nothing before the first step
+    inside: Inside  # empty before the first step
     step_size: float  # there is none: 0
 
 
 @dataclass(frozen=True)
 class InteriorPoint(StepRule):
-    r"""An interior-point method for losses with one kink, as hinge and quantile loss have.
+    r"""An interior-point method for losses with one kink, such as hinge and quantile loss.
 
     Such a loss is :math:`l_i(m) = \max_\theta \theta (m - y_i)` over :math:`\theta` between two
-    ends. The dual slopes :math:`\theta_i` are kept between theirs by a barrier: the objective gets
+    ends. A barrier keeps the dual slopes :math:`\theta_i` between them: the objective gets
 
     .. math:: -\mu \sum_i p_i \bigl(\log(\theta_i - low_i) + \log(high_i - \theta_i)\bigr),
 
     and Newton's method follows the saddle point of parameters and slopes as :math:`\mu` vanishes,
     by Mehrotra's predictor and corrector. That takes ten to thirty steps, whatever the data's
-    scale, each with the Gram matrix of all rows: it is for rows that are few and short.
+    scale, each with the Gram matrix of all rows: it is for few rows with few columns.
 
-    An l1 term is the same once more: :math:`\alpha |w_j|` is the loss of a row that has nothing but
-    a 1 in column j, with the target 0 and slopes between :math:`-\alpha` and :math:`\alpha`.
+    An l1 term is treated as further rows: :math:`\alpha |w_j|` is the loss of a row with a single 1
+    in
+    column j, the target 0 and slopes between :math:`-\alpha` and :math:`\alpha`.
 
     `output` and `last` are the last point.
 
@@ -179,7 +180,7 @@ class InteriorPoint(StepRule):
         return InteriorPointState(0, x0, nothing, 0.0)
 
     def step(self, state: InteriorPointState, oracle: BarrierOracle) -> Step:  # type: ignore[override]
-        """Follow the saddle point; the evaluation has the bound that the slopes prove."""
+        """Follow the saddle point; the evaluation carries the bound that the slopes prove."""
         if state.iteration >= MOST_STEPS:
             raise LineSearchError("the barrier falls no further: rounding has the last word.")
         before = oracle.inside(state.point) if state.iteration == 0 else state.inside
@@ -204,19 +205,19 @@ class InteriorPoint(StepRule):
         return state.point
 
 
-#: From the values and the estimated lower bounds of all targets to the gap that each may have.
+#: From the values and estimated lower bounds of all targets to the gap that each may have.
 Allowed = Callable[[Vector, Vector], Vector]
 
 
 class Found(NamedTuple):
-    """The parameters that were found, and slopes of the rows that prove them good."""
+    """Parameters, and the slopes of the rows that prove them good."""
 
     parameters: Vector
     slopes: Vector
     steps: int
 
 
-#: Whether a target's point is proved to have no more than this gap: else there are further steps.
+#: Whether a target's point is proved to have at most this gap; otherwise steps continue.
 Proved = Callable[[int, Found, float], bool]
 
 
@@ -226,17 +227,12 @@ def has_one_kink(loss: Loss) -> bool:
 
 
 class KinkedRows:
-    """Rows that several targets share, with a 1 at the end of each where there is an intercept.
+    """Rows shared by several models that differ only in their targets.
 
-    After them there is one for each weight that has an l1 term, of the rows' mean share. So the
-    barrier is the same for all. Rows without a share are left out: the barrier would see them.
-
-    Parameters
-    ----------
-    models : sequence of LinearModel
-        They differ in nothing but their targets.
-    terms : Terms
-        l1 and l2 terms, of which each weight has one; the l2 term is in place of the models' own.
+    One row per weight with an l1 term follows, with the rows' mean share, so that all have the same
+    barrier. Rows without a share are left out: the barrier would see them. Each weight has an l1 or
+    l2
+    term; the l2 term of `terms` replaces the models' own.
     """
 
     def __init__(self, models: Sequence[LinearModel], terms: Terms) -> None:
@@ -255,7 +251,7 @@ class KinkedRows:
         self.shares = np.append(shares[self._rows], np.full(self._columns.size, 1.0 / self.count))
         targets = np.array([model.y[self._rows] for model in models])
         ends = (np.broadcast_to(end, targets.shape) for end in model.loss.domain(targets))
-        steepest = self.l1 * self.count  # a share of it is l1
+        steepest = self.l1 * self.count  # times a share it is l1
         self.kinks = self._with_weights(targets, 0.0 * steepest)
         self.low, self.high = (
             self._with_weights(end, sign * steepest)
@@ -271,7 +267,7 @@ class KinkedRows:
         return every
 
     def _with_weights(self, numbers: Matrix, of_weights: Vector) -> Matrix:
-        """Return numbers of the rows with one more for each row that a weight has."""
+        """Append the numbers of the rows that stand for weights."""
         return np.hstack([numbers, np.tile(of_weights, (len(numbers), 1))])
 
     def of(self, chosen: Any) -> KinkedRows:
@@ -284,9 +280,10 @@ class KinkedRows:
         return part
 
     def inside(self, starts: Sequence[Vector]) -> Inside:
-        """Return where to start from, of which only intercepts are used.
+        """Return a starting point, which uses only the intercepts of `starts`.
 
-        Good weights with slopes that do not fit them are further from the middle than none.
+        Good weights with slopes that do not match them are further from the middle than zero
+        weights.
         """
         w = np.zeros((len(starts), self.penalties.size))
         if self.intercept:
@@ -315,7 +312,7 @@ class KinkedRows:
         return np.column_stack([products, of_rows.sum(axis=1)])
 
     def factored(self, curvatures: Vector) -> Factored:
-        """Return the second derivatives of one target's losses and terms, factored."""
+        """Return the factored second derivatives of one target's losses and terms."""
         weights = self.shares * curvatures
         X, n = self._model.X, self.count
         matrix = gram_matrix(X, None, self._of_all(weights[:n]), intercept=self.intercept)
@@ -349,7 +346,7 @@ class KinkedRows:
         bounds = -means(self, slopes * self.kinks)
         if self.l2 > 0.0:
             bounds = bounds - 0.5 * (sums[:, :d] ** 2).sum(axis=1) / self.l2
-        else:  # slopes are scaled down until the l1 term holds what they leave
+        else:  # slopes are scaled down to within the l1 term
             held = slopes[:, n:] * self.shares[n:]
             bounds = bounds / np.maximum((np.abs(sums[:, :d] - held) / self.l1).max(axis=1), 1.0)
         if self.intercept:  # slopes of one side are scaled down until their mean is 0
@@ -366,7 +363,7 @@ class BarrierOracle(TermsOracle):
         self.kinked = KinkedRows([self.model], self.terms)
 
     def inside(self, x0: Vector) -> Inside:
-        """Return where to start from: of x0 only the intercept is used."""
+        """Return the starting point, which uses only the intercept of x0."""
         with np.errstate(**QUIET):
             return self.kinked.inside([x0])
 
@@ -386,20 +383,11 @@ def interior_points(
     proved: Proved,
     most_steps: int,
 ) -> None:
-    """Go on with each model until it is proved to be good enough, or rounding puts an end to it.
+    """Take steps for each model until it is proved good enough, or rounding ends them.
 
-    All share the products with their rows.
-
-    Parameters
-    ----------
-    models, terms
-        As for `KinkedRows`.
-    starts : sequence of Vector
-        Parameters to start from, of which only intercepts are used.
-    allowed, proved : callable
-        The gaps that would do, and whether a point has that: asked once its estimated gap does.
-    most_steps : int
-        How many steps to do at most.
+    All share the products with their rows. `allowed` returns the gaps that suffice; `proved` checks
+    a
+    point once its estimated gap suffices. `starts` give only intercepts.
     """
     values, bounds = np.full(len(models), np.inf), np.zeros(len(models))
     group = max(1, MOST_ENTRIES // models[0].n_samples)

@@ -1,9 +1,9 @@
 """Newton's method for multinomial logistic regression, with directions by conjugate gradients.
 
-The second derivatives are never written out. With s_i the distribution of row i over the classes,
-they are sum_i p_i (diag(s_i) - s_i s_i') between classes, times a_i a_i', plus the l2 term: a
-product with them is one with X and one with its transpose. Rows whose class is clear count for next
-to nothing, and are left out.
+With s_i the distribution of row i over the classes, the second derivatives are
+sum_i p_i (diag(s_i) - s_i s_i') between classes, times a_i a_i', plus the l2 term: a product with
+them is one with X and one with its transpose. Rows whose class is clear hardly count, and are left
+out.
 """
 
 from __future__ import annotations
@@ -35,29 +35,28 @@ from accelegrad.solvers.row_oracle import no_goal
 from accelegrad.solvers.search import VALUE_ROUNDING
 
 # Measured on seven data sets of several classes with alpha = 1e-5 and 1e-3, unless it says chosen.
-#: The share of the gradient that a direction leaves at most, less where the gradient is small, and
-#: the share of the curvature that may be left out for each unit of that (0.1 to 0.5 take as long).
+#: The largest share of the gradient that a direction leaves, less if the gradient is small, and the
+#: share of the curvature that may be left out per unit of that (0.1 to 0.5 take as long).
 LEFT, LEFT_OUT = 0.25, 0.04
-#: The share of a gradient that is small enough that a direction aims at (without it up to 1.3
-#: times as long).
+#: A direction aims at this share of a gradient that is small enough (without it up to 1.3 times as
+#: long).
 AIM = 0.3
-#: Products with the second derivatives for a direction, at most; chosen.
+#: Most products with the second derivatives per direction; chosen.
 MOST_PRODUCTS = 250
-#: A slope along a direction is flat enough at this share of the first one. It is searched for with
-#: so many trials, each at most so many times as far as the one before; chosen.
+#: A slope along a direction is flat enough at this share of the first one; most trials of the line
+#: search, and the growth factor between trials. Chosen.
 FLAT, TRIALS, FARTHER = 0.1, 30, 10.0
-#: Fewer rows than these are all used: then a row that is there twice makes no difference to one of
-#: twice the weight. Of more, rows are left out where at most this share of them remains (digits
-#: with all rows: 1.4 to 1.6 times as long), with at most so many entries, since they are copied.
+#: Fewer rows are all used, so that a repeated row agrees with one of twice the weight. Of more,
+#: rows are left out if at most this share remains (digits with all rows: 1.4 to 1.6 times as long),
+#: with at most so many entries, since they are copied.
 MANY_ROWS, FEW_ROWS, COPIED_ENTRIES = 500, 0.7, 1 << 22
-#: Of rows in parts, so many rows per parameter of a class stand for all, and at least so many, so
-#: that memory does not grow with the rows. Chosen.
+#: For rows in parts, the sample size per parameter of a class, and the least sample size: memory
+#: must not grow with the rows. Chosen.
 SAMPLED_PER_PARAMETER, LEAST_SAMPLE = 100, 1 << 14
-#: A block of curvature per class is taken from at most this many rows per parameter of a class.
+#: Most rows per parameter of a class for a block of curvature.
 ROWS_PER_PARAMETER = 30
-#: Blocks are made anew after so many products with the old ones (digits: 1.3 times as long with 8,
-#: 1.1 with 40, and without blocks 2.2), if they take the memory of at most so many entries, or of
-#: those of X if that is more.
+#: Blocks are computed again after so many products (digits: 1.3 times as long with 8, 1.1 with 40,
+#: and without blocks 2.2), if they have at most so many entries, or as many as X.
 PRODUCTS_WITH_BLOCKS, MOST_ENTRIES = 16, 1 << 20
 
 
@@ -74,21 +73,12 @@ class TruncatedNewtonState(NamedTuple):
 
 @dataclass(frozen=True)
 class TruncatedNewton(StepRule):
-    r"""Newton's method with conjugate gradients, preconditioned, and an exact line search.
+    r"""Newton's method with preconditioned conjugate gradients and an exact line search.
 
     A direction d is the result of conjugate gradients for :math:`H d = -g`. These end when the
     preconditioned residual is at most the share :math:`\min(1/4, \sqrt{\|g\| / \|g_0\|})` of the
-    first one, or when the residual is 0.3 of the gradient that would do. The step's length is where
-    the slope along d is a tenth of the first one.
-
-    `output` and `last` are the last point.
-
-    Parameters
-    ----------
-    curved : CurvedClasses
-        The second derivatives, and the function along lines.
-    enough : callable, optional
-        From a value to the residual that is small enough there; 0 if none is.
+    first one, or when the residual is 0.3 of a sufficiently small gradient. The step ends where the
+    slope along d is a tenth of the first one. `enough` maps a value to the residual that suffices.
 
     References
     ----------
@@ -122,10 +112,10 @@ class TruncatedNewton(StepRule):
     def _lowest(
         self, state: TruncatedNewtonState, direction: Array, slope: float, oracle: Oracle
     ) -> tuple[float, Evaluated]:
-        """Return a length of the step that is about the best, and what is known there.
+        """Return a nearly optimal step length, and the evaluation there.
 
-        Just beyond the lowest point of a line the value may be higher than at its start, where the
-        function bends more and more, but never before it.
+        Just beyond the lowest point of a line the value may exceed that at its start, but never
+        before it.
         """
         line = self.curved.along(state.point, direction)
         for highest in (FLAT, 0.0):
@@ -147,11 +137,11 @@ class TruncatedNewton(StepRule):
         )
 
     def _direction(self, state: TruncatedNewtonState) -> Array:
-        """Return Newton's direction, as near to it as pays."""
+        """Return Newton's direction, as accurately as pays."""
         size = self.curved.residual(state.point, state.gradient)
         left = min(LEFT, math.sqrt(size / state.first_residual)) if size > 0.0 else LEFT
         enough = self.enough(state.value)
-        # Where a gradient that small was not enough, the direction is to gain more.
+        # If a gradient that small was not enough, the direction has to gain more.
         small = AIM * enough if size > enough else 0.0
         quadratic = self.curved.quadratic(state.point, LEFT_OUT * left)
         residual = -quadratic.arranged(state.gradient)
@@ -184,7 +174,7 @@ class TruncatedNewton(StepRule):
 def _acceptable(state: TruncatedNewtonState, trial: Evaluated) -> bool:
     if trial.value < state.value:
         return True
-    # Where values differ by rounding alone, a smaller gradient shows that the trial is better.
+    # If values differ only by rounding, a smaller gradient shows that the trial is better.
     near = trial.value <= state.value + VALUE_ROUNDING * abs(state.value)
     return near and 4.0 * trial.squared_norm <= inner(state.gradient, state.gradient)
 
@@ -192,7 +182,7 @@ def _acceptable(state: TruncatedNewtonState, trial: Evaluated) -> bool:
 def _flat(line: ClassesLine, slope: float, highest: float) -> float:
     """Return where the slope along a line, -`slope` at 0, is flat enough, by Newton's method.
 
-    That is where it is at most the share `FLAT` of the first one, and `highest` if it is positive.
+    Its size is at most the share `FLAT` of the first one, or `highest` if it is positive.
     """
     low, high, t = 0.0, math.inf, 1.0
     for _ in range(TRIALS):
@@ -208,14 +198,9 @@ def _flat(line: ClassesLine, slope: float, highest: float) -> float:
 
 
 class CurvedClasses:
-    """A multinomial model with what Newton's method has to know of it.
+    """What Newton's method needs of a multinomial model with l2 > 0.
 
-    It remembers the last point, and the preconditioner for some products.
-
-    Parameters
-    ----------
-    model : MultinomialModel
-        The model; its l2 has to be > 0.
+    It remembers the last point, and the preconditioner for several products.
     """
 
     def __init__(self, model: MultinomialModel) -> None:
@@ -228,7 +213,6 @@ class CurvedClasses:
 
     @cached_property
     def _shares(self) -> Matrix:
-        """The rows' shares, a column."""
         return self.model.rows.shares[:, None]
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
@@ -237,7 +221,7 @@ class CurvedClasses:
         return self._at.value, self._at.gradient
 
     def residual(self, point: Vector, gradient: Vector) -> float:
-        """Return the norm of a gradient at the best intercepts, as far as it foretells that.
+        """Return roughly the norm of the gradient after moving to the best intercepts.
 
         A dual point needs these, and they change the gradient of the weights.
         """
@@ -248,7 +232,7 @@ class CurvedClasses:
         return norm((W - b[:, None] * self._class_means(point).T).ravel())
 
     def expected_gap(self, point: Vector) -> float:
-        """Return the gap that the dual can be expected to prove at a point."""
+        """Return the gap that the dual is expected to prove at a point."""
         residual = self.residual(point, self._known(point).gradient)
         return residual * residual / (2.0 * self.model.l2)
 
@@ -264,7 +248,7 @@ class CurvedClasses:
         return ClassesLine(at.margins, change, self._shares[:, 0], straight, bend)
 
     def quadratic(self, point: Vector, left_out: float) -> LocalClasses:
-        """Return the second derivatives at a point but for a share that is left out."""
+        """Return the second derivatives at a point, except for the share `left_out`."""
         model, at = self.model, self._known(point)
         s, weights = at.distributions, _weights(at)
         lengths = model.rows.row_squares() + float(model.rows.fit_intercept)
@@ -278,7 +262,7 @@ class CurvedClasses:
         return local
 
     def count_product(self) -> None:
-        """Note a product with the second derivatives."""
+        """Count a product with the second derivatives."""
         self._products += 1
 
     def _known(self, point: Vector) -> ClassesPoint:
@@ -288,7 +272,7 @@ class CurvedClasses:
         return self._at
 
     def _class_means(self, point: Vector) -> Matrix:
-        """Return the mean row for each class, a column, by the curvature of the rows."""
+        """Return the mean row of each class, as columns, weighted by the rows' curvature."""
         at = self._known(point)
         if self._means is None:
             sums, rows = self.model.total("curvature", _curved_sums, at)
@@ -296,7 +280,7 @@ class CurvedClasses:
         return self._means
 
     def _rows_that_count(self, importance: Vector, left_out: float) -> RowNumbers | None:
-        """Return the rows without those that sum up to a share of all; None: all rows."""
+        """Return the rows without the least important ones; None: all rows."""
         model = self.model
         if model.n_samples < MANY_ROWS:
             return None
@@ -313,7 +297,6 @@ class CurvedClasses:
 
     @property
     def _size(self) -> int:
-        """The number of parameters of a class."""
         return self.model.n_features + int(self.model.rows.fit_intercept)
 
     @property
@@ -325,17 +308,18 @@ class CurvedClasses:
     def _preconditioner(
         self, weights: Matrix, importance: Vector, rows: RowNumbers | None
     ) -> Matrix:
-        """Return blocks of curvature for each class, factored, or one number per parameter."""
+        """Return factored blocks of curvature per class, or one number per parameter."""
         if not self._has_room:
             return self._diagonal(weights, rows)
-        # Of few entries new blocks cost nothing, and then weights and repeated rows agree to 1e-7.
+        # With few entries new blocks cost nothing, and make weights and repeated rows agree to
+        # 1e-7.
         few = self._entries < kernels.FEW_ENTRIES
         if few or self._blocks is None or self._products >= PRODUCTS_WITH_BLOCKS:
             self._blocks, self._products = self._factored(weights, importance), 0
         return self._blocks
 
     def _diagonal(self, weights: Matrix, rows: RowNumbers | None) -> Matrix:
-        """Return the inverse of the diagonal of the second derivatives, a row for each class."""
+        """Return the inverse of the diagonal of the second derivatives, one row per class."""
         model = self.model
         X, weights = (
             (model.rows.X, weights) if rows is None else (model.rows.X[rows], weights[rows])
@@ -346,7 +330,7 @@ class CurvedClasses:
         return np.asarray(1.0 / total.T)
 
     def _factored(self, weights: Matrix, importance: Vector) -> Matrix:
-        """Return the inverses of the Cholesky factors of the classes' blocks, one if all agree."""
+        """Return the inverse Cholesky factors of the classes' blocks, one if all agree."""
         model, X = self.model, self.model.rows.X
         rows, times = _drawn(importance, ROWS_PER_PARAMETER * self._size)
         alike = bool((weights == weights[:, :1]).all())
@@ -361,9 +345,9 @@ class CurvedClasses:
 
 
 class SampledClasses(CurvedClasses):
-    """The same of rows in parts, in a stream or on a cluster: second derivatives are of a sample.
+    """`CurvedClasses` for rows in parts, with second derivatives from a sample in memory.
 
-    A step takes a pass for the gradient and one for the search along it, none for its direction.
+    A step takes one pass for the gradient and one for the line search.
     """
 
     model: PartedClasses
@@ -385,7 +369,7 @@ class SampledClasses(CurvedClasses):
         return self._sample.quadratic(point, left_out)
 
     def along(self, point: Vector, direction: Vector) -> Any:
-        """Return the function along a direction: a pass, and one over margins for each place."""
+        """Return the function along a direction: a pass, and one over margins per trial."""
         model, p = self.model, self._known(point)
         W, D = model.split(point)[0], model.split(direction)[0]
         terms = model.l2 * float(np.vdot(W, D)), model.l2 * float(np.vdot(D, D))
@@ -393,17 +377,7 @@ class SampledClasses(CurvedClasses):
 
 
 class LocalClasses:
-    """The second derivatives at a point, from the rows that count.
-
-    Parameters
-    ----------
-    curved : CurvedClasses
-        Where they come from.
-    products : Products, optional
-        Products with the rows that count; None: with all rows.
-    distributions, shares : Matrix
-        Of these rows.
-    """
+    """The second derivatives at a point, from the rows that count (`products`; None: all)."""
 
     def __init__(
         self,
@@ -421,25 +395,24 @@ class LocalClasses:
 
     @property
     def n_rows(self) -> int:
-        """How many rows count."""
+        """The number of rows that count."""
         return len(self._distributions)
 
     def use(self, inverse: Matrix) -> None:
-        """Take a preconditioner: blocks, or numbers."""
-        # Numbers are arranged once, as what they are multiplied with.
+        """Set the preconditioner: blocks, or numbers."""
         self._inverse = inverse if inverse.ndim == 3 else np.ascontiguousarray(inverse.T)
 
-    # Sparse products take and make matrices with a row for each column of X, as arrays are here: a
-    # last row has the intercepts.
+    # Arrays here have one row per column of X, as sparse products use them, and the intercepts
+    # last.
 
     def arranged(self, vector: Vector) -> Matrix:
-        """Return a vector as a matrix with a column for each class."""
+        """Return a vector as a matrix with one column per class."""
         W, b = self._model.split(vector)
         intercept = self._model.rows.fit_intercept
         return np.ascontiguousarray((np.column_stack([W, b]) if intercept else W).T)
 
     def vector(self, arranged: Matrix) -> Vector:
-        """Return the vector that a matrix stands for."""
+        """Return the vector of a matrix from `arranged`."""
         d = self._model.n_features
         return np.concatenate([arranged[:d].T.ravel(), arranged[d:].ravel()])
 
@@ -463,8 +436,9 @@ class LocalClasses:
     def precondition(self, gradient: Matrix) -> Matrix:
         """Return an approximation of their inverse times a gradient.
 
-        Where parameters change by the same for all classes, the margins' differences stay, so that
-        the curvature is exactly l2 there, and 0 for intercepts.
+        A common change of the parameters of all classes leaves the differences of margins
+        unchanged, so
+        the curvature along it is exactly l2, and 0 for intercepts.
         """
         inverse, d = self._inverse, self._model.n_features
         assert inverse is not None
@@ -495,8 +469,8 @@ class ClassesLine(NamedTuple):
     margins: Matrix
     change: Matrix  # of the margins
     shares: Vector
-    straight: float  # the slope at 0 of all but the logarithms
-    bend: float  # the second derivative of all but the logarithms
+    straight: float  # the slope at 0 without the logarithms
+    bend: float  # the second derivative without the logarithms
 
     def derivatives(self, t: float) -> tuple[float, float]:
         """Return the first and the second derivative at t."""
@@ -510,7 +484,7 @@ class ClassesLine(NamedTuple):
 
 
 class PartedLine(NamedTuple):
-    """The same of rows in parts, from one point to another."""
+    """The same for rows in parts, from one point to another."""
 
     model: PartedClasses
     p: Any
@@ -530,7 +504,7 @@ def _slope_between(
     q: ClassesPoint,
     t: float,
 ) -> tuple[float, float]:
-    """Return the first and the second derivative of the mean loss at p + t (q - p) by t."""
+    """Return the first and second derivative of the mean loss at p + t (q - p) by t."""
     change, shares = q.margins - p.margins, p.model.rows.shares
     own = change[np.arange(len(change)), p.model.classes]
     return ClassesLine(p.margins, change, shares, -float(shares @ own), 0.0).derivatives(t)
@@ -550,9 +524,9 @@ def _curved_sums(part: Any, at: ClassesPoint) -> tuple[Vector, Matrix]:  # noqa:
 
 
 def _drawn(importance: Vector, count: int) -> tuple[RowNumbers, Vector]:
-    """Return rows by importance, and how many rows each stands for; all of them if these are few.
+    """Return rows drawn by importance, and how many rows each stands for; all if they are few.
 
-    They are evenly spread over the sum of the importance, so that no random numbers are needed.
+    They are evenly spread over the cumulative importance: no random numbers are needed.
     """
     sums = np.cumsum(importance)
     total = float(sums[-1])

@@ -33,21 +33,21 @@ from accelegrad.solvers.search import (
 )
 from accelegrad.solvers.smoothing import SmoothedOracle, smoothing_gap
 
-#: The least product of a move and the change of the gradient along it that can be divided by
+#: The least product of a move and its gradient change that can be divided by
 LEAST_PRODUCT = 1e-290
-#: The share of the Newton decrement that is expected to remain after a step with new curvature
-#: (half or twice as much: 1 % of the time)
+#: The share of the Newton decrement expected to remain after a step with new curvature (half or
+#: twice as much: 1 % of the time)
 EXPECTED_DECREMENT = 0.05
-# What has to be done before the next trial is known.
+# # What has to be done before the next trial is known.
 BEGIN, START_OVER, SKETCH, AIM, NOTHING = "begin", "start over", "sketch", "aim", ""
 #: A run starts from the minimum over a sample, found in the same way (without it tall data take 1.4
-#: times as long). The sample has at most this share of the rows, at most so many per parameter, and
-#: at most this many entries (32 MB).
+#: times as long): at most this share of the rows, so many per parameter, and this many entries (32
+#: MB).
 START_SHARE, START_PER_PARAMETER, SAMPLE_ENTRIES = 0.1, 150, 1 << 22
-#: It has at least this many rows, and this many per parameter; else there is none.
+#: The least rows, and rows per parameter, of that sample; otherwise there is none.
 FEWEST_SAMPLED, FEWEST_PER_PARAMETER = 100, 5
-#: The most steps on a sample, which end where the value is off by this share of what the sample
-#: leaves unknown anyway; chosen.
+#: Most steps on a sample, which end when the value's error is this share of what the sample leaves
+#: unknown; chosen.
 START_STEPS, START_PRECISION = 20, 0.3
 
 #: What the rule works on: a smooth sum, or a smooth one close to a sum with kinks.
@@ -55,7 +55,7 @@ Sum: TypeAlias = "CurvedOracle | SmoothedCurvedOracle"
 
 
 class SketchedNewtonState(NamedTuple):
-    """The last point that was accepted, and the trial that comes next, or what leads to it."""
+    """The last accepted point, and the next trial or what leads to it."""
 
     iteration: int
     point: Array
@@ -65,14 +65,14 @@ class SketchedNewtonState(NamedTuple):
     direction: Array
     step_size: float  # trial = point + step_size * direction
     slope: float  # minus the slope along the direction
-    moves: Array  # the last steps, oldest first
-    gradient_changes: Array  # along each of them
+    moves: Array
+    gradient_changes: Array
     sketched_at: Array  # where the curvature was taken
-    sketches: int  # how often it was
+    sketches: int  # how often
     sketched_with: float  # the caution then
     caution: float  # of the next one, from 0 to 1
-    used: int  # steps that were done with this curvature
-    due: str  # what has to be done before the next trial is known
+    used: int  # steps done with this curvature
+    due: str  # what has to be done before the next trial
 
 
 @dataclass(frozen=True)
@@ -80,22 +80,25 @@ class SketchedNewton(StepRule):
     r"""Newton's method with sketched curvature and quasi-Newton corrections.
 
     The direction is :math:`d = -B g`, where B is the inverse of the curvature C of a sample of the
-    summands, taken at some point before, with the corrections of the last ten steps (L-BFGS with
+    summands, taken at an earlier point, with the corrections of the last ten steps (L-BFGS with
     :math:`B_0 = C^{-1}`). The trial :math:`x + d` is accepted if
-    :math:`f(x + d) \le f(x) + 10^{-4} \langle g, d \rangle`; else the step is halved until that
-    holds, which takes no pass over the rows. New curvature is taken, from a larger sample, when
-    steps gain too little with the old one: when more than the share :math:`0.05^{2/(1+c)}` of the
-    squared Newton decrement
-    :math:`\langle g, B g\rangle` remains after a step, c being the cost of new curvature in
-    evaluations (and, where it is expensive, only after c steps with the old one). Before the first
-    sample C is diagonal; where a sample costs too much it stays diagonal, and the method is L-BFGS.
+    :math:`f(x + d) \le f(x) + 10^{-4} \langle g, d \rangle`; otherwise the step is halved until
+    that
+    holds, which takes no pass over the rows. New curvature, from a larger sample, is taken when
+    more
+    than the share :math:`0.05^{2/(1+c)}` of the squared Newton decrement :math:`\langle g, B
+    g\rangle`
+    remains after a step, c being the cost of new curvature in evaluations (and, if it is expensive,
+    only after c steps with the old one). Before the first sample C is diagonal; if a sample costs
+    too
+    much it stays diagonal, and the method is L-BFGS.
 
     `output` and `last` are the last point that was accepted.
 
     Parameters
     ----------
     memory : int, default 10
-        How many steps are remembered.
+        Number of steps that are remembered.
 
     References
     ----------
@@ -120,7 +123,7 @@ class SketchedNewton(StepRule):
         )
 
     def step(self, state: SketchedNewtonState, oracle: Sum) -> Step:  # type: ignore[override]
-        """Find the next trial, evaluate it, and accept it or make the next one nearer."""
+        """Find the next trial, evaluate it, and accept it or shorten the step."""
         state = self.aimed(state, oracle)
         trial = oracle(state.trial)
         state = state._replace(iteration=state.iteration + 1)
@@ -137,8 +140,7 @@ class SketchedNewton(StepRule):
     def aimed(self, state: SketchedNewtonState, oracle: Sum) -> SketchedNewtonState:
         """Return the state with the next trial.
 
-        That may take new curvature, so it is not done before the trial is wanted: a run that ends
-        does not pay for it.
+        This may take new curvature, so it is postponed until the trial is needed.
         """
         if state.due == NOTHING:
             return state
@@ -153,12 +155,11 @@ class SketchedNewton(StepRule):
         return state._replace(due=NOTHING)
 
     def _lower(self, trial: Evaluation, oracle: Sum) -> Evaluation:
-        """Return the first trial of a function, or what is known of a lower point from before."""
+        """Return the first trial of a function, or a lower point that is already known."""
         known = oracle.lowest
         return known if known is not None and known.value < trial.value else trial
 
     def _at(self, state: SketchedNewtonState, trial: Evaluation, due: str) -> SketchedNewtonState:
-        """Return the state with the trial accepted."""
         return state._replace(
             point=trial.point, value=trial.value, gradient=trial.gradient, due=due
         )
@@ -180,7 +181,7 @@ class SketchedNewton(StepRule):
     def _acceptable(self, state: SketchedNewtonState, trial: Evaluation) -> bool:
         if trial.value <= state.value - DESCENT * state.step_size * state.slope:
             return True
-        # Where values differ by rounding alone, a flatter slope shows that the trial is better.
+        # If values differ only by rounding, a flatter slope shows that the trial is better.
         near = trial.value <= state.value + VALUE_ROUNDING * abs(state.value)
         return near and 2.0 * abs(inner(trial.gradient, state.direction)) <= state.slope
 
@@ -194,7 +195,7 @@ class SketchedNewton(StepRule):
     def _improved(
         self, state: SketchedNewtonState, before: float, oracle: Sum
     ) -> SketchedNewtonState:
-        """Return the state with new curvature, if steps gain too little with the old one.
+        """Return the state with new curvature if steps with the old one gain too little.
 
         `before` is the squared decrement before the last step.
         """
@@ -204,7 +205,6 @@ class SketchedNewton(StepRule):
         return self._sketched(state, oracle) if slow else state
 
     def _remembered(self, state: SketchedNewtonState, trial: Evaluation) -> SketchedNewtonState:
-        """Return the state with the last step among those remembered."""
         move, change = trial.point - state.point, trial.gradient - state.gradient
         if not inner(move, change) > LEAST_PRODUCT:
             return state
@@ -238,7 +238,7 @@ class SketchedNewton(StepRule):
         )
 
     def _corrected(self, state: SketchedNewtonState, curvature: Factored | Diagonal) -> Array:
-        """Return B g: the two loops of L-BFGS."""
+        """Return B g by the two loops of L-BFGS."""
         vector, shares = state.gradient, []
         pairs = list(zip(state.moves, state.gradient_changes, strict=True))
         for move, change in reversed(pairs):
@@ -256,7 +256,6 @@ class SketchedNewton(StepRule):
     def _shortened(
         self, state: SketchedNewtonState, trial: Evaluation, oracle: Sum
     ) -> SketchedNewtonState:
-        """Return the state with a trial that is nearer."""
         if state.slope == 0.0:  # a guess
             return state._replace(due=START_OVER)
         t = state.step_size
@@ -287,12 +286,7 @@ class _Origin(NamedTuple):
 class CurvedOracle(RowOracle):
     """A smooth sum over rows, with its second derivatives from samples of rows.
 
-    Where a matrix of them would cost too much, one number per coordinate takes its place.
-
-    Parameters
-    ----------
-    model, rng, goal
-        As for `RowOracle`; the loss has to be smooth.
+    If a matrix of them would cost too much, one number per coordinate takes its place.
     """
 
     #: it is always the same sum
@@ -327,11 +321,11 @@ class CurvedOracle(RowOracle):
 
     @property
     def lowest(self) -> Evaluation | None:
-        """What is known at the lowest point evaluated so far."""
+        """The evaluation with the lowest value so far."""
         return self.best
 
     def seen(self, point: Vector, other: ModelPoint) -> Evaluation:
-        """Evaluate where a sum over the same rows was: no pass over them before the gradient."""
+        """Evaluate from another sum over the same rows: no pass over them before the gradient."""
         with np.errstate(**QUIET):
             at = other.beside(self.model)
             value = at.value
@@ -340,7 +334,7 @@ class CurvedOracle(RowOracle):
         return self._finish(evaluation)
 
     def original(self, evaluation: Evaluation) -> Evaluation:
-        """Return the evaluation; its bound may be left for later: see `bound_can_wait`."""
+        """Return the evaluation; its bound may be postponed: see `bound_can_wait`."""
         goal = self.goal(evaluation.value)
         if self.bound_can_wait(evaluation, goal):
             evaluation.late_bound = self._late_bound(self._known(evaluation))
@@ -349,7 +343,7 @@ class CurvedOracle(RowOracle):
     def bound_can_wait(self, evaluation: Evaluation, goal: float, part: float = 0.0) -> bool:
         """Return whether a bound is expensive, as with an intercept, and would not reach the goal.
 
-        `part` of the gap is due to smoothing. A start other than zero may be the minimum already.
+        `part` of the gap is due to smoothing. A nonzero start may already be the minimum.
         """
         model = self.model
         if not (goal > 0.0 and model.fit_intercept and model.l2 > 0.0):
@@ -359,10 +353,7 @@ class CurvedOracle(RowOracle):
         return part + self.remaining(evaluation) > goal
 
     def remaining(self, evaluation: Evaluation) -> float:
-        """Return an estimate of the gap of the value: half of Newton's squared decrement.
-
-        It is infinite where there is no matrix of second derivatives yet.
-        """
+        """Return half of Newton's squared decrement, an estimate of the gap; infinite at first."""
         curvature = self._curvature_made
         if curvature is None:
             return math.inf
@@ -370,7 +361,7 @@ class CurvedOracle(RowOracle):
 
     @property
     def _guess_size(self) -> int:
-        """How many rows the sample has that gives a start; 0 where there is none."""
+        """The size of the sample that gives a start; 0 for none."""
         model, costs = self.model, self._costs
         most = SAMPLE_ENTRIES * model.n_samples / max(1, model.storage.entries)
         enough = START_PER_PARAMETER * model.n_parameters
@@ -379,17 +370,17 @@ class CurvedOracle(RowOracle):
         return 0 if few or not costs.least or costs.constant else size
 
     def guess(self, point: Vector) -> Vector | None:
-        """Return roughly the minimum over a sample of the rows, None where there are too few."""
+        """Return roughly the minimum over a sample of the rows; None if there are too few."""
         size, rng, model = self._guess_size, np.random.default_rng([self._seed, 0]), self.model
         if size == 0:
             return None
-        # A weak l2 term gets the weight against a row that it had before, up to that of a row:
-        # fewer rows are fitted too well sooner.
+        # A weak l2 term keeps its weight relative to a row, up to that of one row: fewer rows
+        # overfit sooner.
         weight = min(model.l2 * model.n_samples, 1.0) / size
         sample = model.sampled(size, rng).in_memory(max(model.l2, weight))
         oracle, rule = CurvedOracle(sample, rng), SketchedNewton()
         state = rule.init(point)
-        unknown = sample.n_parameters / size  # of the value, about
+        unknown = sample.n_parameters / size  # relative error of the value, about
         for _ in range(START_STEPS):
             state = rule.aimed(rule.step(state, oracle).state, oracle)
             if 0.0 < state.slope <= START_PRECISION * unknown * state.value:
@@ -398,7 +389,7 @@ class CurvedOracle(RowOracle):
         return found
 
     def shorter(self, point: Vector, trial: Evaluation, value: float, fall: float) -> float:
-        """Return how much of the way from a point to a trial lets the value fall: no pass."""
+        """Return the share of the way from a point to a trial that lowers the value: no pass."""
         before, after = self._evaluated(point), self._known(trial)
 
         def value_at(share: float) -> float:
@@ -421,8 +412,8 @@ class CurvedOracle(RowOracle):
 
     @property
     def _curvature_made(self) -> Factored | None:
-        """The last matrix of second derivatives, None before there is one."""
-        if self._made is None and self._made_from is not None:  # it comes from a checkpoint
+        """The last matrix of second derivatives, if any."""
+        if self._made is None and self._made_from is not None:  # from a checkpoint
             self.curvature(*self._made_from)
         return self._made
 
@@ -433,7 +424,6 @@ class CurvedOracle(RowOracle):
         return self._coordinates
 
     def _factored(self, origin: _Origin, size: int) -> Factored:
-        """Return the second derivatives from a sample of this size."""
         point, number, caution = origin
         model = self.model
         with np.errstate(**QUIET):
@@ -443,19 +433,19 @@ class CurvedOracle(RowOracle):
         return Factored(matrix, *self._costs.price(number + 1, rows.n_curved))
 
     def _evaluated(self, point: Vector) -> ModelPoint:
-        """Return what is known at a point; mostly it was one of the last two evaluated."""
+        """Return what is known at a point, usually one of the last two evaluated."""
         for known in (*self._latest, self.best):
             if known is not None and known.model is not None and known.point is point:
                 return known.model
         return self.model.at(point)
 
     def state(self) -> dict[str, Any]:
-        """Return all that has to be kept to go on."""
+        """Return all that a checkpoint has to keep."""
         made = None if self._made_from is None else self._made_from._asdict()
         return {**super().state(), "seed": self._seed, "made": made}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Continue from a checkpoint."""
         super().restore(state)
         self._seed, self._made, self._latest = state["seed"], None, []
         made = state["made"]
@@ -463,15 +453,9 @@ class CurvedOracle(RowOracle):
 
 
 class SmoothedCurvedOracle(SmoothedOracle[CurvedOracle]):
-    """A sum over rows whose loss has kinks, and a smooth one close below with its curvature.
+    """A sum over rows with kinks and a dual bound, and a smooth sum close below it."""
 
-    Parameters
-    ----------
-    model, rng, goal
-        As for `RowOracle`; the loss has kinks, and the sum a dual bound.
-    """
-
-    # The sum is made by setting mu, so it comes after it.
+    # Setting mu makes the sum, so it comes after mu.
     saved = (*RowOracle.saved, "mu", "_next_mu", "smooth")
 
     def __init__(
@@ -491,7 +475,7 @@ class SmoothedCurvedOracle(SmoothedOracle[CurvedOracle]):
 
     @property
     def lowest(self) -> Evaluation | None:
-        """What is known of the smooth sum where the function itself was lowest so far."""
+        """The smooth sum's evaluation where the function itself was lowest so far."""
         best = self.best
         if best is not None and self._latest is not None and best.point is not self._latest.point:
             return self.sum.seen(best.point, self._known(best))
@@ -520,7 +504,7 @@ class SmoothedCurvedOracle(SmoothedOracle[CurvedOracle]):
         return evaluation
 
     def _remaining(self, smooth: ModelPoint) -> float:
-        """Return an estimate of the smooth sum's gap: half of Newton's squared decrement.
+        """Return half of Newton's squared decrement, an estimate of the smooth sum's gap.
 
         The second derivatives are taken to be those of all rows times the share that is curved.
         """
@@ -530,12 +514,12 @@ class SmoothedCurvedOracle(SmoothedOracle[CurvedOracle]):
         return float(0.5 * mu * space.distance(smooth.gradient) ** 2 / curved)
 
     def original(self, evaluation: Evaluation) -> Evaluation:
-        """Return what is known of the function itself where the sum was evaluated last."""
+        """Return the evaluation of the function itself at the last point."""
         assert self._latest is not None
         assert self._latest.point is evaluation.point
         return self._latest
 
     def final_gradient(self, evaluation: Evaluation) -> Vector:
-        """Return the unsmoothed gradient, computed again: a checkpoint does not hold margins."""
+        """Return the unsmoothed gradient, recomputed: a checkpoint does not hold margins."""
         self.njev += 1
         return self.model.at(evaluation.point).gradient

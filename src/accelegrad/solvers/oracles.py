@@ -1,4 +1,4 @@
-"""Which oracle each rule for sums over rows works on."""
+"""The oracle of each rule for sums over rows."""
 
 from __future__ import annotations
 
@@ -33,21 +33,11 @@ def sum_oracle(
     penalty: Penalty | None = None,
     feasible_set: FeasibleSet | None = None,
 ) -> RowOracle:
-    """Return what one of the `SUM_RULES` works on.
+    """Return the oracle for one of the `SUM_RULES`.
 
-    Parameters
-    ----------
-    rule : Rule
-        One of them.
-    model : LinearModel
-        The model; where its loss has kinks, it needs an l2 term.
-    rng : numpy.random.Generator
-        Where the order of the rows and the samples come from.
-    goal : callable
-        From the value at a point to the gap that is wanted there; 0 if none is.
-    penalty, feasible_set
-        What is added to the model, and what its parameters are limited to: for a rule that can
-        "terms".
+    `goal` maps a value to the wanted gap, 0 for none. Only rules that can "terms" take a penalty or
+    a
+    feasible set.
     """
     smooth = math.isfinite(model.loss.curvature)
     if isinstance(rule, InteriorPoint):
@@ -66,7 +56,7 @@ def sum_oracle(
 def separate_terms(
     model: LinearModel, penalty: Penalty | None, feasible_set: FeasibleSet | None
 ) -> Terms:
-    """Return what is added to a model where each weight has its own, or say that it is not so."""
+    """Return the terms of a model if each weight has its own; refuse otherwise."""
     terms = Terms.of(model, penalty, feasible_set)
     if terms is None or not terms.hold_each_weight(model.loss):
         raise ValueError(
@@ -81,7 +71,7 @@ def separate_terms(
 def one_kink_terms(
     model: LinearModel, penalty: Penalty | None, feasible_set: FeasibleSet | None
 ) -> Terms:
-    """Return what is added to losses with one kink, where each weight has a term, or refuse."""
+    """Return the terms of a loss with one kink if each weight has one; refuse otherwise."""
     terms = Terms.of(model, penalty, feasible_set)
     held = terms is not None and terms.feasible_set is None and terms.gets_tight
     if terms is None or not held or not has_one_kink(model.loss):

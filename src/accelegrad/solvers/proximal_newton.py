@@ -37,21 +37,20 @@ from accelegrad.solvers.smoothing import (
     smoothing_gap,
 )
 
-#: After this many steps in a row that gain nothing, rounding hides any further fall.
+#: After this many steps in a row without gain, rounding hides any further fall.
 MOST_IDLE = 3
 # Chosen; `accelegrad bench --everyday --only l1` times the whole method.
-#: Up to this many columns, all may move. Of more, those that are not at a kink, and as many others
-#: as that, but this many at least.
+#: Up to this many columns, all may move. Of more, those that are not at a kink, and as many others,
+#: but at least this many.
 FEW_COLUMNS = 100
-#: Columns are copied for a model, and used again while they are at most this many times as many as
-#: are wanted.
+#: Copied columns are reused while they are at most this many times as many as are wanted.
 KEPT_COLUMNS = 1.3
 #: The most columns that move at a time: a matrix of their curvature takes 72 MB.
 MOST_COLUMNS = 3000
-#: A step that gains at most this share of the wanted gap gains next to nothing.
+#: A step that gains at most this share of the wanted gap counts as no gain.
 SETTLED = 1e-3
-#: Of the wanted gap: a smoothing whose part is smaller is not what leaves a larger gap (without
-#: this, 9 of 60 fits of the hinge loss to columns of sizes 1e-3 to 1e3 missed a gap of 1e-3).
+#: Of the wanted gap: a smaller part due to smoothing does not explain a larger gap (without this, 9
+#: of 60 fits of the hinge loss to columns of sizes 1e-3 to 1e3 missed a gap of 1e-3).
 NEGLIGIBLE_PART = 0.02
 
 #: What the rule works on: a smooth sum, or a smooth one close to a sum with kinks.
@@ -62,12 +61,12 @@ class Aim(NamedTuple):
     """The minimum of a model around a point."""
 
     target: Array
-    fall: float  # from the point to it, as the model says
-    value: float  # at the point; infinite where the model is exact and was not evaluated there
+    fall: float  # from the point to the target, by the model
+    value: float  # at the point; infinite if the model is exact and was not evaluated there
 
 
 class ProximalNewtonState(NamedTuple):
-    """The last point that was accepted, and how to go on."""
+    """The last accepted point, and how to continue."""
 
     iteration: int
     point: Array
@@ -86,13 +85,15 @@ class ProximalNewton(StepRule):
 
     is minimised over the box, which takes no pass over the rows (`accelegrad.solvers.quadratic`).
     Of many columns only some move: those whose weights are not at a kink of the term or an end of
-    the box, and as many again of the others as promise most. The minimum u is accepted if
-    :math:`F(u) \le F(w) - 10^{-4} (m(w) - m(u))`; else the step is halved until that holds, which
-    takes no pass over the rows either. For least squares the model is exact: a step is the solution
-    where all columns may move.
+    the box, and as many others, the most promising ones. The minimum u is accepted if
+    :math:`F(u) \le F(w) - 10^{-4} (m(w) - m(u))`; otherwise the step is halved until that holds,
+    which
+    takes no pass over the rows either. For least squares the model is exact: one step is the
+    solution
+    if all columns may move.
 
-    C is from all rows for least squares, and else from a sample of them that grows from step to
-    step. Where the losses have no curvature beyond a corner, caution lends it some.
+    C is from all rows for least squares, and otherwise from a sample that grows from step to step.
+    Losses without curvature beyond a corner get some by caution.
 
     `output` and `last` are the last point that was accepted.
 
@@ -141,29 +142,21 @@ class ProximalNewton(StepRule):
 
 
 class Aimed(NamedTuple):
-    """The minimum of a model whose curvature is that of all rows."""
+    """The minimum of a model with the curvature of all rows."""
 
     target: Vector
     around: ModelPoint
     caution: float
 
     def slopes(self, at: ModelPoint) -> Vector:
-        """Return the model's slopes at its minimum, of which the sum knows this."""
+        """Return the model's slopes at its minimum, where the sum is known."""
         return self.around.slopes_at(at, self.caution)
 
 
 class TermsOracle(RowOracle):
-    """A sum over rows with an l1 term, within a box; some of its columns can be asked for.
+    """A sum over rows with l1 and l2 terms, within a box.
 
-    Parameters
-    ----------
-    model, rng, goal
-        As for `RowOracle`.
-    terms : Terms
-        The l1 and l2 terms, and the box.
-    penalty : Penalty, optional
-        What is added to the model's objective, as a function: the same l1 and l2 terms, without the
-        model's own l2 term.
+    `penalty` is the same terms as a function, without the model's own l2 term.
     """
 
     saved = (*RowOracle.saved, "_seed")
@@ -194,12 +187,12 @@ class PenalisedOracle(TermsOracle):
         super().__init__(*given)
         d, self._limits = self.model.n_features, limits_of(self.terms)
         self._latest: list[Evaluation] = []  # the last two
-        self._before = math.nan  # the value at the point of the last model, infinite if not known
-        self._aimed: Aimed | None = None  # the last model's minimum, where all rows are in it
-        self._has_all_rows = False  # whether they are
+        self._before = math.nan  # value at the last model's point, infinite if unknown
+        self._aimed: Aimed | None = None  # the last model's minimum, if all rows are in it
+        self._has_all_rows = False
         self._kept: Any = np.empty(0, dtype=np.intp)  # the columns of the last model
         self._part: tuple[Any, LinearModel] | None = None  # some columns, and the model of them
-        self._matrix: Matrix | None = None  # its curvature, where that is the same everywhere
+        self._matrix: Matrix | None = None  # its curvature, if constant
         self._products: ColumnProducts | None = None
         if self._is_least_squares and sp.issparse(self.model.X) and d > FEW_COLUMNS:
             self._products = ColumnProducts(self.model.X, self.model.shares, MOST_COLUMNS)
@@ -229,7 +222,7 @@ class PenalisedOracle(TermsOracle):
         return evaluation
 
     def model_slopes(self, evaluation: Evaluation) -> Vector | None:
-        """Return the slopes of the last model at its minimum, if that is what was evaluated."""
+        """Return the slopes of the last model at its minimum, if that was evaluated."""
         at: Any = self._known(evaluation)
         aimed = self._aimed
         if aimed is None or aimed.target is not evaluation.point:
@@ -237,16 +230,16 @@ class PenalisedOracle(TermsOracle):
         return aimed.slopes(at)
 
     def _bound_without_terms(self, at: ModelPoint) -> float:
-        """Return a bound that may be proved where rounding is larger than the terms.
+        """Return a bound that may hold even if rounding is larger than the terms.
 
-        Without them the minimum is no larger, and where they are weak it is near.
+        Without them the minimum is no larger, and if they are weak it is close.
         """
         return at.dual_value if self.model.has_dual_bound else 0.0
 
     def is_settled(self, value: float, goal: float) -> bool:
-        """Return whether the last step gained next to nothing, beside the wanted gap.
+        """Return whether the last step gained next to nothing, relative to the wanted gap.
 
-        A step of least squares, where all columns may move, leaves nothing to gain.
+        A least-squares step in which all columns may move leaves nothing to gain.
         """
         return self._before == math.inf or self._before - value <= SETTLED * goal
 
@@ -266,7 +259,7 @@ class PenalisedOracle(TermsOracle):
             self._latest.append(self._finish(evaluation))
 
     def shorter(self, point: Vector, aim: Aim) -> float:
-        """Return how much of the way to a model's minimum lets the value fall: no pass."""
+        """Return the share of the way to a model's minimum that lowers the value: no pass."""
         before, after = self._evaluated(point), self._evaluated(aim.target)
 
         def value_at(share: float) -> float:
@@ -280,13 +273,13 @@ class PenalisedOracle(TermsOracle):
         return self._known(self._evaluation(point))
 
     def _evaluation(self, point: Vector) -> Evaluation:
-        """Return what is known at a point; mostly it was one of the last two evaluated."""
+        """Return what is known at a point, usually one of the last two evaluated."""
         for known in (*self._latest, self.best):
             if known is not None and known.point is point:
                 return known
         if self.points == 0:
             return self(point)
-        # It was evaluated before the run was resumed: that counts once.
+        # It was already counted before the run was resumed.
         counts, evaluation = self.counts(), self(point)
         self.set_counts(counts)
         return evaluation
@@ -299,7 +292,7 @@ class PenalisedOracle(TermsOracle):
         with np.errstate(**QUIET):
             few = self.model.n_features <= FEW_COLUMNS and self.model.in_memory is not None
             if self._is_least_squares and number == 1 and few:
-                # What products of columns say suffices: no pass over the rows.
+                # Products of columns suffice: no pass over the rows.
                 part = self._columns(None)
                 matrix = self._least_squares_matrix(part)
                 gradient = part.combination(-part.y) + matrix @ point
@@ -350,16 +343,16 @@ class PenalisedOracle(TermsOracle):
         if moving.size > MOST_COLUMNS:
             moving, others, most = others[:0], np.flatnonzero(steepness > 0.0), MOST_COLUMNS
         if others.size > most:
-            # How far a column alone would let the function fall.
+            # The fall from moving one column alone.
             gain = steepness[others] ** 2 / self._curvatures[others]
             others = others[np.argpartition(gain, others.size - most)[others.size - most :]]
         chosen = np.sort(np.concatenate([moving, others]))
-        if not chosen.size:  # nothing but an intercept moves
+        if not chosen.size:  # only an intercept moves
             chosen = np.array([np.argmax(np.abs(g))])
         return self._with_kept(chosen)
 
     def _with_kept(self, chosen: Any) -> Any:
-        """Return the columns of the last model, if these are among them and not much fewer."""
+        """Return the columns of the last model if they contain these and few others."""
         kept = self._kept
         few = kept.size <= KEPT_COLUMNS * chosen.size
         if few and np.isin(chosen, kept, assume_unique=True).all():
@@ -369,7 +362,6 @@ class PenalisedOracle(TermsOracle):
 
     @property
     def _curvatures(self) -> Vector:
-        """The columns' largest curvatures."""
         return self.model.loss.curvature * self.model.column_squares() + self.terms.l2
 
     def _columns(self, columns: Any) -> LinearModel:
@@ -388,7 +380,7 @@ class PenalisedOracle(TermsOracle):
             return self._least_squares_matrix(part)
         size = Costs.of(part).sample(number) or part.n_samples
         rows = part.sampled(size, [self._seed, number], by=at, caution=caution)
-        # Least squares gain nothing by it: their slopes are the model's.
+        # Least squares do not need it: their slopes are the model's.
         self._has_all_rows = rows.count >= rows.n_curved
         return second_derivative_matrix(part, at, rows)
 
@@ -413,7 +405,6 @@ class PenalisedOracle(TermsOracle):
 
     @cached_property
     def _sums(self) -> Vector:
-        """The columns' weighted sums."""
         return self.model.combination(np.ones(self.model.n_samples))
 
     def _minimum(
@@ -440,7 +431,7 @@ class SmoothedPenalisedOracle(SmoothedOracle[PenalisedOracle], TermsOracle):
         return oracle
 
     def aim(self, point: Vector, number: int, caution: float) -> Aim:
-        """Return the minimum of the smooth sum's model, less smooth a sum where that is due."""
+        """Return the minimum of the smooth sum's model, less smooth if that is due."""
         self._smooth_as_due(point)
         return self.sum.aim(point, number, caution)
 
@@ -449,10 +440,7 @@ class SmoothedPenalisedOracle(SmoothedOracle[PenalisedOracle], TermsOracle):
         return self.sum(point)
 
     def original(self, evaluation: Evaluation) -> Evaluation:
-        """Return what is known of the sum itself where the smooth one was evaluated.
-
-        It has a bound, and decides how smooth the next sum is.
-        """
+        """Return the evaluation of the sum itself, with a bound, and choose the next smoothing."""
         with np.errstate(**QUIET):
             known = self._itself_at(evaluation)
             at, smooth = self._known(known), self.sum._known(evaluation)
@@ -479,18 +467,11 @@ class SmoothedPenalisedOracle(SmoothedOracle[PenalisedOracle], TermsOracle):
 def minimum_of_columns(
     terms: Terms, limits: Limits, columns: Any, matrix: Matrix, gradient: Vector, point: Vector
 ) -> Minimum:
-    """Return the minimum of a model without a free intercept, which follows from the rest.
+    """Return the minimum of a quadratic model, in which a free intercept is eliminated.
 
-    Parameters
-    ----------
-    terms, limits
-        The terms, and the same for all columns.
-    columns : array of int or None
-        Those that may move; None: all of them.
-    matrix : Matrix
-        For these columns and the intercept, if there is one.
-    gradient, point : Vector
-        For all parameters.
+    `matrix` is for `columns` (None: all) and the intercept, if any; `gradient` and `point` are for
+    all
+    parameters.
     """
     d, target = terms.n_features, point.copy()
     if columns is None and terms.feasible_set is None and not terms.has_l1:
@@ -518,14 +499,14 @@ def minimum_of_columns(
 
 
 def limits_of(terms: Terms) -> Limits:
-    """Return l1 terms and box, one number for each weight."""
+    """Return l1 terms and box, one number per weight."""
     return Limits(np.full(terms.n_features, terms.l1), terms.lower, terms.upper)
 
 
 def soon_ready(model: LinearModel) -> LinearModel:
-    """Return the model, without kernels where its few passes would not make up for compiling."""
+    """Return the model, without kernels if its few passes would not pay for compiling."""
     if isinstance(model, LinearModel) and model.has_columns and model.in_memory is None:
-        return model  # whose rows are elsewhere, where they have kernels or not
+        return model  # its rows are elsewhere
     rows = rows_in_memory(model)
     return rows if kernels.worth_compiling(kernels.readable(rows.X)) else rows.without_kernels()
 
@@ -533,10 +514,11 @@ def soon_ready(model: LinearModel) -> LinearModel:
 def best_bound(
     dual: ModelDual, at: Any, value: float, goal: float, slopes: Vector | None, *, settled: bool
 ) -> float:
-    """Return the bound by given slopes, or by those at a point where there is no better step left.
+    """Return the bound by given slopes, or by those at a point if no better step is left.
 
-    With an intercept the slopes at the best intercept for the weights, which cost a search, are
-    tried too where they may reach the goal.
+    With an intercept, the slopes at the best intercept for the weights, which cost a search, are
+    tried
+    too if they may reach the goal.
     """
     bound = 0.0 if slopes is None else dual.at_slopes(slopes)
     if slopes is not None and not (settled and value - bound > goal):

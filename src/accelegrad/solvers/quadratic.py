@@ -1,7 +1,8 @@
-"""The minimum of a quadratic function with an l1 term within a box: Newton's steps on its faces.
+"""The minimum of a quadratic function with an l1 term in a box, by Newton steps on its faces.
 
-All that is factored is a matrix of the coordinates that are free to move, by LAPACK: of a few
-hundred, a handful of solves find the minimum, and nothing has to be compiled.
+Only the matrix of the free coordinates is factored, by LAPACK: a handful of solves suffice for a
+few
+hundred coordinates, and nothing has to be compiled.
 """
 
 from __future__ import annotations
@@ -17,23 +18,23 @@ from accelegrad.models.matrix import Matrix
 from accelegrad.rounding import UNIT
 from accelegrad.solvers.search import DESCENT
 
-#: The most Newton steps: a handful is usual, and what is left undone the next quadratic does.
+#: The most Newton steps: a handful is usual, and the next quadratic continues.
 MOST_STEPS = 100
-#: A step is halved this often at most.
+#: The most halvings of a step.
 MOST_HALVINGS = 10
-#: What is added to a diagonal of ones: more after a step that was too long, up to where steps are
-#: those of gradient descent, and less after one that was not.
+#: Added to a diagonal of ones: increased after a step that was too long, up to gradient descent,
+#: and reduced otherwise.
 LEAST_SHIFT, LARGEST_SHIFT, SHIFT_GROWTH = 1e-13, 1e4, 100.0
 #: A step that had to be made shorter than this was too long.
 SHORT = 0.1
-#: A whole step that falls by at most this share of all falls before has nothing left to gain.
+#: A whole step that falls by at most this share of all earlier falls has nothing left to gain.
 NEGLIGIBLE_FALL = 1e-20
-#: Slopes below this many units of rounding of the sums that they are computed from count as 0.
+#: Slopes below this many units of rounding of their terms count as 0.
 SLOPE_ROUNDING = 8.0
 
 
 class Limits(NamedTuple):
-    """The factors of the l1 norm, and the ends of the box, one for each coordinate."""
+    """The factors of the l1 norm, and the ends of the box, one per coordinate."""
 
     l1: Vector
     lower: Vector
@@ -44,23 +45,23 @@ class Limits(NamedTuple):
         return Limits(self.l1[chosen], self.lower[chosen], self.upper[chosen])
 
     def and_one(self, l1: float, lower: float, upper: float) -> Limits:
-        """Return them with those of a coordinate more."""
+        """Return the limits after adding one coordinate."""
         return Limits(
             np.append(self.l1, l1), np.append(self.lower, lower), np.append(self.upper, upper)
         )
 
     def in_units(self, units: Vector) -> Limits:
-        """Return them for coordinates that are measured in these units."""
+        """Return them for coordinates measured in these units."""
         return Limits(self.l1 * units, self.lower / units, self.upper / units)
 
     def resting(self, point: Vector) -> Vector:
-        """Return where coordinates go that nothing but these moves."""
+        """Return the position of coordinates that only these limits move."""
         nearest: Vector = np.minimum(np.maximum(0.0, self.lower), self.upper)
         return np.where(self.l1 > 0.0, nearest, point)
 
 
 class Minimum(NamedTuple):
-    """Where the function is lowest, and by how much it is lower there than at the start."""
+    """The minimum, and the fall of the function from the start to it."""
 
     point: Vector
     fall: float
@@ -69,21 +70,16 @@ class Minimum(NamedTuple):
 def box_minimum(matrix: Matrix, slope: Vector, limits: Limits, start: Vector) -> Minimum:
     r"""Return the minimum of g'(u - s) + (u - s)'C(u - s)/2 + sum_j l1_j |u_j| over a box.
 
-    By a projected Newton method. Between kinks (0, where there is an l1 term, and the ends of the
-    box) the function is smooth. Coordinates at a kink that would rise on both sides stay; for all
-    others a Newton step is done, each stopped at the next kink on its way, and halved until the
-    function falls. Once the right coordinates move, a step ends at the minimum.
+    By a projected Newton method. Between kinks (0, if there is an l1 term, and the ends of the box)
+    the
+    function is smooth. Coordinates at a kink that would rise on both sides stay; all others take a
+    Newton step, each stopped at the next kink on its way, and halved until the function falls. Once
+    the
+    right coordinates move, a step ends at the minimum.
 
-    Parameters
-    ----------
-    matrix : Matrix
-        C, positive semidefinite. A coordinate with a zero on the diagonal has no other entry.
-    slope : Vector
-        g, the gradient of the quadratic part at the start.
-    limits : Limits
-        l1 terms and box.
-    start : Vector
-        s, in the box.
+    C is positive semidefinite; a coordinate with a zero on the diagonal has no other entry. g is
+    the
+    gradient of the quadratic part at the start s, which is in the box.
 
     References
     ----------
@@ -145,13 +141,14 @@ def _minimum(matrix: Matrix, slope: Vector, limits: Limits, start: Vector) -> Mi
 
 
 def _free(slopes: Vector, at_low: Any, at_high: Any, least: Vector) -> Any:
-    """Return which coordinates move; none at the minimum, where slopes are at most `least`.
+    """Return the coordinates that move; none at the minimum, where slopes are at most `least`.
 
     They are those between kinks, and those that would fall from a kink. The latter wait while one
-    of the former is steeper than all of them.
+    of
+    the former is steeper than all of them.
     """
     falls = np.where(at_low, -slopes, np.where(at_high, slopes, np.abs(slopes)))
-    # Between two kinks in one place, and where rounding hides the slope, there is no fall.
+    # No fall between two kinks in one place, or if rounding hides the slope.
     falls[(at_low & at_high) | (falls <= least)] = 0.0
     at_kink = at_low | at_high
     leaving = falls * at_kink
@@ -173,7 +170,7 @@ def _newton_step(matrix: Matrix, slopes: Vector, free: Any, shift: float) -> Vec
 
 
 class Stopped(NamedTuple):
-    """The point after a step, C times the step, the fall, and what share of the step was done."""
+    """The point after a step, C times the step, the fall, and the share of the step done."""
 
     point: Vector
     change: Vector

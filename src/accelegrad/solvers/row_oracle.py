@@ -1,4 +1,4 @@
-"""What the oracles of all row methods have in common: a sum over rows, randomness and a goal."""
+"""The common base of the oracles of all row methods: a sum over rows, randomness and a goal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.proofs.certificate import LateBound
 from accelegrad.run.oracle import ModelOracle
 
-#: From the value at a point to the gap that is wanted there; 0 if none is.
+#: Maps the value at a point to the wanted gap, 0 for none.
 Goal: TypeAlias = Callable[[float], float]
 
 
@@ -21,17 +21,7 @@ def no_goal(value: float) -> float:  # noqa: ARG001
 
 
 class RowOracle(ModelOracle):
-    """A sum over rows, as row methods work on it.
-
-    Parameters
-    ----------
-    model : LinearModel
-        The sum.
-    rng : numpy.random.Generator
-        Where samples, or the order of the rows, come from.
-    goal : callable, optional
-        From the value at a point to the gap that is wanted there; 0 if none is.
-    """
+    """A sum over rows; `rng` gives samples, or the order of the rows."""
 
     saved = (*ModelOracle.saved, "rng")
 
@@ -42,12 +32,12 @@ class RowOracle(ModelOracle):
         self.rng, self.goal = rng, no_goal if goal is None else goal
 
     def _late_bound(self, at: ModelPoint, smoothing: float = 0.0) -> LateBound:
-        """Return the bound that the slopes at a point give, for later; `smoothing` is their mu."""
+        """Return the bound by the slopes at a point, for later; `smoothing` is their mu."""
         return LateBound(self.model, at.w, smoothing=smoothing, known=at)
 
 
 def rows_in_memory(model: LinearModel) -> LinearModel:
-    """Return the model with its rows in memory, or say that they are not."""
+    """Return the model with its rows in memory, or refuse."""
     rows = model.in_memory
     if rows is None:
         raise ValueError(

@@ -1,43 +1,38 @@
-"""How much of a step to do: it is halved until the value falls, on margins known at both ends."""
+"""Step lengths: a step is halved until the value falls, using the margins known at both ends."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-#: A step is too long if it gains less than this share of the fall that is promised (Armijo's rule,
-#: with the customary constant).
+#: Armijo's rule with the usual constant: a step is too long if it gains less than this share of the
+#: promised fall.
 DESCENT = 1e-4
-#: A step this short that gains nothing means that rounding hides any further fall.
+#: If a step this short gains nothing, rounding hides any further fall.
 SHORTEST_STEP = 1e-12
-#: A value that is higher by at most this, relative to it, may be as low: two units of rounding.
+#: Two units of rounding: values that differ by less may be equal.
 VALUE_ROUNDING = 4e-16
 #: Caution of the next matrix of second derivatives, from 0 to 1, is divided by this after a step
-#: that was not too long, and multiplied after one that was. After the least it is 0 (with 0.01 in
-#: place of 0.03 digits, one against the rest, take more than 60 steps).
+#: that was not too long, and multiplied otherwise; below the least it is 0 (with 0.01 in place of
+#: 0.03 digits, one against the rest, take more than 60 steps).
 CAUTION_FACTOR, LEAST_CAUTION = 10.0, 0.03
-#: A bound is worth its cost where the gap is estimated to be at most this many times the wanted
-#: one; chosen (half and twice as much change nothing).
+#: A bound is worth its cost if the estimated gap is at most this many times the wanted one; chosen
+#: (half and twice as much change nothing).
 PROMISING = 10.0
 
 
 def falls_enough(before: float, value: float, fall: float, share: float) -> bool:
     """Return whether a value is low enough after a share of a step, by Armijo's rule.
 
-    `fall` is what is promised for the whole step; where it is rounding, nothing has to fall.
+    `fall` is the promise of the whole step; if it is only rounding, nothing has to fall.
     """
     rounding = VALUE_ROUNDING * abs(value)
     return value <= before + (rounding if fall <= rounding else -DESCENT * share * fall)
 
 
 def shorter_share(value_at: Callable[[float], float], before: float, fall: float) -> float:
-    """Return 1/2, 1/4, ... of a step, whichever first lets the value fall; 0 if none does.
+    """Return the first of 1/2, 1/4, ... of a step that lowers the value enough; 0 if none does.
 
-    Parameters
-    ----------
-    value_at : callable
-        From a share of the step to the value there.
-    before, fall
-        As for `falls_enough`.
+    `value_at` maps a share of the step to the value there.
     """
     share = 0.5
     while share >= SHORTEST_STEP:

@@ -1,9 +1,9 @@
-"""A sum over rows whose loss has kinks as a sequence of smooth sums.
+"""A sum over rows whose loss has kinks, as a sequence of smooth sums.
 
 The Moreau envelope of the loss with a parameter mu is smooth, and below the loss by at most
-mu L^2 / 2. Its slopes are feasible for the dual of the loss itself, so that the gap of the original
-problem is known at every point: a part that is due to the smoothing, and one that is due to the
-point. Where the first is most of it, mu shrinks.
+mu L^2 / 2. Its slopes are feasible for the dual of the loss itself, so the gap of the original
+problem is known at every point: one part due to the smoothing, and one due to the point. If the
+first dominates, mu shrinks.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from accelegrad.solvers.row_oracle import RowOracle
 
 #: mu is divided by at most this at a time (measured: 2 and 10 cost a bit more).
 LARGEST_SHRINK = 4.0
-#: mu shrinks where the smoothing's part is more than this share of the gap, or of the wanted one if
-#: that is larger, and is chosen so that it becomes half of that share of the wanted gap (0.25 takes
-#: as long, with 1 the gap never gets small).
+#: mu shrinks if the smoothing's part exceeds this share of the gap, or of the wanted one if that is
+#: larger, and aims at half of that share of the wanted gap (0.25 takes as long; with 1 the gap
+#: never gets small).
 LARGEST_PART = 0.5
 LEAST_MU = 1e-100  # its inverse, the curvature, can still be squared
 NEGLIGIBLE_GAP = 1e-14  # of the value: rounding of sums hides a smaller gap
@@ -28,33 +28,26 @@ Smooth = TypeVar("Smooth", bound=RowOracle)
 
 
 class SmoothedOracle(RowOracle, Generic[Smooth]):
-    """A sum over rows whose loss has kinks, and the smooth one close below that a rule works on.
-
-    Parameters
-    ----------
-    *given
-        As for the oracle of the smooth sum.
-    """
+    """A sum over rows whose loss has kinks, and the smooth sum below it that a rule works on."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self.smooth: Smooth | None = None
-        self.changed = False  # whether the smooth sum is another one than before
-        self._next_mu = math.nan  # what the next smooth sum is smoothed with
+        self.changed = False  # whether the smooth sum is a new one
+        self._next_mu = math.nan  # of the next smooth sum
 
     def _smoothed(self, mu: float) -> Smooth:
-        """Return the smooth sum."""
         raise NotImplementedError
 
     @property
     def sum(self) -> Smooth:
-        """The smooth sum of the present mu."""
+        """The smooth sum of the current mu."""
         assert self.smooth is not None
         return self.smooth
 
     @property
     def mu(self) -> float | None:
-        """The present smoothing; None before the first one."""
+        """The current smoothing; None before the first one."""
         return None if self.smooth is None else self.smooth.model.loss.smoothing
 
     @mu.setter
@@ -63,7 +56,7 @@ class SmoothedOracle(RowOracle, Generic[Smooth]):
             self.smooth = self._smoothed(mu)
 
     def _smooth_as_due(self, point: Any) -> bool:
-        """Make the smooth sum that is due, at first for this point; return whether it is new."""
+        """Make the smooth sum that is due (the first one for this point); return whether new."""
         if self.smooth is None:
             self._count_value()
             at, steepest = self.model.at(point), self.model.loss.lipschitz
@@ -76,7 +69,7 @@ class SmoothedOracle(RowOracle, Generic[Smooth]):
         return True
 
     def _itself_at(self, evaluation: Evaluation) -> Evaluation:
-        """Return what is known of the sum itself where the smooth one was evaluated."""
+        """Return the evaluation of the sum itself where the smooth one was evaluated."""
         self._count_value()
         self.njev += 1
         at = self.sum._known(evaluation).beside(self.model)
@@ -84,10 +77,7 @@ class SmoothedOracle(RowOracle, Generic[Smooth]):
         return self._finish(known)
 
     def _shrink(self, part: float, gap: float, goal: float, value: float) -> None:
-        """Choose the next mu, where a part of the gap at a point is due to the smoothing.
-
-        `goal` is the gap that is wanted, `value` the value at the point.
-        """
+        """Choose the next mu, given the part of the gap that is due to the smoothing."""
         mu, goal = self.sum.model.loss.smoothing, max(goal, NEGLIGIBLE_GAP * abs(value))
         self._next_mu = mu
         if part > LARGEST_PART * max(gap, goal):
