@@ -43,7 +43,7 @@ class Ascent(NamedTuple):
 
     slopes: Array  # theta
     point: Array  # w, with the intercept last where there is one
-    rests: Array  # per row: epochs of rest left, and length of its last rest
+    rests: Array  # shape (2, n): epochs of rest left, and length of the last rest
 
 
 class Gap(NamedTuple):
