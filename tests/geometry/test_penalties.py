@@ -4,8 +4,6 @@ The references share no code with the penalties: values by plain loops, minima b
 SLSQP on the dual problem, and BFGS on factors of the matrix.
 """
 
-from __future__ import annotations
-
 import math
 import pickle
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 The references share no code with the sets: bisections in exact sums and the KKT equations.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import pickle
@@ -38,7 +36,7 @@ SCALES = [1e-8, 1e8]
 # -- references
 
 
-def falling_root(function: Callable[[float], float], low: float, high: float) -> float:
+def falling_root(function, low, high):
     """Bisect a falling function until the bracket has no number inside."""
     while low < (middle := 0.5 * (low + high)) < high:
         if function(middle) > 0.0:

@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from accelegrad.models.linear_model import LinearModel
 
 
-# -- sampled rows --------------------------------------------------------------------------------
-
-
 class TakenRows(NamedTuple):
     """Some rows of a model, in the requested order."""
 
@@ -68,8 +65,6 @@ class ModelRows:
         assert self.numbers is not None
         return self._model.of_rows(self.numbers, l2)
 
-
-# -- second derivatives ----------------------------------------------------------------------
 
 #: The largest share of rows to sample: drawing more takes as long as using all rows (measured).
 MOST_SAMPLED = 0.3
