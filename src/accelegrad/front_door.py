@@ -394,7 +394,6 @@ def _shaped(result: OptimizeResult, shape: tuple[int, ...]) -> OptimizeResult:
 def _method_options(
     options: Mapping[str, Any] | None, keywords: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Merge the parameters of single methods from `options` and from keywords."""
     if options is None and not keywords:
         return {}
     if not isinstance(options, Mapping | None):
@@ -424,7 +423,6 @@ def _refuse_unknown(inside: Mapping[str, Any], keywords: Mapping[str, Any]) -> N
 
 
 def _arguments() -> list[str]:
-    """Return the names of `minimize`'s own arguments."""
     return [name for name in inspect.signature(minimize).parameters if name != "more"]
 
 
@@ -497,7 +495,6 @@ def _oracle(problem: Problem) -> Oracle:
 def _oracle_of_rows(
     setting: Setting, problem: Problem, request: Request, goal: Goal
 ) -> ModelOracle:
-    """Return the oracle of a method for sums over samples, or say why it cannot be used."""
     method = setting.choice.name
     if problem.model is None:
         raise ValueError(f"method {method!r} needs a LinearModel: a sum over rows.")
@@ -541,7 +538,6 @@ def _bracket(request: Request, options: Options, setting: Setting, oracle: Oracl
 
 
 def _model_dual(request: Request, model: LinearModel) -> ModelDual | None:
-    """Return what proves lower bounds that hold everywhere, or None."""
     dual = model.dual
     if request.constrained:
         if request.terms is None:

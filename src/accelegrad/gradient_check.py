@@ -244,7 +244,6 @@ class _Check:
         return _Point(x, value, gradient, value_error, error)
 
     def _differences(self, point: _Point) -> None:
-        """Compare the gradient with differences on both sides, in some directions."""
         for way in self._directions(point.gradient):
             last = math.nan
             for distance in DISTANCES:
@@ -303,7 +302,6 @@ class _Check:
         return allowed
 
     def _judgement(self, points: list[_Point]) -> tuple[str, str]:
-        """Return the likely cause and the message."""
         values = [point.value for point in points]
         reach = max(values) - min(values) + max(norm(p.gradient) for p in points) * self.radius
         size = max(abs(value) for value in values)

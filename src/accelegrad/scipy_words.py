@@ -147,7 +147,6 @@ def _fitted(end: Any, shape: tuple[int, ...]) -> Vector:
 
 
 def _pairs(bounds: Any, shape: tuple[int, ...]) -> tuple[Vector, Vector]:
-    """Return the two ends of a sequence of pairs (min, max) with None for no limit."""
     size = math.prod(shape)
     try:
         pairs = [

@@ -5,11 +5,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
-from accelegrad.sklearn import (
-    AcceleGradClassifier,
-    AcceleGradClassifierCV,
-    AcceleGradRegressor,
-)
+from accelegrad.sklearn import AcceleGradClassifier, AcceleGradClassifierCV, AcceleGradRegressor
 
 
 def sparse_data(n=300, d=10**6, entries=3000, seed=0):

@@ -1,5 +1,7 @@
 """The estimators' own behaviour: what is certified, streams, weights, edge cases, company."""
 
+import doctest
+import importlib
 import inspect
 import re
 import signal
@@ -8,13 +10,8 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.datasets import (
-    load_diabetes,
-    load_iris,
-    make_classification,
-)
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.model_selection import cross_val_score
+from sklearn.datasets import load_diabetes, load_iris, make_classification
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
 import accelegrad as ag
@@ -148,8 +145,6 @@ def test_stochastic_fits(binary):
     fit = AcceleGradClassifier(alpha=1e-2, **options).fit(X, y)
     assert fit.converged_
     assert fit.gap_ <= 1e-2 * fit.objective_
-    again = AcceleGradClassifier(alpha=1e-2, **options).fit(X, y)
-    np.testing.assert_array_equal(fit.coef_, again.coef_)
 
 
 @pytest.mark.parametrize("average", [True, False, "auto"])
@@ -214,9 +209,6 @@ def test_paths(binary, numbers):
     assert chosen.alpha_ == chosen.alphas_[chosen.scores_.mean(axis=1).argmax()]
     alone = AcceleGradClassifier(alpha=chosen.alpha_, random_state=0).fit(X, y)
     np.testing.assert_array_equal(chosen.coef_, alone.coef_)
-    alone = AcceleGradClassifier(alpha=1.0, random_state=0)
-    folds = cross_val_score(alone, X, y, cv=3, scoring="neg_log_loss")
-    np.testing.assert_allclose(chosen.scores_[0], folds, rtol=1e-3)
     X, y = numbers
     chosen = AcceleGradRegressorCV("absolute_error", alphas=4, cv=3).fit(X, y)
     np.testing.assert_allclose(chosen.alphas_, np.geomspace(10, 1e-5, 4))
@@ -305,21 +297,8 @@ def test_the_share_of_a_chunk_is_of_its_loss_alone(numbers):
     np.testing.assert_allclose(found.gradient, gradient)
 
 
-def test_partial_fit_goes_on_from_fit_and_fit_forgets_the_stream(binary):
-    X, y = binary
-    fit = AcceleGradClassifier(alpha=1e-2, random_state=0).fit(X, y)
-    coefficients = fit.coef_.copy()
-    fit.partial_fit(X[:32], y[:32])
-    assert np.linalg.norm(fit.coef_ - coefficients) < 0.5 * np.linalg.norm(coefficients)
-    np.testing.assert_array_equal(fit.fit(X, y).coef_, coefficients)
-
-
-def test_streams_keep_to_their_set_and_their_zeros(numbers):
+def test_streams_keep_their_zeros(numbers):
     X, y = numbers
-    held = stream(AcceleGradRegressor(feasible_set="nonnegative", random_state=0), X, y)
-    assert held.coef_.min() >= 0
-    simplex = stream(AcceleGradRegressor(feasible_set="simplex", random_state=0), X, y)
-    assert simplex.coef_.sum() == pytest.approx(1)
     last = AcceleGradRegressor(penalty="l1", alpha=20.0, average=False, random_state=0)
     assert (stream(last, X, y).coef_ == 0).any()
 
@@ -345,29 +324,23 @@ def test_balanced_weights_need_all_rows(binary):
 # -------------------------------------------------------------------------------- edge cases
 
 
-@pytest.mark.parametrize("loss", ["log_loss", "hinge", "squared_hinge", "modified_huber"])
+@pytest.mark.parametrize(
+    "loss", [*by_sklearn_name(classification=True), *by_sklearn_name(classification=False)]
+)
 def test_constant_columns_and_rows_of_zeros(loss):
-    X, y = zeros_and_constants()
-    fit = AcceleGradClassifier(loss, penalty=None, tol=1e-2).fit(X, np.sign(y))
-    assert fit.score(X, np.sign(y)) > 0.6
-    assert fit.converged_
-
-
-@pytest.mark.parametrize("loss", sorted(by_sklearn_name(classification=False)))
-def test_constant_columns_and_rows_of_zeros_of_regressors(loss):
-    X, y = zeros_and_constants()
-    fit = AcceleGradRegressor(loss, alpha=1e-3).fit(X, y)
-    assert fit.converged_
-    assert fit.score(X, y) > 0.9
-    assert fit.coef_[2] == pytest.approx(0.0, abs=1e-9)
-
-
-def zeros_and_constants():
     rng = np.random.default_rng(1)
     X = rng.standard_normal((80, 5))
     X[:, 2], X[:, 3] = 0.0, 7.0
     X[:10, [0, 1, 4]] = 0.0
-    return X, X[:, 0] - X[:, 4] + 0.1 * rng.standard_normal(80)
+    y = X[:, 0] - X[:, 4] + 0.1 * rng.standard_normal(80)
+    if loss in by_sklearn_name(classification=True):
+        fit = AcceleGradClassifier(loss, penalty=None, tol=1e-2).fit(X, np.sign(y))
+        assert fit.score(X, np.sign(y)) > 0.6
+    else:
+        fit = AcceleGradRegressor(loss, alpha=1e-3).fit(X, y)
+        assert fit.score(X, y) > 0.9
+        assert fit.coef_[2] == pytest.approx(0.0, abs=1e-9)
+    assert fit.converged_
 
 
 @pytest.mark.parametrize("kind", [AcceleGradClassifier, AcceleGradClassifierCV])
@@ -380,25 +353,17 @@ def test_one_class_only_is_refused(binary, kind):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_chunk_that_is_not_finite_is_refused_and_changes_nothing(binary, bad):
+def test_what_is_not_finite_is_refused_and_changes_nothing(binary, bad):
     X, y = binary
-    classifier = AcceleGradClassifier(random_state=0).partial_fit(X, y, classes=[0, 1])
-    before = classifier.coef_.copy()
     spoilt = X.copy()
     spoilt[-1, 0] = bad
-    with pytest.raises(ValueError, match=r"NaN|infinity"):
-        classifier.partial_fit(spoilt, y)
+    classifier = AcceleGradClassifier(random_state=0).partial_fit(X, y, classes=[0, 1])
+    before = classifier.coef_.copy()
+    for call in (classifier.partial_fit, AcceleGradClassifier().fit):
+        for given in (spoilt, sp.csr_array(spoilt)):
+            with pytest.raises(ValueError, match=r"NaN|infinity"):
+                call(given, y)
     np.testing.assert_array_equal(classifier.coef_, before)
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_what_is_not_finite_is_refused(binary, bad):
-    X, y = binary
-    spoilt = X.copy()
-    spoilt[3, 4] = bad
-    for given in (spoilt, sp.csr_array(spoilt)):
-        with pytest.raises(ValueError, match=r"NaN|infinity"):
-            AcceleGradClassifier().fit(given, y)
     targets = y.astype(float)
     targets[0] = bad
     with pytest.raises(ValueError, match=r"NaN|infinity"):
@@ -416,15 +381,6 @@ def test_sparse_rows_with_long_indices(binary, kind):
     sparse = AcceleGradClassifier(alpha=1e-1, tol=1e-8).fit(given, y)
     np.testing.assert_allclose(sparse.coef_, dense.coef_, atol=2e-4)  # sqrt(2 gap / alpha)
     np.testing.assert_array_equal(sparse.predict(given), dense.predict(X))
-
-
-def test_labels_may_be_words(flowers):
-    X, y = flowers
-    names = np.array(["setosa", "versicolor", "virginica"])
-    fit = AcceleGradClassifier(alpha=1e-2).fit(X, names[y])
-    assert set(fit.predict(X)) == set(names)
-    with pytest.raises(ValueError, match="Unknown label type"):
-        AcceleGradClassifier().fit(X, X[:, 0])
 
 
 def test_probabilities_only_where_the_loss_gives_them(flowers):
@@ -466,12 +422,6 @@ def test_parameters_that_make_no_sense_are_refused(flowers, parameters, message)
         AcceleGradClassifier(**parameters).fit(X, y)
 
 
-def test_an_estimator_that_is_not_fitted_says_so(binary):
-    for call in ("predict", "decision_function", "predict_proba"):
-        with pytest.raises(NotFittedError):
-            getattr(AcceleGradClassifier(), call)(binary[0])
-
-
 # ------------------------------------------------------------------------------- constraints
 
 
@@ -499,8 +449,6 @@ def test_a_penalty_and_a_box_go_together(binary):
     assert fit.converged_
     assert fit.coef_.min() >= -0.1
     assert (fit.coef_ == 0).any()
-    with pytest.raises(ValueError, match="cannot be used together"):
-        AcceleGradClassifier(penalty="l1", feasible_set="simplex").fit(X, y)
 
 
 # ----------------------------------------------------------------------------------- company
@@ -544,11 +492,8 @@ def test_docstrings_describe_every_parameter_with_its_default(name):
     assert not re.search(r"^ *\{\w+\}$", kind.__doc__ + kind.fit.__doc__, re.MULTILINE)
 
 
-def test_docstrings():
-    import doctest
-    import sys
-
-    for name in ("classifier", "regressor", "cv"):
-        result = doctest.testmod(sys.modules[f"accelegrad.sklearn.{name}"])
-        assert result.attempted > 0
-        assert result.failed == 0
+@pytest.mark.parametrize("name", ["sklearn.classifier", "sklearn.regressor", "sklearn.cv"])
+def test_docstrings(name):
+    result = doctest.testmod(importlib.import_module(f"accelegrad.{name}"))
+    assert result.attempted > 0
+    assert result.failed == 0

@@ -64,13 +64,3 @@ def test_the_check_that_needs_a_process_of_its_own():
     )
     assert child.returncode == 0, child.stderr
     assert child.stdout.split() == ["4"]
-
-
-def test_importing_the_package_does_not_load_scikit_learn():
-    child = subprocess.run(
-        [sys.executable, "-c", "import sys, accelegrad; print('sklearn' in sys.modules)"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert child.stdout.split() == ["False"]

@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.exceptions import UndefinedMetricWarning
-from sklearn.metrics import (
-    log_loss,
-    make_scorer,
-    max_error,
-    mean_absolute_error,
-    mean_pinball_loss,
-)
+from sklearn.metrics import log_loss, make_scorer, max_error, mean_absolute_error, mean_pinball_loss
 from sklearn.model_selection import GroupKFold, LeaveOneOut
 from sklearn.utils.class_weight import compute_sample_weight
 

@@ -107,36 +107,10 @@ def test_a_class_without_rows():
 
 # --------------------------------------------------------------------------------- lower bounds
 
-SETS = [None, ag.NonNegative(), ag.Box(-0.3, 0.2), ag.Simplex(), ag.L1Ball(0.7)]
 
-
-# With an l1 term only a box is allowed.
-TERMS = [
-    (chosen, l2, l1)
-    for chosen, l2, l1 in itertools.product(SETS, (0.1, 0.0), (0.05, 0.0))
-    if l1 == 0.0 or not isinstance(chosen, (ag.Simplex, ag.L1Ball))
-]
-
-
-@pytest.mark.parametrize(("chosen", "l2", "l1"), TERMS)
-@pytest.mark.parametrize("loss", ["logistic", "quantile"])
-@pytest.mark.parametrize("intercept", [True])
-def test_lower_bounds_are_below_every_feasible_point(chosen, l2, l1, loss, intercept):
-    rng = np.random.default_rng(3)
-    X = rng.standard_normal((50, 4))
-    y = np.sign(X[:, 0] + 0.5 * rng.standard_normal(50))
-    problem = Objective(loss, l2, l1, chosen, intercept).on(X, y, None)
-    bound = ModelDual(problem.model, problem.terms)
-    model = problem.model
-    points = [problem.nearest(rng.standard_normal(model.n_parameters)) for _ in range(30)]
-    least = min(problem.value(x) for x in points)
-    slopes = [model.at(x).derivatives for x in points]
-    slopes += [np.mean(slopes, axis=0), np.zeros(50), np.full(50, 99.0)]
-    for theta in slopes:
-        assert 0.0 <= bound.at_slopes(theta) <= least
-
-
-@pytest.mark.parametrize("chosen", SETS[1:])
+@pytest.mark.parametrize(
+    "chosen", [ag.NonNegative(), ag.Box(-0.3, 0.2), ag.Simplex(), ag.L1Ball(0.7)]
+)
 def test_lower_bounds_get_tight_at_the_minimum(chosen):
     rng = np.random.default_rng(4)
     X = rng.standard_normal((80, 4))

@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -16,50 +17,36 @@ from accelegrad.sklearn import AcceleGradRegressor
 from accelegrad.sklearn.model_file import load_model, save_model
 
 
-def test_a_file_takes_its_place_when_it_is_complete(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(b"before")
-    with whole_file(path) as file:
-        file.write(b"after")
-        file.flush()
-        assert path.read_bytes() == b"before"
-    assert path.read_bytes() == b"after"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_an_exception_leaves_what_was_there(tmp_path):
+@pytest.mark.parametrize("error", [None, KeyboardInterrupt])
+def test_a_file_takes_its_place_when_it_is_complete_and_else_not(tmp_path, error):
     path = tmp_path / "file"
     path.write_bytes(b"before")
 
-    def interrupted():
+    def write():
         with whole_file(path) as file:
-            file.write(b"half")
-            raise KeyboardInterrupt
+            file.write(b"after")
+            file.flush()
+            assert path.read_bytes() == b"before"
+            if error:
+                raise error
 
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert path.read_bytes() == b"before"
+    with pytest.raises(error) if error else nullcontext():
+        write()
+    assert path.read_bytes() == (b"before" if error else b"after")
     assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX's")
-def test_it_is_as_public_as_any_other_new_file(tmp_path):
-    plain, whole = tmp_path / "plain", tmp_path / "whole"
-    plain.write_bytes(b"")
-    with whole_file(whole) as file:
-        file.write(b"")
-    assert stat.S_IMODE(whole.stat().st_mode) == stat.S_IMODE(plain.stat().st_mode)
-
-
-@pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX's")
-def test_a_file_that_was_private_stays_private(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(b"before")
-    path.chmod(0o600)
-    with whole_file(path) as file:
-        file.write(b"after")
-    assert path.read_bytes() == b"after"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+def test_permissions_are_those_of_the_file_before_or_of_any_new_file(tmp_path):
+    plain, whole, private = (tmp_path / name for name in ("plain", "whole", "private"))
+    plain.touch()
+    private.touch(0o600)
+    for path in (whole, private):
+        with whole_file(path) as file:
+            file.write(b"after")
+    assert private.read_bytes() == b"after"
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (plain, whole, private)]
+    assert modes == [modes[0], modes[0], 0o600]
 
 
 def test_a_link_stays_a_link(tmp_path):

@@ -4,15 +4,11 @@ A flipped bit, a size that cannot be true, a checksum that does not fit: in chec
 and npz data.
 """
 
-from __future__ import annotations
-
 import io
 import struct
 import tracemalloc
 import zipfile
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,30 +31,30 @@ SIDES = np.where(X[:, 0] > 0.1, "yes", "no")
 MOST_MEMORY = 64_000_000
 
 
-def square(x: Any) -> tuple[float, Any]:
+def square(x):
     return 0.5 * float(x @ x), x
 
 
-def run(**options: Any) -> Any:
+def run(**options):
     return ag.minimize(square, np.ones(2), diameter=4.0, max_iter=6, **options)
 
 
 @pytest.fixture
-def saved_run(tmp_path: Path) -> Path:
+def saved_run(tmp_path):
     path = tmp_path / "run.agc"
     ag.minimize(square, np.ones(2), diameter=4.0, max_iter=3, checkpoint=path)
     return path
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> Path:
+def model(tmp_path):
     path = tmp_path / "model.agm"
     save_model(AcceleGradClassifier(random_state=0).fit(X, SIDES), path, feature_names=["a", "b"])
     return path
 
 
 @contextmanager
-def little_memory() -> Iterator[None]:
+def little_memory():
     """Fail where much more memory was asked for than the files here hold."""
     tracemalloc.start()
     try:
@@ -68,18 +64,18 @@ def little_memory() -> Iterator[None]:
         tracemalloc.stop()
 
 
-def flipped(whole: bytes, bit: int) -> bytes:
+def flipped(whole, bit):
     damaged = bytearray(whole)
     damaged[bit // 8] ^= 1 << bit % 8
     return bytes(damaged)
 
 
-def one_bit_a_byte(whole: bytes, seed: int) -> list[int]:
+def one_bit_a_byte(whole, seed):
     bits = np.random.default_rng(seed).integers(8, size=len(whole))
     return [8 * place + int(bit) for place, bit in enumerate(bits)]
 
 
-def written(value: Any) -> Any:
+def written(value):
     """Return nested content in a form that compares bit for bit."""
     if isinstance(value, dict):
         return {name: written(part) for name, part in value.items()}
@@ -88,9 +84,7 @@ def written(value: Any) -> Any:
     return repr(value)
 
 
-def assert_noticed(
-    path: Path, bits: list[int], load: Callable[[], Any], error: type[Exception]
-) -> None:
+def assert_noticed(path, bits, load, error):
     """Check that each flipped bit is an error of this kind or changes nothing that is read."""
     whole, right = path.read_bytes(), load()
     noticed = 0
@@ -108,9 +102,7 @@ def assert_noticed(
 
 @pytest.mark.parametrize("kind", ["<f8", ">f4", "?", "<U3"])
 @pytest.mark.parametrize("shape", [(), (2, 3), (0, 4)])
-def test_arrays_of_every_kind_and_shape_come_back(
-    tmp_path: Path, kind: str, shape: tuple[int, ...]
-) -> None:
+def test_arrays_of_every_kind_and_shape_come_back(tmp_path, kind, shape):
     form = archive.Format("test", 1, "test file")
     array = np.arange(np.prod(shape)).reshape(shape).astype(kind)
     for given in (array, np.asfortranarray(array), array.T):
@@ -124,18 +116,18 @@ def test_arrays_of_every_kind_and_shape_come_back(
 # Flipped bits
 
 
-def loaded(model: Path) -> Any:
+def loaded(model):
     estimator = load_model(model)
     return estimator.predict(X).tolist(), estimator.coef_.tobytes(), estimator.get_params()
 
 
-def test_a_bit_of_every_other_byte_of_a_model_file(model: Path) -> None:
+def test_a_bit_of_every_other_byte_of_a_model_file(model):
     bits = one_bit_a_byte(model.read_bytes(), seed=0)[::2]
     assert_noticed(model, bits, lambda: loaded(model), ArchiveError)
 
 
-def test_a_run_that_resumes_from_a_flipped_bit(saved_run: Path) -> None:
-    def load() -> Any:
+def test_a_run_that_resumes_from_a_flipped_bit(saved_run):
+    def load():
         result = run(resume=saved_run)
         return result.x.tobytes(), result.fun, result.gap, result.nit
 
@@ -145,9 +137,7 @@ def test_a_run_that_resumes_from_a_flipped_bit(saved_run: Path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "compressed"), [("dense", False), ("csr", True)])
-def test_a_bit_of_every_third_byte_of_an_npz_table(
-    tmp_path: Path, kind: str, compressed: bool
-) -> None:
+def test_a_bit_of_every_third_byte_of_an_npz_table(tmp_path, kind, compressed):
     path = tmp_path / "table.npz"
     rows = X.round(1)
     if kind == "dense":
@@ -158,7 +148,7 @@ def test_a_bit_of_every_third_byte_of_an_npz_table(
         arrays["format"] = kind
     (np.savez_compressed if compressed else np.savez)(path, y=SIDES, **arrays)
 
-    def load() -> Any:
+    def load():
         blocks = list(open_table(path).blocks(7))
         dense = [part.X.toarray() if sp.issparse(part.X) else part.X for part in blocks]
         return np.concatenate(dense).tobytes(), np.concatenate([part.y for part in blocks]).tolist()
@@ -169,7 +159,7 @@ def test_a_bit_of_every_third_byte_of_an_npz_table(
 # Sizes that cannot be true
 
 
-def npy(shape: tuple[int, ...], kind: str = "<f8", content: bytes = b"\0" * 16) -> bytes:
+def npy(shape, kind="<f8", content=b"\0" * 16):
     """Return a .npy file whose header may claim anything."""
     file = io.BytesIO()
     header = {"descr": kind, "fortran_order": False, "shape": shape}
@@ -177,7 +167,7 @@ def npy(shape: tuple[int, ...], kind: str = "<f8", content: bytes = b"\0" * 16) 
     return file.getvalue() + content
 
 
-def rewritten(path: Path, changes: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> None:
+def rewritten(path, changes, method=zipfile.ZIP_STORED):
     """Write a zip archive anew, with other entries in place of some, and right checksums."""
     with zipfile.ZipFile(path) as file:
         entries = {name: file.read(name) for name in file.namelist()}
@@ -191,9 +181,7 @@ HUGE = [(10**12,), (2**62, 2**62), (10**30,), (0, 2**62), (-2, -1)]
 
 
 @pytest.mark.parametrize("shape", HUGE)
-def test_an_array_that_claims_more_than_its_file(
-    model: Path, saved_run: Path, shape: tuple[int, ...]
-) -> None:
+def test_an_array_that_claims_more_than_its_file(model, saved_run, shape):
     with little_memory():
         for path in (model, saved_run):
             rewritten(path, {"a0.npy": npy(shape)})
@@ -204,7 +192,7 @@ def test_an_array_that_claims_more_than_its_file(
 
 
 @pytest.mark.parametrize("shape", [(1,), (0,)])
-def test_an_array_that_claims_less_than_its_file(model: Path, shape: tuple[int, ...]) -> None:
+def test_an_array_that_claims_less_than_its_file(model, shape):
     # What is not read is not checked: the checksum is of the whole entry.
     rewritten(model, {"a0.npy": npy(shape)})
     with pytest.raises(ArchiveError, match="'a0'"):
@@ -224,7 +212,7 @@ HEADERS = [
 
 
 @pytest.mark.parametrize("header", HEADERS)
-def test_a_header_that_is_nonsense(tmp_path: Path, model: Path, header: bytes) -> None:
+def test_a_header_that_is_nonsense(tmp_path, model, header):
     content = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + b"\0" * 16
     rewritten(model, {"a0.npy": content})
     with pytest.raises(ArchiveError):
@@ -238,9 +226,7 @@ def test_a_header_that_is_nonsense(tmp_path: Path, model: Path, header: bytes) -
 
 @pytest.mark.parametrize("shape", HUGE)
 @pytest.mark.parametrize("name", ["X", "y", "indices"])
-def test_npz_data_that_claim_more_than_their_file(
-    tmp_path: Path, name: str, shape: tuple[int, ...]
-) -> None:
+def test_npz_data_that_claim_more_than_their_file(tmp_path, name, shape):
     path = tmp_path / "table.npz"
     rows = sp.csr_matrix(X)
     sparse = {part: getattr(rows, part) for part in ("data", "indices", "indptr", "shape")}
@@ -250,7 +236,7 @@ def test_npz_data_that_claim_more_than_their_file(
         open_table(path).whole()
 
 
-def test_a_sparse_shape_that_nothing_bears_out(tmp_path: Path) -> None:
+def test_a_sparse_shape_that_nothing_bears_out(tmp_path):
     path = tmp_path / "table.npz"
     for kind in ("csr", "csc", "coo", "dia"):
         for shape in ([10**13, 2], [30, 10**13], [-30, 2], [30], [30, 2, 1]):
@@ -262,7 +248,7 @@ def test_a_sparse_shape_that_nothing_bears_out(tmp_path: Path) -> None:
                 open_table(path).whole()
 
 
-def with_sizes(path: Path, name: str, size: int) -> None:
+def with_sizes(path, name, size):
     """Let the zip directory claim that an entry has so many bytes when inflated."""
     whole = bytearray(path.read_bytes())
     with zipfile.ZipFile(path) as file:
@@ -276,7 +262,7 @@ def with_sizes(path: Path, name: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-def test_an_entry_that_claims_more_than_its_file(tmp_path: Path, compressed: bool) -> None:
+def test_an_entry_that_claims_more_than_its_file(tmp_path, compressed):
     path = tmp_path / "table.npz"
     (np.savez_compressed if compressed else np.savez)(path, X=X, y=SIDES)
     # Both say the same, so that only the file itself can tell.
@@ -291,7 +277,7 @@ def test_an_entry_that_claims_more_than_its_file(tmp_path: Path, compressed: boo
 
 
 @pytest.mark.parametrize("shape", HUGE)
-def test_npy_data_that_claim_more_than_their_file(tmp_path: Path, shape: tuple[int, ...]) -> None:
+def test_npy_data_that_claim_more_than_their_file(tmp_path, shape):
     long, wide = tmp_path / "X.npy", tmp_path / "y.npy"
     long.write_bytes(npy(shape))
     np.save(wide, np.zeros(2))
@@ -299,9 +285,7 @@ def test_npy_data_that_claim_more_than_their_file(tmp_path: Path, shape: tuple[i
         AcceleGradRegressor().fit((long, wide))
 
 
-def test_the_command_says_it_in_a_line(
-    tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_says_it_in_a_line(tmp_path, model, capsys):
     path = tmp_path / "table.npz"
     np.savez(path, X=X, y=SIDES)
     rewritten(path, {"X.npy": npy((10**12, 2))})
@@ -315,7 +299,7 @@ def test_the_command_says_it_in_a_line(
     assert "damaged" in capsys.readouterr().err
 
 
-def test_a_sparse_model_with_indices_out_of_range(tmp_path: Path) -> None:
+def test_a_sparse_model_with_indices_out_of_range(tmp_path):
     path = tmp_path / "model.agm"
     estimator = AcceleGradRegressor(penalty="l1", alpha=0.01).fit(X, X[:, 1]).sparsify()
     estimator.coef_.indices[0] = 1_000_000

@@ -1,13 +1,10 @@
 """Tables in files: what a first line is, which column is which, and the same rows whole or in blocks."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import lzma
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,13 +32,13 @@ Y = np.where(X[:, 0] + 0.1 * RNG.standard_normal(40) > 0, 1.0, -1.0)
 SIZES = [7, None]
 
 
-def written(folder: Path, text: str | bytes, name: str = "table.csv") -> Path:
+def written(folder, text, name="table.csv"):
     path = folder / name
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     return path
 
 
-def rows_of(path: Path, rows: int | str | None = "whole", **wanted: Any) -> tuple[Any, Any]:
+def rows_of(path, rows="whole", **wanted):
     """All blocks of a file as one table."""
     table = open_table(path, Wanted(**wanted))
     blocks = [table.whole()] if rows == "whole" else list(table.blocks(rows))
@@ -50,7 +47,7 @@ def rows_of(path: Path, rows: int | str | None = "whole", **wanted: Any) -> tupl
     return np.concatenate(dense), np.concatenate(labels) if labels else None
 
 
-def assert_rows(path: Path, expected: Any, labels: Any = None, **wanted: Any) -> None:
+def assert_rows(path, expected, labels=None, **wanted):
     """Check that a file holds these rows, whole and in blocks of any size."""
     for rows in ("whole", *SIZES):
         got, found = rows_of(path, rows, **wanted)
@@ -59,7 +56,7 @@ def assert_rows(path: Path, expected: Any, labels: Any = None, **wanted: Any) ->
             np.testing.assert_array_equal(found, labels)
 
 
-def refused(path: Path, *parts: str, rows: int | str | None = "whole", **wanted: Any) -> None:
+def refused(path, *parts, rows="whole", **wanted):
     """Check that the message names the file and has all the parts."""
     with pytest.raises(DataError) as caught:
         rows_of(path, rows, **wanted)
@@ -77,7 +74,7 @@ SMALL = "+1 1:0.5 3:-2\n-1 2:1e-3\n"
 X_SMALL = np.array([[0.5, 0.0, -2.0], [0.0, 1e-3, 0.0]])
 
 
-def libsvm_text(X: np.ndarray, y: np.ndarray) -> str:
+def libsvm_text(X, y):
     rows = [
         " ".join([repr(float(t)), *(f"{j + 1}:{float(x[j])!r}" for j in np.flatnonzero(x))])
         for x, t in zip(X, y, strict=True)
@@ -86,7 +83,7 @@ def libsvm_text(X: np.ndarray, y: np.ndarray) -> str:
 
 
 @pytest.mark.parametrize("ending", COMPRESSIONS)
-def test_libsvm_round_trip_is_exact(tmp_path: Path, ending: str) -> None:
+def test_libsvm_round_trip_is_exact(tmp_path, ending):
     rng = np.random.default_rng(1)
     rows = rng.standard_normal((40, 17)) * 10.0 ** rng.integers(-300, 300, (40, 17))
     rows[rng.random(rows.shape) < 0.6] = 0.0
@@ -111,11 +108,11 @@ def test_libsvm_round_trip_is_exact(tmp_path: Path, ending: str) -> None:
         "1 01:0.5 3:-2\n-1 2:1e-3 3:0\n",
     ],
 )
-def test_libsvm_variants(tmp_path: Path, text: str) -> None:
+def test_libsvm_variants(tmp_path, text):
     assert_rows(written(tmp_path, text, "data"), X_SMALL, [1.0, -1.0], n_features=3)
 
 
-def test_the_width_of_a_libsvm_file(tmp_path: Path) -> None:
+def test_the_width_of_a_libsvm_file(tmp_path):
     # No row has feature 1, so that the base cannot be told from the data.
     assert_rows(written(tmp_path, "1 2:5\n0 3:7\n", "a"), [[0, 5, 0], [0, 0, 7]], n_features=3)
     np.testing.assert_array_equal(rows_of(tmp_path / "a")[0], [[0, 5, 0], [0, 0, 7]])
@@ -130,7 +127,7 @@ def test_the_width_of_a_libsvm_file(tmp_path: Path) -> None:
     assert open_table(path, Wanted(n_features=2**31 - 1)).whole().X.nnz == 1
     for given in (0, -3, 1.5, True, "3", 2**31):
         with pytest.raises((TypeError, ValueError), match="n_features must be"):
-            open_table(path, Wanted(n_features=given))  # type: ignore[arg-type]
+            open_table(path, Wanted(n_features=given))
 
 
 BAD_LINES = ["abc 1:2", "1,2 1:2", "nan 1:2", "1 1:2 3", "1 a:3", "1 1.5:3", "1 1:x", "1 1:nan"]
@@ -139,7 +136,7 @@ BAD_LINES += ["1 1:2\0", "1 99999999999999999999:3", f"1 1:{'x' * 100000}"]
 
 
 @pytest.mark.parametrize("line", BAD_LINES, ids=lambda line: line[:20])
-def test_the_first_bad_line_is_named(tmp_path: Path, line: str) -> None:
+def test_the_first_bad_line_is_named(tmp_path, line):
     # Alone, among others, and before a second fault, which must not be the one that is named.
     path = written(tmp_path, f"{line}\n", "data")
     refused(path, "line 1: ")
@@ -150,7 +147,7 @@ def test_the_first_bad_line_is_named(tmp_path: Path, line: str) -> None:
         refused(path, "line 4: ", rows=rows)
 
 
-def test_faults_of_libsvm_files(tmp_path: Path) -> None:
+def test_faults_of_libsvm_files(tmp_path):
     path = written(tmp_path, "1 1:2 3:1\n1 4:2 5:1\n", "a")
     refused(path, "line 2: the index is 5, but 3 features are expected", n_features=3)
     for text in ("", "\n \r\n\t\n", "# only\n\n# comments\n"):
@@ -164,14 +161,14 @@ def test_faults_of_libsvm_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["none", "none.bz2", "none.csv", "none.npz", "none.parquet"])
-def test_missing_files_and_folders(tmp_path: Path, name: str) -> None:
+def test_missing_files_and_folders(tmp_path, name):
     refused(tmp_path / name, "cannot be read", "No such file")
     (tmp_path / name).mkdir()
     refused(tmp_path / name)
 
 
 @pytest.mark.parametrize(("ending", "name"), [(".bz2", "a"), (".gz", "a.csv"), (".xz", "a")])
-def test_wrong_or_damaged_compression(tmp_path: Path, ending: str, name: str) -> None:
+def test_wrong_or_damaged_compression(tmp_path, ending, name):
     row = "1 1:2\n" if name == "a" else "1,2,3\n"
     good, name = COMPRESSIONS[ending](row.encode() * 50), f"{name}{ending}"
     refused(written(tmp_path, row, name))
@@ -182,7 +179,7 @@ def test_wrong_or_damaged_compression(tmp_path: Path, ending: str, name: str) ->
     refused(written(tmp_path, bytes(flipped), name))
 
 
-def test_garbage_is_a_data_error(tmp_path: Path) -> None:
+def test_garbage_is_a_data_error(tmp_path):
     rng = np.random.default_rng(3)
     for _ in range(10):
         garbage = rng.integers(0, 256, 300, dtype=np.uint8).tobytes()
@@ -212,7 +209,7 @@ TABLE = np.array([[1.0, 2.5, -3.0], [0.0, 0.0, 1e-7], [4.0, -1e300, 0.1]])
         '"a\nb",b,t\n' + CSV,
     ],
 )
-def test_csv_variants(tmp_path: Path, text: str, ending: str) -> None:
+def test_csv_variants(tmp_path, text, ending):
     path = written(tmp_path, COMPRESSIONS[ending](text.encode()), f"table.csv{ending}")
     assert_rows(path, TABLE[:, :2], TABLE[:, 2])
     table = open_table(path)
@@ -220,7 +217,7 @@ def test_csv_variants(tmp_path: Path, text: str, ending: str) -> None:
     assert (table.names is None) == (text[:2] in ("1,", '"1'))
 
 
-def test_csv_is_known_by_content(tmp_path: Path) -> None:
+def test_csv_is_known_by_content(tmp_path):
     for name in ("table", "table.txt", "table.data", "table.gz"):
         content = gzip.compress(CSV.encode()) if name == "table.gz" else CSV.encode()
         assert_rows(written(tmp_path, content, name), TABLE[:, :2])
@@ -229,7 +226,7 @@ def test_csv_is_known_by_content(tmp_path: Path) -> None:
     refused(written(tmp_path, SMALL, "table.csv"), "one column")
 
 
-def test_a_first_line_of_names_or_numbers(tmp_path: Path) -> None:
+def test_a_first_line_of_names_or_numbers(tmp_path):
     rows = "1,2,0\n3,4,1\n"
     # A name of the target or of all columns makes a header of numbers.
     path = written(tmp_path, "10,20,30\n" + rows)
@@ -250,7 +247,7 @@ def test_a_first_line_of_names_or_numbers(tmp_path: Path) -> None:
         refused(written(tmp_path, f"1,{mark},0\n2,3,1\n"), "row 1", "'column 1' has no value")
 
 
-def test_names_of_columns(tmp_path: Path) -> None:
+def test_names_of_columns(tmp_path):
     path = written(tmp_path, "a,b,a,t\n1,2,3,0\n4,5,6,1\n")
     refused(path, "2 columns have the same name, 'a'")
     refused(path, "'a'", target="t", columns=(Column("b"),), optional=True)
@@ -262,7 +259,7 @@ def test_names_of_columns(tmp_path: Path) -> None:
     assert_rows(tmp_path / "index.csv", X[:, [2, 0]], Y, **known)
 
 
-def test_targets_by_name_and_number(tmp_path: Path) -> None:
+def test_targets_by_name_and_number(tmp_path):
     path = written(tmp_path, "a, b ,t\n" + CSV)
     for target, column in (("a", 0), ("b", 1), ("t", 2), (0, 0), (-1, 2), (-3, 0), (None, 2)):
         assert_rows(path, np.delete(TABLE, column, axis=1), TABLE[:, column], target=target)
@@ -284,7 +281,7 @@ def test_targets_by_name_and_number(tmp_path: Path) -> None:
 # CSV: cells
 
 
-def test_numbers_as_they_are_written_elsewhere(tmp_path: Path) -> None:
+def test_numbers_as_they_are_written_elsewhere(tmp_path):
     text = "größe;preis;t\n1.234,5;7,25;1\n-0,5;8;2\n"
     path = written(tmp_path, text.encode("latin-1"))
     refused(path, "--encoding latin-1", reading=Reading(sep=";"))
@@ -319,12 +316,12 @@ BAD_CSV = [
 
 
 @pytest.mark.parametrize(("text", "parts"), BAD_CSV)
-def test_bad_cells_are_named(tmp_path: Path, text: str, parts: list[str]) -> None:
+def test_bad_cells_are_named(tmp_path, text, parts):
     for rows in ("whole", 1, 5):
         refused(written(tmp_path, text), *parts, rows=rows, targets=Targets.NUMBERS)
 
 
-def test_missing_cells(tmp_path: Path) -> None:
+def test_missing_cells(tmp_path):
     path = written(tmp_path, "a,b,t\n1,x,0\n,y,1\n4,,1\n3,x,\n")
     hints = ("--missing drop", "--missing mean", "--drop 'a'")
     for given in (Reading(), Reading(missing="mean"), Reading(drop=("b",))):
@@ -352,7 +349,7 @@ def test_missing_cells(tmp_path: Path) -> None:
 # Text columns
 
 
-def test_text_columns_are_categories(tmp_path: Path) -> None:
+def test_text_columns_are_categories(tmp_path):
     colours = np.array(["red", "green, dark", "blue"])[np.arange(40) % 3]
     frame = pandas.DataFrame({"x": X[:, 0], "colour": colours, "t": Y})
     frame.to_csv(tmp_path / "table.csv", index=False)
@@ -373,7 +370,7 @@ def test_text_columns_are_categories(tmp_path: Path) -> None:
     refused(tmp_path / "table.csv", "'colour' is 'red', but it must be a number", numbers_only=True)
 
 
-def test_text_by_mistake_is_refused(tmp_path: Path) -> None:
+def test_text_by_mistake_is_refused(tmp_path):
     cells = [str(number) for number in range(40)]
     cells[17] = "x"
     frame = pandas.DataFrame({"a": cells, "x": X[:, 0], "t": Y})
@@ -394,7 +391,7 @@ def test_text_by_mistake_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", [0, 39])
-def test_labels_that_turn_into_text(tmp_path: Path, place: int) -> None:
+def test_labels_that_turn_into_text(tmp_path, place):
     labels = ["1", "2"] * 20
     labels[place] = "two\nlines"
     pandas.DataFrame(X).assign(t=labels).to_csv(tmp_path / "a.csv", index=False)
@@ -409,7 +406,7 @@ def test_labels_that_turn_into_text(tmp_path: Path, place: int) -> None:
 # Parquet
 
 
-def test_parquet_is_read_as_csv_is(tmp_path: Path) -> None:
+def test_parquet_is_read_as_csv_is(tmp_path):
     pytest.importorskip("pyarrow", reason="the extra files is not installed")
     words = np.where(Y > 0, "jä", "no")
     frame = pandas.DataFrame(X, columns=list("abc")).assign(word=words, t=Y)
@@ -434,7 +431,7 @@ def test_parquet_is_read_as_csv_is(tmp_path: Path) -> None:
     refused(tmp_path / "a.parquet", "no parquet file, or a damaged one")
 
 
-def test_kinds_of_parquet_columns(tmp_path: Path) -> None:
+def test_kinds_of_parquet_columns(tmp_path):
     pyarrow = pytest.importorskip("pyarrow", reason="the extra files is not installed")
     parquet = pytest.importorskip("pyarrow.parquet")
     path, words = tmp_path / "a.parquet", np.where(Y > 0, "jä", "no").tolist()
@@ -454,7 +451,7 @@ def test_kinds_of_parquet_columns(tmp_path: Path) -> None:
     refused(path, "2 columns have the same name, 'a'")
 
 
-def test_damaged_parquet(tmp_path: Path) -> None:
+def test_damaged_parquet(tmp_path):
     pyarrow = pytest.importorskip("pyarrow", reason="the extra files is not installed")
     parquet = pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "table.parquet"
@@ -478,9 +475,7 @@ def test_damaged_parquet(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("missing", "name"), [("pandas", "a.csv"), ("pyarrow", "a.parquet")])
-def test_a_missing_package_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str, name: str
-) -> None:
+def test_a_missing_package_is_named(tmp_path, monkeypatch, missing, name):
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(ImportError, match=rf"{missing} is not.*pip install 'accelegrad\[files\]'"):
         open_table(written(tmp_path, "a,b\n1,2\n", name))
@@ -491,7 +486,7 @@ def test_a_missing_package_is_named(
 # npz
 
 
-def sparse_arrays(stored: Any) -> dict[str, Any]:
+def sparse_arrays(stored):
     """What `scipy.sparse.save_npz` writes."""
     names = ("data", "indices", "indptr", "row", "col", "offsets", "shape")
     return {name: getattr(stored, name) for name in names if hasattr(stored, name)}
@@ -500,7 +495,7 @@ def sparse_arrays(stored: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("kind", "compressed"), [("csr", False), ("csc", True), ("coo", False), ("dia", True)]
 )
-def test_every_sparse_format(tmp_path: Path, kind: str, compressed: bool) -> None:
+def test_every_sparse_format(tmp_path, kind, compressed):
     path = tmp_path / "table.npz"
     stored = sp.csr_matrix(X).asformat(kind)
     save = np.savez_compressed if compressed else np.savez
@@ -514,7 +509,7 @@ def test_every_sparse_format(tmp_path: Path, kind: str, compressed: bool) -> Non
     refused(path)
 
 
-def test_duplicates_and_unsorted_indices(tmp_path: Path) -> None:
+def test_duplicates_and_unsorted_indices(tmp_path):
     path = tmp_path / "table.npz"
     arrays = {"data": [1.0, 2.0, 3.0, 4.0], "indices": [2, 0, 2, 1], "indptr": [0, 3, 3, 4]}
     np.savez(path, **arrays, shape=[3, 3], y=[1.0, 2.0, 3.0], format="csr")
@@ -537,7 +532,7 @@ WRONG_INDICES = {
 }
 
 
-def test_indices_that_do_not_fit(tmp_path: Path) -> None:
+def test_indices_that_do_not_fit(tmp_path):
     path = tmp_path / "table.npz"
     right = {"data": [1.0, 2.0, 3.0, 4.0], "indices": [2, 0, 1, 1], "indptr": [0, 3, 3, 4]}
     for wrong in WRONG_INDICES.values():
@@ -548,7 +543,7 @@ def test_indices_that_do_not_fit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [">f8", "<f4", ">i2", "?"])
-def test_arrays_of_any_order_and_type(tmp_path: Path, kind: str) -> None:
+def test_arrays_of_any_order_and_type(tmp_path, kind):
     rows = (10 * X).astype(kind)
     for array in (np.asfortranarray(rows), rows, np.asfortranarray(rows)[::2]):
         np.savez(tmp_path / "table.npz", X=array, y=Y[: len(array)].astype(">f4"))
@@ -559,7 +554,7 @@ def test_arrays_of_any_order_and_type(tmp_path: Path, kind: str) -> None:
         assert labels.dtype.isnative
 
 
-def test_what_an_npz_file_has_to_hold(tmp_path: Path) -> None:
+def test_what_an_npz_file_has_to_hold(tmp_path):
     path, words = tmp_path / "table.npz", np.where(Y > 0, "jä", "no")
     for labels in (words, np.char.encode(words, "utf-8")):
         np.savez(path, X=X, y=labels)

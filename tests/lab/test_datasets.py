@@ -141,10 +141,7 @@ def test_label_noise_flips_labels_only(text_data: Dataset) -> None:
     assert abs(clean.y.sum()) <= 2
 
 
-@pytest.mark.parametrize(
-    ("n", "d", "nnz"),
-    [(2, 4, 1), (200, 50, 12), (300, 400, 100)],
-)
+@pytest.mark.parametrize(("n", "d", "nnz"), [(2, 4, 1), (200, 50, 12), (300, 400, 100)])
 def test_sizes_of_text(n: int, d: int, nnz: int) -> None:
     for seed in range(2):
         data = sparse_text(n, d, nnz, seed=seed)

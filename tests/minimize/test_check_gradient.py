@@ -46,10 +46,7 @@ NOT_CONVEX = {
     "saddle": lambda x: (x[1:] @ x[1:] - x[0] ** 2, 2 * np.append(-x[0], x[1:])),
     "double well": lambda x: ((x**4 - x**2).sum(), 4 * x**3 - 2 * x),
     "negative l1": lambda x: (-np.abs(x).sum(), -np.sign(x)),
-    "root": lambda x: (
-        np.sqrt(np.abs(x) + 0.1).sum(),
-        0.5 * np.sign(x) / np.sqrt(np.abs(x) + 0.1),
-    ),
+    "root": lambda x: (np.sqrt(np.abs(x) + 0.1).sum(), 0.5 * np.sign(x) / np.sqrt(np.abs(x) + 0.1)),
 }
 
 

@@ -11,17 +11,11 @@ import pytest
 import scipy.sparse as sp
 
 import accelegrad as ag
-import accelegrad.choose
 from accelegrad.catalogue import METHODS
 from accelegrad.choose import TABLE, Request, Space, choose, first
 from accelegrad.models.losses import make_loss
 from accelegrad.models.scaling import unevenness
-from accelegrad.solvers import (
-    DualAscent,
-    InteriorPoint,
-    ProximalNewton,
-    SketchedNewton,
-)
+from accelegrad.solvers import DualAscent, InteriorPoint, ProximalNewton, SketchedNewton
 
 DOCUMENTED = Path(__file__).parents[2] / "docs" / "methods.md"
 
@@ -84,95 +78,64 @@ def test_short_rows_of_labels_with_a_kink_are_a_matter_for_the_dual():
     assert chosen(ag.LinearModel(X, y, "absolute", l2=1e-4))[0] == "accelegrad-newton"
 
 
-OTHERS = {
-    "a smooth loss": (
-        {},
-        {},
-        "accelegrad-newton",
-        "smooth; the curvature in 5 coordinates costs little",
-    ),
-    "many rows with kinks": (
+OTHERS = [
+    ({}, {}, "accelegrad-newton", "smooth; the curvature in 5 coordinates costs little"),
+    (
         dict(loss="absolute", rows=300_000),
         {},
         "accelegrad-newton",
         "the absolute loss can be smoothed as far as the dual gap allows",
     ),
-    "few rows with one kink": (dict(loss="quantile"), {}, "interior-point", "its 600 rows are few"),
-    "no bound": (dict(rows=4, l2=0.0), {}, "accelegrad", "without an l2 term"),
-    "minibatches": ({}, dict(batch_size=4), "accelegrad", "batch_size asks for"),
-    "a diameter": ({}, dict(diameter=3.0), "accelegrad", "a diameter is given"),
-    "a radius": ({}, dict(initial_radius=0.1), "accelegrad", "other options"),
-    "restarts": ({}, dict(restart="adaptive"), "accelegrad", "other options"),
-    "scaling": ({}, dict(scale="columns"), "accelegrad", "scaled coordinates"),
-    "a set": ({}, dict(feasible_set=ag.Ball(0.0, 1.0)), "accelegrad", "a constraint or a penalty"),
-    "a penalty": (
-        {},
-        dict(penalty=ag.GroupL2(0.1, [0, 0, 1, 1, 1])),
-        "accelegrad",
-        "a constraint or a penalty",
-    ),
-    "a box": (
+    (dict(loss="quantile"), {}, "interior-point", "its 600 rows are few"),
+    (dict(rows=4, l2=0.0), {}, "accelegrad", "without an l2 term"),
+    ({}, dict(batch_size=4), "accelegrad", "batch_size asks for"),
+    ({}, dict(diameter=3.0), "accelegrad", "a diameter is given"),
+    ({}, dict(initial_radius=0.1), "accelegrad", "other options"),
+    ({}, dict(restart="adaptive"), "accelegrad", "other options"),
+    ({}, dict(scale="columns"), "accelegrad", "scaled coordinates"),
+    ({}, dict(feasible_set=ag.Ball(0.0, 1.0)), "accelegrad", "a constraint or a penalty"),
+    ({}, dict(penalty=ag.GroupL2(0.1, [0, 0, 1, 1, 1])), "accelegrad", "a constraint or a penalty"),
+    (
         {},
         dict(feasible_set=ag.NonNegative()),
         "proximal-newton",
         "the logistic loss is smooth, and each weight has its own term or limits",
     ),
-    "an l1 term": (
+    (
         dict(loss="hinge", l2=0.0, rows=300_000),
         dict(penalty=ag.L1(0.1)),
         "proximal-newton",
         "the hinge loss can be smoothed as far as the dual gap allows, and each weight has",
     ),
-    "an l1 term and few rows": (
+    (
         dict(loss="hinge", l2=0.0),
         dict(penalty=ag.L1(0.1)),
         "interior-point",
         "the hinge loss has one kink, and its 600 rows are few",
     ),
-    "a box and few rows": (
+    (
         dict(loss="hinge"),
         dict(penalty=ag.L1(0.1), feasible_set=ag.NonNegative()),
         "proximal-newton",
         "the hinge loss can be smoothed",
     ),
-    "weights without a limit": (
-        dict(l2=0.0),
-        dict(feasible_set=ag.NonNegative()),
-        "accelegrad",
-        "a constraint or a penalty",
-    ),
-    "least squares with signs": (
+    (dict(l2=0.0), dict(feasible_set=ag.NonNegative()), "accelegrad", "a constraint or a penalty"),
+    (
         dict(loss="squared", l2=0.0),
         dict(feasible_set=ag.NonNegative()),
         "proximal-newton",
         "the squared loss is smooth, and each weight has its own term or limits",
     ),
-    "a scaled l1 term": (
-        {},
-        dict(penalty=ag.L1(0.1), scale="columns"),
-        "accelegrad",
-        "a constraint or a penalty",
-    ),
-    "minibatches with an l1 term": (
-        {},
-        dict(penalty=ag.L1(0.1), batch_size=4),
-        "accelegrad",
-        "a constraint or a penalty",
-    ),
-    "a set and a diameter": (
-        {},
-        dict(feasible_set=ag.NonNegative(), diameter=3.0),
-        "unixgrad",
-        "a diameter is given",
-    ),
-    "by name": ({}, dict(method="adagrad"), "adagrad", "it was asked for"),
-    "a rule": ({}, dict(method=ag.AdaGrad(diameter=2.0)), "AdaGrad", "it was asked for"),
-}
+    ({}, dict(penalty=ag.L1(0.1), scale="columns"), "accelegrad", "a constraint or a penalty"),
+    ({}, dict(penalty=ag.L1(0.1), batch_size=4), "accelegrad", "a constraint or a penalty"),
+    ({}, dict(feasible_set=ag.NonNegative(), diameter=3.0), "unixgrad", "a diameter is given"),
+    ({}, dict(method="adagrad"), "adagrad", "it was asked for"),
+    ({}, dict(method=ag.AdaGrad(diameter=2.0)), "AdaGrad", "it was asked for"),
+]
 
 
-@pytest.mark.parametrize("case", OTHERS)
-def test_the_method_and_the_reason(case):
-    problem, options, method, reason = OTHERS[case]
+@pytest.mark.parametrize(("problem", "options", "method", "reason"), OTHERS)
+def test_the_method_and_the_reason(problem, options, method, reason):
     found, why = chosen(model(**problem), **options)
     assert found == method
     assert reason in why
@@ -184,16 +147,9 @@ def test_columns_of_very_different_size_are_scaled_where_curvature_does_not_do_i
     assert method == "accelegrad"
     assert "columns differ in size by a factor of" in reason
     assert chosen(raw, scale=None)[0] == "accelegrad-newton"
-
-
-def test_newton_does_not_mind_columns_of_very_different_size():
-    problem = model()
-    uneven = problem.X * np.geomspace(1, 1e4, 5)
-    raw = ag.LinearModel(uneven, problem.y, loss="logistic", l2=1e-6)
-    result = ag.minimize(raw, rtol=1e-6, rng=0)
-    assert result.method == "accelegrad-newton"
-    assert result.success
-    assert result.nit < 30
+    few = model()
+    narrow = ag.LinearModel(few.X * np.geomspace(1, 1e4, 5), few.y, loss="logistic", l2=1e-6)
+    assert chosen(narrow)[0] == "accelegrad-newton"
 
 
 def test_an_interior_point_method_takes_few_rows_with_one_kink():
@@ -248,13 +204,8 @@ def test_columns_of_a_single_entry_have_no_size():
     [
         ({}, "bundle"),
         ({"bundle_size": 5}, "bundle"),
-        ({"penalty": "l1"}, "bundle"),
-        ({"feasible_set": ag.Ball(0.0, 3.0)}, "bundle"),
         ({"exact": False}, "accelegrad"),
-        ({"diameter": 4.0}, "accelegrad"),
         ({"initial_radius": 1.0}, "accelegrad"),
-        ({"restart": "adaptive"}, "accelegrad"),
-        ({"feasible_set": ag.Ball(0.0, 3.0), "diameter": 4.0}, "unixgrad"),
     ],
 )
 def test_a_function_gets_a_bundle_unless_it_is_noisy_or_another_is_meant(given, method):
@@ -281,56 +232,47 @@ def test_named_by_rule_and_by_name_is_the_same(name):
     assert by_rule.method == by_name.method == name
 
 
-REFUSED = {
-    "a function": (
+REFUSED = [
+    (
         lambda x: (float(x @ x), 2 * x),
         dict(x0=np.ones(2), method="accelegrad-newton"),
         "needs a LinearModel",
     ),
-    "minibatches": (model(), dict(batch_size=2, method="accelegrad-newton"), "batch_size"),
-    "restarts": (model(), dict(restart="adaptive", method="accelegrad-newton"), "needs none"),
-    "a set": (model(), dict(feasible_set=ag.Box(0, 1), method="accelegrad-newton"), "feasible_set"),
-    "a penalty": (model(), dict(penalty=ag.L1(1.0), method="accelegrad-newton"), "penalty"),
-    "scaling": (model(), dict(scale="columns", method="accelegrad-newton"), "scale cannot be used"),
-    "the dual without l2": (model(l2=0.0), dict(method="dual-ascent"), "l2 > 0"),
-    "no kink": (model(), dict(method="interior-point"), "one kink .*the loss is 'logistic'"),
-    "kinks without a term": (
-        model("hinge", l2=0.0),
-        dict(method="interior-point"),
-        "an l1 or l2 term; .*l2 0.0",
-    ),
-    "kinks within a box": (
+    (model(), dict(batch_size=2, method="accelegrad-newton"), "batch_size"),
+    (model(), dict(restart="adaptive", method="accelegrad-newton"), "needs none"),
+    (model(), dict(feasible_set=ag.Box(0, 1), method="accelegrad-newton"), "feasible_set"),
+    (model(), dict(penalty=ag.L1(1.0), method="accelegrad-newton"), "penalty"),
+    (model(), dict(scale="columns", method="accelegrad-newton"), "scale cannot be used"),
+    (model(l2=0.0), dict(method="dual-ascent"), "l2 > 0"),
+    (model(), dict(method="interior-point"), "one kink .*the loss is 'logistic'"),
+    (model("hinge", l2=0.0), dict(method="interior-point"), "an l1 or l2 term; .*l2 0.0"),
+    (
         model("hinge"),
         dict(method="interior-point", feasible_set=ag.Box(0, 1)),
         "no constraint.*feasible_set Box",
     ),
-    "kinks without a bound": (
-        model("hinge", rows=4, l2=0.0),
-        dict(method="accelegrad-newton"),
-        "l2 > 0, or few columns",
-    ),
-    "a radius": (model(), dict(method="dual-ascent", initial_radius=1.0), "initial_radius"),
-    "a ball": (
+    (model("hinge", rows=4, l2=0.0), dict(method="accelegrad-newton"), "l2 > 0, or few columns"),
+    (model(), dict(method="dual-ascent", initial_radius=1.0), "initial_radius"),
+    (
         model(),
         dict(method="proximal-newton", feasible_set=ag.Ball(0.0, 1.0)),
         "l1 and elastic net terms and boxes",
     ),
-    "groups": (
+    (
         model(),
         dict(method="proximal-newton", penalty=ag.GroupL2(0.1, [0, 0, 1, 1, 1])),
         "l1 and elastic net terms and boxes",
     ),
-    "no limit": (
+    (
         model(l2=0.0),
         dict(method="proximal-newton", feasible_set=ag.NonNegative()),
         "each weight has to have",
     ),
-}
+]
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_the_method_for_sums_cannot_do_is_refused(case):
-    problem, options, message = REFUSED[case]
+@pytest.mark.parametrize(("problem", "options", "message"), REFUSED)
+def test_what_the_method_for_sums_cannot_do_is_refused(problem, options, message):
     with pytest.raises(ValueError, match=message):
         ag.minimize(problem, **options)
 
@@ -361,36 +303,6 @@ def uneven():
     problem = text(3000, 2000, fit_intercept=True)
     X = problem.X.multiply(np.geomspace(1, 1e4, 2000)).tocsr()
     return ag.LinearModel(X, problem.y, loss="logistic", l2=1e-6, fit_intercept=True)
-
-
-def square(x):
-    return float(x @ x), 2 * x
-
-
-#: With `OTHERS`, for every row of the table something that a user may do.
-CALLS = {
-    "function": lambda: ag.minimize(square, np.ones(2), max_iter=2),
-    "noise": lambda: ag.minimize(square, np.ones(2), max_iter=2, exact=False),
-    "uneven columns": lambda: chosen(uneven()),
-    "many columns": lambda: chosen(text(600, 3000)),
-    "a strong l2 term": lambda: chosen(text(6000, 2500, l2=1e-2)),
-    "many rows and columns": lambda: chosen(text(6000, 2500)),
-}
-
-
-def test_every_row_is_reached(monkeypatch):
-    seen = []
-
-    def spy(table, facts, **options):
-        seen.append(first(table, facts, **options))
-        return seen[-1]
-
-    monkeypatch.setattr(accelegrad.choose, "first", spy)
-    for call in CALLS.values():
-        call()
-    for problem, options, _, _ in OTHERS.values():
-        chosen(model(**problem), **options)
-    assert [row for row in TABLE if row not in seen] == []
 
 
 def test_the_table_is_total_and_no_row_hides_another():

@@ -545,7 +545,6 @@ def test_methods_without_prox_name_those_that_have_it(method, options):
         (ag.GroupL2(0.1, [[0, 9]]), {}, ValueError, "index 9"),
         (ag.L1, {}, TypeError, "call the class first"),
         (0.1, {}, TypeError, r"value\(x\) and prox\(x, step\), not 0.1"),
-        ("l3", {}, ValueError, r"penalty must be a penalty or a name, not 'l3'"),
         *(
             (penalty, {"scale": scale}, ValueError, "scale and penalty .*cannot be used together")
             for penalty in (ag.GroupL2(0.1, PAIRS), ag.ElasticNet(0.1, 0.1))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from scipy.optimize import Bounds, LinearConstraint
+from scipy.optimize import Bounds, LinearConstraint, NonlinearConstraint
 from scipy.optimize import minimize as scipy_minimize
 
 import accelegrad as ag
@@ -64,7 +64,7 @@ def test_bounds_and_constraints_against_scipy(name, through):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # SLSQP clips its own steps and says so
         expected = scipy_minimize(PROBLEM, START, jac=True, method="SLSQP", tol=1e-14, **limits)
-    assert result.success, result.message
+    assert result.status == ag.Status.CONVERGED, result.message
     # SLSQP's points are feasible to about 1e-8, so that its value may be that much lower.
     assert result.lower_bound <= expected.fun + 1e-6
     assert abs(result.fun - expected.fun) <= 1e-5 + 1e-6
@@ -226,11 +226,7 @@ def test_a_function_of_torch():
         (dict(verbose=True), TypeError, "no option 'verbose'.*give progress=True"),
         (dict(solver="SCS"), TypeError, "no option 'solver'.*give method"),
         (dict(hess=None), TypeError, "no option 'hess'.*leave it out"),
-        (
-            dict(method="L-BFGS-B"),
-            ValueError,
-            "'L-BFGS-B'.*'auto'.*one that fits is chosen",
-        ),
+        (dict(method="L-BFGS-B"), ValueError, "'L-BFGS-B'.*'auto'.*one that fits is chosen"),
         (dict(jac="2-point"), TypeError, "'jax' or 'torch', not '2-point'"),
         (dict(bounds=[(0, 1)] * 5), ValueError, "one pair per entry of x0, 6, not 5"),
         (dict(bounds=Bounds(np.zeros(5), 1)), ValueError, r"bounds must fit x0's shape \(6,\)"),
@@ -255,3 +251,34 @@ def test_a_function_of_torch():
 def test_hints(given, error, message):
     with pytest.raises(error, match=message):
         ag.minimize(PROBLEM, START, **given)
+
+
+# -- scipy.optimize.minimize(..., method=ag.scipy_method) ------------------------------------------
+
+
+def by_scipy(fun=PROBLEM, jac=True, **more):
+    return scipy_minimize(fun, START, jac=jac, method=ag.scipy_method, **more)
+
+
+def test_function_and_gradient_apart_with_args_and_callback():
+    seen = []
+    result = by_scipy(
+        lambda x, s: s * PROBLEM.value(x),
+        lambda x, s: s * PROBLEM.gradient(x),
+        args=(2.0,),
+        callback=lambda intermediate_result: seen.append(intermediate_result.fun),
+        options={"diameter": 8.0, "max_iter": 2000},
+    )
+    np.testing.assert_allclose(result.x, PROBLEM.minimiser, atol=1e-6)
+    assert len(seen) == result.nit
+
+
+def test_what_cannot_be_done_is_refused():
+    with pytest.raises(ValueError, match="jac is None"):
+        by_scipy(PROBLEM.value, None)
+    with pytest.raises(TypeError, match=r"constraints must be scipy\.optimize\.LinearConstraint"):
+        by_scipy(constraints=NonlinearConstraint(np.sum, 0, 1))
+    with pytest.raises(TypeError, match="did you mean 'diameter'"):
+        by_scipy(options={"diametre": 1.0})
+    with pytest.warns(RuntimeWarning, match="hess"):
+        by_scipy(hess=lambda x: np.eye(6), options={"max_iter": 9})

@@ -32,7 +32,7 @@ FORMATS = {
 }
 
 
-def data(loss: str, n: int = 23, d: int = 5, seed: int = 0, dtype: type = np.float64):
+def data(loss, n=23, d=5, seed=0, dtype=np.float64):
     """Return a matrix with some zeros (and an empty row) and targets that suit the loss."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.7)
@@ -42,50 +42,18 @@ def data(loss: str, n: int = 23, d: int = 5, seed: int = 0, dtype: type = np.flo
     return X.astype(dtype), y
 
 
-def pointwise(loss: str, m: float, y: float) -> tuple[float, float]:
-    """Return a loss and its slope by plain scalar formulas."""
-    r, z = m - y, y * m
-    sign = (r > 0) - (r < 0)
-    if loss == "logistic":
-        return math.log(1.0 + math.exp(-z)), -y / (1.0 + math.exp(z))
-    if loss == "hinge":
-        return max(0.0, 1.0 - z), -y if z < 1.0 else 0.0
-    if loss == "squared_hinge":
-        return max(0.0, 1.0 - z) ** 2, -2.0 * y * max(0.0, 1.0 - z)
-    if loss == "modified_huber":
-        short = max(0.0, 1.0 - z)
-        return (short**2, -2.0 * y * short) if z >= -1.0 else (-4.0 * z, -4.0 * y)
-    if loss == "squared":
-        return r * r / 2.0, r
-    if loss == "squared_epsilon_insensitive":
-        beyond = max(0.0, abs(r) - EPS)
-        return beyond**2, 2.0 * beyond * sign
-    if loss == "absolute":
-        return abs(r), sign
-    if loss == "huber":
-        inner = abs(r) <= DELTA
-        return (r * r / 2.0, r) if inner else (DELTA * (abs(r) - DELTA / 2.0), DELTA * sign)
-    if loss == "quantile":
-        return (Q * -r, -Q) if r < 0 else ((1.0 - Q) * r, (1.0 - Q) * sign)
-    return max(0.0, abs(r) - EPS), sign if abs(r) > EPS else 0.0
-
-
 def plain(loss, X, y, w, l2=0.0, intercept=False, weights=None):
-    """Return value and gradient of the objective by loops over rows and columns."""
+    """Return value and gradient by a loop over rows; test_losses.py has the losses' formulas."""
     n, d = X.shape
-    weights = [1.0] * n if weights is None else [float(weight) for weight in weights]
-    value, gradient = 0.0, [0.0] * (d + intercept)
-    for i in range(n):
-        row = [float(entry) for entry in X[i]] + [1.0] * intercept
-        m = float(sum(a * b for a, b in zip(row, w, strict=True)))
-        cost, slope = pointwise(loss, m, float(y[i]))
-        value += weights[i] / sum(weights) * cost
-        for j, entry in enumerate(row):
-            gradient[j] += weights[i] / sum(weights) * slope * entry
-    for j in range(d):
-        value += l2 / 2.0 * w[j] ** 2
-        gradient[j] += l2 * w[j]
-    return value, np.array(gradient)
+    shares = np.full(n, 1.0 / n) if weights is None else weights / weights.sum()
+    law, value, gradient = make_loss(loss, **EXTRAS), 0.0, np.zeros(d + intercept)
+    for row, target, share in zip(X.astype(float), y, shares, strict=True):
+        row = np.append(row, [1.0] * intercept)
+        m = float(row @ w)
+        value += share * float(law.value(m, target))
+        gradient += share * float(law.derivative(m, target)) * row
+    gradient[:d] += l2 * w[:d]
+    return value + l2 / 2.0 * float(w[:d] @ w[:d]), gradient
 
 
 def settings_grid():
@@ -96,20 +64,13 @@ def settings_grid():
                 yield {"l2": l2, "fit_intercept": intercept, "sample_weight": weight}
 
 
-def best(model: LinearModel) -> np.ndarray:
+def best(model):
     """Return the minimiser of a smooth model, by SciPy."""
-    w = np.zeros(model.n_parameters)
-    found = minimize(
-        model.value_and_gradient,
-        w,
-        jac=True,
-        method="BFGS",
-        options={"gtol": 1e-9, "maxiter": 5000},
-    )
-    return found.x
+    w, options = np.zeros(model.n_parameters), {"gtol": 1e-9, "maxiter": 5000}
+    return minimize(model.value_and_gradient, w, jac=True, method="BFGS", options=options).x
 
 
-def best_kinked(loss: str, X, y, l2: float, intercept: bool) -> tuple[np.ndarray, float]:
+def best_kinked(loss, X, y, l2, intercept):
     """Return the minimiser for a loss with kinks: a quadratic program over (w, costs), by SLSQP."""
     pieces = {
         "hinge": lambda t: [(0.0, 0.0), (-t, 1.0)],
@@ -150,7 +111,7 @@ def best_kinked(loss: str, X, y, l2: float, intercept: bool) -> tuple[np.ndarray
     [(loss, "C", np.float64) for loss in LOSSES]
     + [("huber", form, dtype) for form in FORMATS for dtype in (np.float32, np.float64)],
 )
-def test_value_and_gradient_are_those_of_plain_loops(loss: str, form: str, dtype: type) -> None:
+def test_value_and_gradient_are_those_of_plain_loops(loss, form, dtype):
     X, y = data(loss, dtype=dtype)
     tolerance = {"rtol": 2e-6, "atol": 2e-6} if dtype == np.float32 else {"rtol": 0, "atol": 1e-14}
     for options in settings_grid():
@@ -172,7 +133,7 @@ def test_value_and_gradient_are_those_of_plain_loops(loss: str, form: str, dtype
 
 
 @pytest.mark.parametrize("loss", ["logistic", "absolute"])
-def test_another_l2_term_loss_or_targets_make_the_model_that_is_built_anew(loss: str) -> None:
+def test_another_l2_term_loss_or_targets_make_the_model_that_is_built_anew(loss):
     X, y = data(loss)
     model = LinearModel(X, y, loss, l2=0.5, fit_intercept=True)
     w = np.random.default_rng(1).normal(size=model.n_parameters)
@@ -198,14 +159,14 @@ def test_another_l2_term_loss_or_targets_make_the_model_that_is_built_anew(loss:
         model.with_targets(y[:-1])
 
 
-def test_huge_weights_do_not_overflow() -> None:
+def test_huge_weights_do_not_overflow():
     X, y = data("squared")
     w = np.ones(5)
     huge = LinearModel(X, y, "squared", sample_weight=np.full(23, 1e308))
     assert huge.value(w) == pytest.approx(LinearModel(X, y, "squared").value(w), rel=1e-14)
 
 
-def test_an_evaluation_does_not_change_with_the_callers_array() -> None:
+def test_an_evaluation_does_not_change_with_the_callers_array():
     X, y = data("logistic")
     model = LinearModel(X, y, l2=0.5)
     w = np.ones(5)
@@ -216,7 +177,7 @@ def test_an_evaluation_does_not_change_with_the_callers_array() -> None:
     np.testing.assert_array_equal(at.gradient, expected[1])
 
 
-def test_parameters_of_other_types_are_taken() -> None:
+def test_parameters_of_other_types_are_taken():
     X, y = data("squared")
     model = LinearModel(X, y.astype(np.float32), "squared")
     expected = model.value(np.array([1.0, 2.0, 3.0, 4.0, 5.0]))
@@ -234,7 +195,7 @@ def test_parameters_of_other_types_are_taken() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_data_are_not_copied(dtype: type) -> None:
+def test_data_are_not_copied(dtype):
     X, y = data("logistic", dtype=dtype)
     for matrix in (X, np.asfortranarray(X), X[:, 1:4], X[2:9]):
         assert np.shares_memory(LinearModel(matrix, y[: len(matrix)]).X, matrix)
@@ -247,7 +208,7 @@ def test_data_are_not_copied(dtype: type) -> None:
         assert model.X.dtype == dtype
 
 
-def test_64_bit_indices_and_untidy_rows_are_fine() -> None:
+def test_64_bit_indices_and_untidy_rows_are_fine():
     X, y = data("logistic")
     w = np.random.default_rng(8).normal(size=5)
     wide = sp.csr_array(X)
@@ -276,7 +237,7 @@ def test_64_bit_indices_and_untidy_rows_are_fine() -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("form", ["C", "csr_array"])
 @pytest.mark.parametrize("loss", ["logistic", "quantile"])
-def test_batches_of_a_partition_average_to_the_whole(loss: str, form: str, dtype: type) -> None:
+def test_batches_of_a_partition_average_to_the_whole(loss, form, dtype):
     X, y = data(loss, dtype=dtype)
     tolerance = 5e-6 if dtype == np.float32 else 1e-14
     for options in settings_grid():
@@ -295,7 +256,7 @@ def test_batches_of_a_partition_average_to_the_whole(loss: str, form: str, dtype
 
 
 @pytest.mark.parametrize("rows", [[], [[0]], [0.5], [True], 3, [-1], [23]])
-def test_rows_are_a_vector_of_row_numbers(rows: object) -> None:
+def test_rows_are_a_vector_of_row_numbers(rows):
     X, y = data("logistic")
     with pytest.raises(ValueError, match=r"rows must be (a vector|row numbers from 0 to 22)"):
         LinearModel(X, y).batch_value_and_gradient(np.zeros(5), rows)
@@ -307,7 +268,7 @@ def test_rows_are_a_vector_of_row_numbers(rows: object) -> None:
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("loss", SMOOTH)
-def test_gap_bounds_the_true_gap_and_vanishes_at_the_optimum(loss, intercept, weighted) -> None:
+def test_gap_bounds_the_true_gap_and_vanishes_at_the_optimum(loss, intercept, weighted):
     X, y = data(loss, n=60, d=4, seed=1)
     weights = np.random.default_rng(2).random(60) if weighted else None
     for l2 in (1e-3, 0.1):
@@ -328,7 +289,7 @@ def test_gap_bounds_the_true_gap_and_vanishes_at_the_optimum(loss, intercept, we
 
 
 @pytest.mark.parametrize("loss", SMOOTH)
-def test_an_intercept_that_is_off_costs_no_more_than_its_own_loss(loss: str) -> None:
+def test_an_intercept_that_is_off_costs_no_more_than_its_own_loss(loss):
     X, y = data(loss, n=60, d=4, seed=1)
     model = LinearModel(X, y, loss, l2=0.05, fit_intercept=True, **EXTRAS)
     w = best(model)
@@ -345,7 +306,7 @@ def test_an_intercept_that_is_off_costs_no_more_than_its_own_loss(loss: str) -> 
 
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("loss", KINKED)
-def test_dual_values_are_below_the_optimum_for_losses_with_kinks(loss, intercept) -> None:
+def test_dual_values_are_below_the_optimum_for_losses_with_kinks(loss, intercept):
     X, y = data(loss, n=25, d=3, seed=5)
     l2 = 0.05
     w, optimum = best_kinked(loss, X, y, l2, intercept)
@@ -371,7 +332,7 @@ def test_dual_values_are_below_the_optimum_for_losses_with_kinks(loss, intercept
 @pytest.mark.parametrize("loss", LOSSES)
 @settings(derandomize=True, deadline=None, max_examples=20)
 @given(seed=st.integers(0, 10**6), scale=st.floats(-4, 4), l2=st.floats(-4, 2))
-def test_weak_duality(loss, intercept, seed, scale, l2) -> None:
+def test_weak_duality(loss, intercept, seed, scale, l2):
     """Every dual value is below every value, at whatever points they are taken."""
     X, y = data(loss, n=12, d=3, seed=seed)
     model = LinearModel(X, y, loss, l2=10.0**l2, fit_intercept=intercept, **EXTRAS)
@@ -386,7 +347,7 @@ def test_weak_duality(loss, intercept, seed, scale, l2) -> None:
     assert model.dual_gap(first) >= 0.0
 
 
-def test_gap_without_intercept_is_the_explicit_formula_near_the_optimum() -> None:
+def test_gap_without_intercept_is_the_explicit_formula_near_the_optimum():
     for loss in LOSSES:
         X, y = data(loss)
         model = LinearModel(X, y, loss, l2=0.4, sample_weight=np.arange(23.0), **EXTRAS)
@@ -411,7 +372,7 @@ def test_gap_without_intercept_is_the_explicit_formula_near_the_optimum() -> Non
 
 
 @pytest.mark.parametrize("loss", KINKED)
-def test_gap_far_from_the_optimum_is_that_of_the_best_multiple_of_the_slopes(loss: str) -> None:
+def test_gap_far_from_the_optimum_is_that_of_the_best_multiple_of_the_slopes(loss):
     X, y = data(loss)
     inside, whole = 0, 0
     for l2, scale in product(np.geomspace(0.02, 5.0, 12), (0.01, 0.3, 3.0)):
@@ -436,7 +397,7 @@ def test_gap_far_from_the_optimum_is_that_of_the_best_multiple_of_the_slopes(los
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("size", [1.0, 1e12])
 @pytest.mark.parametrize("loss", LOSSES)
-def test_gap_of_the_intercept_alone_is_exact(loss: str, size: float, weighted: bool) -> None:
+def test_gap_of_the_intercept_alone_is_exact(loss, size, weighted):
     """Without features the bound is the least mean loss over all intercepts, kinks or not."""
     y = np.random.default_rng(12).normal(size=10)
     y = np.where(y > -0.5, 1.0, -1.0) if loss in CLASSIFICATION else size * (y + 2.0)
@@ -460,7 +421,7 @@ def test_gap_of_the_intercept_alone_is_exact(loss: str, size: float, weighted: b
         assert model.dual_gap(w) == pytest.approx(expected, rel=1e-9, abs=rounding)
 
 
-def test_dual_value_at_infeasible_slopes() -> None:
+def test_dual_value_at_infeasible_slopes():
     X, y = data("absolute")
     model = LinearModel(X, y, "absolute", l2=0.1)
     theta = np.full(23, 0.5)
@@ -477,7 +438,7 @@ def test_dual_value_at_infeasible_slopes() -> None:
     assert shifted.dual_value_at(np.full(23, 0.5)) == 0.0
 
 
-def test_dual_needs_an_l2_term_where_there_are_few_rows() -> None:
+def test_dual_needs_an_l2_term_where_there_are_few_rows():
     X, y = data("logistic")
     model = LinearModel(X[:5], y[:5])
     with pytest.raises(ValueError, match=r"dual_gap needs l2 > 0.* more rows than parameters"):
@@ -487,7 +448,7 @@ def test_dual_needs_an_l2_term_where_there_are_few_rows() -> None:
 
 
 @pytest.mark.parametrize("loss", SMOOTH)
-def test_distance_bound_holds(loss: str) -> None:
+def test_distance_bound_holds(loss):
     X, y = data(loss)
     for l2 in (1e-3, 0.1, 10.0):
         model = LinearModel(X, y, loss, l2=l2, **EXTRAS)
@@ -501,7 +462,7 @@ def test_distance_bound_holds(loss: str) -> None:
             assert bound <= (farthest + np.linalg.norm(x0)) * (1.0 + 1e-8)
 
 
-def test_distance_bound_is_infinite_where_none_is_known() -> None:
+def test_distance_bound_is_infinite_where_none_is_known():
     X, y = data("logistic")
     assert LinearModel(X, y).distance_bound() == math.inf
     assert LinearModel(X, y, l2=1.0, fit_intercept=True).distance_bound(np.zeros(6)) == math.inf
@@ -512,7 +473,7 @@ def test_distance_bound_is_infinite_where_none_is_known() -> None:
 # What is told about a model, and about mistakes
 
 
-def test_attributes_and_repr() -> None:
+def test_attributes_and_repr():
     X, y = data("huber", dtype=np.float32)
     weights = np.arange(23)
     model = LinearModel(
@@ -534,7 +495,7 @@ def test_attributes_and_repr() -> None:
     )
 
 
-def bad_entry(X: np.ndarray, row: int, entry: float) -> np.ndarray:
+def bad_entry(X, row, entry):
     spoilt = X.copy()
     spoilt[row:, 2] = entry
     return spoilt
@@ -557,12 +518,12 @@ GOOD_X, GOOD_Y = data("logistic")
         (sp.csc_array(bad_entry(GOOD_X, 22, np.nan)), ValueError, r"X must be .* row 22 "),
     ],
 )
-def test_wrong_data(X: object, error: type, message: str) -> None:
+def test_wrong_data(X, error, message):
     with pytest.raises(error, match=message):
         LinearModel(X, GOOD_Y[: np.shape(X)[0]])
 
 
-def test_the_first_bad_row_of_large_data() -> None:
+def test_the_first_bad_row_of_large_data():
     X = np.zeros((3000, 800))
     X[2345, 3] = X[2999, 0] = np.nan
     with pytest.raises(ValueError, match="row 2345 "):
@@ -586,18 +547,14 @@ def test_the_first_bad_row_of_large_data() -> None:
         ({"l2": -1e-3}, ValueError, r"l2 must be a finite number >= 0, but it is -0.001"),
         ({"l2": None}, TypeError, r"l2 must be"),
         ({"fit_intercept": 1}, TypeError, r"fit_intercept must be True or False, not 1"),
-        ({"loss": "logit"}, ValueError, r"loss must be .* did you mean 'logistic'\?"),
-        ({"loss": "quantile", "quantile": 1.0}, ValueError, r"quantile must be"),
-        ({"loss": "huber", "delta": 0.0}, ValueError, r"delta must be"),
-        ({"loss": "epsilon_insensitive", "epsilon": -1.0}, ValueError, r"epsilon must be"),
     ],
 )
-def test_wrong_options(options: dict, error: type, message: str) -> None:
+def test_wrong_options(options, error, message):
     with pytest.raises(error, match=message):
         LinearModel(**{"X": GOOD_X, "y": GOOD_Y, **options})
 
 
-def test_wrong_parameters() -> None:
+def test_wrong_parameters():
     model = LinearModel(GOOD_X, GOOD_Y)
     for call in (model.at, lambda w: model.batch_value_and_gradient(w, [0])):
         with pytest.raises(ValueError, match=r"w must be a vector of 5 numbers .* shape is \(6,\)"):
@@ -617,7 +574,7 @@ def test_wrong_parameters() -> None:
 
 
 @pytest.mark.parametrize("loss", KINKED)
-def test_a_smoothed_model_is_the_mean_of_the_envelopes(loss: str) -> None:
+def test_a_smoothed_model_is_the_mean_of_the_envelopes(loss):
     X, y = data(loss)
     weights = np.random.default_rng(7).integers(0, 4, 23).astype(float)
     options = {"l2": 0.3, "fit_intercept": True, "sample_weight": weights}
@@ -634,11 +591,11 @@ def test_a_smoothed_model_is_the_mean_of_the_envelopes(loss: str) -> None:
     assert model.value(found) - smooth.value(found) <= 0.1 * model.loss.lipschitz**2
 
 
-def test_wrong_losses() -> None:
+def test_wrong_losses():
     X, y = data("absolute")
     model = LinearModel(X, y, "absolute")
     with pytest.raises(TypeError, match="loss must be a Loss, such as make_loss returns, not 'hi"):
-        model.with_loss("hinge")  # type: ignore[arg-type]
+        model.with_loss("hinge")
     with pytest.raises(ValueError, match=r"y must hold the labels -1 and \+1 for the loss 'hinge'"):
         model.with_loss(make_loss("hinge"))
     with pytest.raises(ValueError, match="smoothed takes losses with kinks"):

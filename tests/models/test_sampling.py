@@ -13,12 +13,12 @@ from accelegrad_lab.engine.synthetic import paper_regression
 GENERATORS = [np.random.PCG64, np.random.MT19937]
 
 
-def sampler(n: int = 10, batch_size: int = 3, seed: int = 0, **options: bool) -> BatchSampler:
+def sampler(n=10, batch_size=3, seed=0, **options):
     return BatchSampler(n, batch_size, np.random.default_rng(seed), **options)
 
 
 @pytest.mark.parametrize(("n", "batch_size"), [(10, 3), (10, 10), (10, 1), (12, 4), (1, 1)])
-def test_an_epoch_is_a_partition_of_the_rows(n: int, batch_size: int) -> None:
+def test_an_epoch_is_a_partition_of_the_rows(n, batch_size):
     batches = sampler(n, batch_size)
     for epoch in range(1, 4):
         drawn = [batches.next_rows() for _ in range(-(-n // batch_size))]
@@ -28,7 +28,7 @@ def test_an_epoch_is_a_partition_of_the_rows(n: int, batch_size: int) -> None:
 
 
 @pytest.mark.parametrize("replacement", [False, True])
-def test_every_row_is_equally_likely_in_every_batch(replacement: bool) -> None:
+def test_every_row_is_equally_likely_in_every_batch(replacement):
     n, batch_size, rounds = 8, 3, 4000
     counts = np.zeros((3, n))
     batches = sampler(n, batch_size, seed=5, replacement=replacement)
@@ -41,7 +41,7 @@ def test_every_row_is_equally_likely_in_every_batch(replacement: bool) -> None:
     assert np.abs(counts - expected).max() < 6.0 * np.sqrt(expected.max())
 
 
-def through_json(state: object) -> object:
+def through_json(state):
     """Return the state after its scalars went through JSON and its arrays through bytes."""
     if isinstance(state, dict):
         return {key: through_json(part) for key, part in state.items()}
@@ -53,8 +53,8 @@ def through_json(state: object) -> object:
 @pytest.mark.parametrize("generator", GENERATORS)
 @pytest.mark.parametrize("replacement", [False, True])
 @pytest.mark.parametrize("steps", [0, 2, 4, 7])
-def test_a_restored_sampler_goes_on_bit_for_bit(generator: type, replacement: bool, steps) -> None:
-    def make(seed: int) -> BatchSampler:
+def test_a_restored_sampler_goes_on_bit_for_bit(generator, replacement, steps):
+    def make(seed):
         return BatchSampler(11, 3, np.random.Generator(generator(seed)), replacement)
 
     original = make(3)
@@ -74,7 +74,7 @@ def test_a_restored_sampler_goes_on_bit_for_bit(generator: type, replacement: bo
     assert [resumed.next_rows().tolist() for _ in range(20)] == expected
 
 
-def test_a_state_does_not_change_with_the_sampler() -> None:
+def test_a_state_does_not_change_with_the_sampler():
     batches = BatchSampler(11, 3, np.random.Generator(np.random.MT19937(1)))
     batches.next_rows()
     state = batches.state()
@@ -84,7 +84,7 @@ def test_a_state_does_not_change_with_the_sampler() -> None:
     np.testing.assert_equal(state, before)
 
 
-def test_a_state_that_does_not_fit_is_refused_and_changes_nothing() -> None:
+def test_a_state_that_does_not_fit_is_refused_and_changes_nothing():
     batches = sampler()
     batches.next_rows()
     state = batches.state()
@@ -105,19 +105,19 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing() -> None:
     ("batch_size", "error"),
     [(0, ValueError), (11, ValueError), (2.5, TypeError), (True, TypeError)],
 )
-def test_batch_size_is_a_whole_number_from_1(batch_size: object, error: type) -> None:
+def test_batch_size_is_a_whole_number_from_1(batch_size, error):
     with pytest.raises(error, match="batch_size must be a whole number"):
-        BatchSampler(10, batch_size, np.random.default_rng(0))  # type: ignore[arg-type]
+        BatchSampler(10, batch_size, np.random.default_rng(0))
 
 
-def test_the_other_arguments_are_checked() -> None:
+def test_the_other_arguments_are_checked():
     for rng in (0, None, np.random.RandomState(0), np.random.PCG64(0)):
         with pytest.raises(TypeError, match=r"rng must be a numpy.random.Generator"):
-            BatchSampler(10, 3, rng)  # type: ignore[arg-type]
+            BatchSampler(10, 3, rng)
     with pytest.raises(ValueError, match="n must be a whole number >= 1"):
         sampler(0)
     with pytest.raises(TypeError, match="replacement must be True or False, not 'no'"):
-        sampler(replacement="no")  # type: ignore[arg-type]
+        sampler(replacement="no")
     assert "n=10, batch_size=3" in repr(sampler())
 
 
@@ -125,7 +125,7 @@ def test_the_other_arguments_are_checked() -> None:
 
 
 @pytest.mark.parametrize("p", [1, 2])
-def test_paper_gradient_is_a_central_difference(p: int) -> None:
+def test_paper_gradient_is_a_central_difference(p):
     problem = paper_regression(p, n=30, d=7, seed=4)
     x = np.random.default_rng(1).normal(size=7)
     value, gradient = problem.fun(x)
@@ -137,7 +137,7 @@ def test_paper_gradient_is_a_central_difference(p: int) -> None:
         assert gradient[j] == pytest.approx(numeric, rel=1e-7, abs=1e-7)
 
 
-def test_paper_minimum_of_squares_solves_the_normal_equations() -> None:
+def test_paper_minimum_of_squares_solves_the_normal_equations():
     problem = paper_regression(2, n=60, d=12, seed=5)
     x, value = problem.minimum()
     assert np.abs(problem.A.T @ (problem.A @ x - problem.b)).max() < 1e-11
@@ -149,7 +149,7 @@ def test_paper_minimum_of_squares_solves_the_normal_equations() -> None:
 @pytest.mark.parametrize(
     ("n", "d", "noise"), [(60, 12, 1e-2), (40, 5, 4.0), (30, 6, 0.0), (5, 9, 1.0)]
 )
-def test_paper_minimum_of_absolutes_is_that_of_the_primal_program(n, d, noise) -> None:
+def test_paper_minimum_of_absolutes_is_that_of_the_primal_program(n, d, noise):
     problem = paper_regression(1, n=n, d=d, noise=noise, seed=6)
     x, value = problem.minimum()
     assert value == problem.fun(x)[0]
@@ -164,7 +164,7 @@ def test_paper_minimum_of_absolutes_is_that_of_the_primal_program(n, d, noise) -
     assert value == pytest.approx(primal.fun, rel=1e-9, abs=1e-9)
 
 
-def test_paper_arguments_are_checked() -> None:
+def test_paper_arguments_are_checked():
     with pytest.raises(ValueError, match="p must be 1 or 2, but it is 3"):
         paper_regression(3, seed=0)
     with pytest.raises(ValueError, match="noise must be"):
@@ -172,4 +172,4 @@ def test_paper_arguments_are_checked() -> None:
     with pytest.raises(ValueError, match="d must be"):
         paper_regression(1, d=0, seed=0)
     with pytest.raises(TypeError, match="seed must be"):
-        paper_regression(1, seed=None)  # type: ignore[arg-type]
+        paper_regression(1, seed=None)

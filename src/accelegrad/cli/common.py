@@ -28,9 +28,6 @@ HELP_WIDTH = 98
 """The width of help texts: two less than a line of code."""
 
 
-# Options
-
-
 def _name_or_number(text: str) -> str | int:
     return int(text) if text.strip().lstrip("+-").isdecimal() else text
 
@@ -132,9 +129,6 @@ def add_no_progress(command: argparse._ActionsContainer) -> None:
     command.add_argument(
         "--no-progress", dest="progress", action="store_false", help="show no progress bars"
     )
-
-
-# Printing
 
 
 def printable(text: str) -> str:

@@ -65,10 +65,7 @@ class RowSettings(NamedTuple):
 
 
 def read_block(number: int, pieces: Sequence[Any]) -> Block | str:
-    """Return merged and checked pieces of the data, or the error found in them.
-
-    Each piece is a tuple ``(X, y)`` or ``(X, y, sample_weight)``; `number` is that of the first.
-    """
+    """Return merged and checked pieces, numbered from `number`, or the error found in them."""
     checked = []
     for place, piece in enumerate(pieces, start=number):
         try:
@@ -165,10 +162,7 @@ def part_of(
     first: int,
     counts: Counts,
 ) -> Part:
-    """Return a block as a part of the sum over all rows.
-
-    `weight` is the sum of all rows' weights, and `first` the number of its first row.
-    """
+    """Return a block as a part of the sum over all rows, of total weight `weight`."""
     shares = _relative(block, settings, largest, counts) / weight
     y = block.y if settings.recode is None else settings.recode(block.y)
     try:
@@ -232,10 +226,7 @@ def _is_frame(part: Any) -> bool:
 
 
 def _frame_blocks(X: Any, *others: Any) -> list[Any]:
-    """Return the partitions of several frames together.
-
-    Separately, Dask may merge the partitions of different columns of one file differently.
-    """
+    """Return the partitions of several frames together: Dask may merge them differently."""
     given = [part for part in others if part is not None]
     meta = [(0, object)]
     pieces = X.map_partitions(_as_piece, *given, meta=meta, enforce_metadata=False)

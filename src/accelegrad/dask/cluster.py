@@ -73,10 +73,7 @@ class Hands:
     async def compute(
         self, task: Callable[..., Any], arguments: Sequence[Any], own: dict[str, Sequence[Any]]
     ) -> dict[str, Any]:
-        """Return a task's results for parts on this worker, by their keys.
-
-        `own` are the arguments of each part, after the common ones.
-        """
+        """Return a task's results for parts on this worker, each with its `own` arguments."""
         worker, loop = self._worker, asyncio.get_running_loop()
         here = [key for key in own if key in worker.data]
         runs = []
@@ -154,10 +151,7 @@ class Cluster:
         by_part: Sequence[Any] = (),
         result_bytes: int = 0,
     ) -> Any:
-        """Return the sum of a task's results, always in the same order.
-
-        `result_bytes` is the size of a result, if larger than the arguments.
-        """
+        """Return the sum of a task's results, `result_bytes` long, always in the same order."""
         self.round_trips += 1
         results = self._called(name, task, arguments, by_part, result_bytes)
         if results is not None:

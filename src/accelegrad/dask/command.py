@@ -24,10 +24,7 @@ KEEPS_MEMORY = {"MALLOC_TRIM_THRESHOLD_": 1 << 30, "MALLOC_MMAP_THRESHOLD_": 1 <
 
 
 def fit_files(estimator: Any, table: TableFile, cluster: str) -> int:
-    """Fit a local estimator on a cluster, "local" or a scheduler's address; return the row count.
-
-    The workers must see the file under the same path.
-    """
+    """Fit on a cluster, "local" or an address, that sees the file; return the row count."""
     if isinstance(table, FrameFile):
         table.survey()  # for the categories
     numbers = is_regressor(estimator)

@@ -133,9 +133,6 @@ def sound_rows(X: Any, y: Vector, shares: Vector, loss: Loss, fit_intercept: boo
     return any_rows._of_data(X, y, shares, shares, 0.0)
 
 
-# -- tasks -------------------------------------------------------------------------------------
-
-
 def entries_of_columns(part: Part, columns: Any) -> int:
     """Return how many entries some columns have."""
     return part.of_columns(columns).storage.entries

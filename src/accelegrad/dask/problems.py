@@ -55,9 +55,6 @@ def classes_problem(
     return Problem(model, objective.l1, chosen, null_value_of_classes(model))
 
 
-# -- targets ---------------------------------------------------------------------------------------
-
-
 def target_scale(data: ClusterData, *, centred: bool) -> float:
     """Return the scale of the targets of all rows: two round trips, or one from 0."""
     each = partial(data.cluster.each, by_part=[data.counts])
@@ -71,9 +68,6 @@ def _moments_of(block: Block, counts: Counts) -> scales.Moments:
 
 def _deviations_of(block: Block, middle: float, counts: Counts) -> tuple[float, float]:
     return scales.deviations(block.y.astype(np.float64), counted_weights(block, counts), middle)
-
-
-# -- labels ----------------------------------------------------------------------------------------
 
 
 def labels(data: ClusterData) -> npt.NDArray[Any]:

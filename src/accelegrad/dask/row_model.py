@@ -120,8 +120,6 @@ class RowModel(PartedModel):
         self._weighted = data.weighted or settings.weigh is not None or data.is_counted
         self._set_up(ClusterMatrix(self.cluster, data), settings.loss, l2, settings.fit_intercept)
 
-    # -- vectors with one entry per row, fetched when needed -------------------------------------
-
     def _targets(self) -> tuple[Vector, Vector]:
         def gathered() -> tuple[Vector, ...]:
             found = self.cluster.each("targets", own_tasks.targets_of)
@@ -153,8 +151,6 @@ class RowModel(PartedModel):
     def new_name(self, n_classes: int = 1) -> str:  # noqa: ARG002
         """Return the name under which parts store a new point."""
         return uuid4().hex
-
-    # -- the contract of a sum over rows ---------------------------------------------------------
 
     def of_columns(self, columns: Any, l2: float) -> RowModel:
         """Return a model with the curvature of some columns; None: of all."""

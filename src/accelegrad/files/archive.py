@@ -1,7 +1,4 @@
-"""Arrays and JSON in one .npz file, written atomically.
-
-No pickle: loading a file cannot run code.
-"""
+"""Arrays and JSON in one .npz file, written atomically and read without pickle."""
 
 from __future__ import annotations
 
@@ -73,10 +70,7 @@ def load(path: Path, form: Format) -> dict[str, Any]:
 
 
 def load_arrays(path: Path, *, compressed: bool = False) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of an .npz file, after a check that none claims more than the file holds.
-
-    A damaged file raises an exception of any kind.
-    """
+    """Return the arrays of an .npz file, or raise any exception if it is damaged."""
     with path.open("rb") as file:
         with zipfile.ZipFile(file) as archive:
             left = os.fstat(file.fileno()).st_size * (LARGEST_RATIO if compressed else 1)

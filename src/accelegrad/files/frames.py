@@ -45,10 +45,7 @@ _MISSING = ("", "?", "NA", "N/A", "n/a", "nan", "NaN", "null", "NULL", "None")
 
 
 class FrameFile(TableFile):
-    """A file that pandas reads.
-
-    `header` has the names of all columns, "column 0", ... if the file has none (`has_names`).
-    """
+    """A file that pandas reads; columns without a name are "column 0", ..."""
 
     def __init__(self, path: Path, wanted: Wanted) -> None:
         super().__init__(path, wanted)

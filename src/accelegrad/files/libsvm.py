@@ -24,10 +24,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class LibsvmFile(TableFile):
-    """LIBSVM text, plain or compressed; "qid:" and comments are skipped.
-
-    Without a known number of features a block has as many as its largest index, perhaps none.
-    """
+    """LIBSVM text, plain or compressed; "qid:" and comments are skipped."""
 
     first_feature = 1
 

@@ -24,10 +24,7 @@ from accelegrad.files.tables import (
 
 
 class NpzFile(TableFile):
-    """Arrays `X` and `y`, or `y` beside the arrays that `scipy.sparse.save_npz` writes for X.
-
-    `feature_names` is optional. The file is read as a whole.
-    """
+    """Arrays `X` and `y`, or `y` beside what `scipy.sparse.save_npz` writes; read as a whole."""
 
     def __init__(self, path: Path, wanted: Wanted) -> None:
         super().__init__(path, wanted)

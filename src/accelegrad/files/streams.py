@@ -1,8 +1,4 @@
-"""Streams: sources of rows in chunks, with one chunk in memory at a time.
-
-A source is a file, a tuple of arrays or memory maps, a list of chunks, or a function that returns
-an iterator of them. It is read several times, in the same order.
-"""
+"""Streams: sources of rows in chunks, with one chunk in memory at a time, read several times."""
 
 from __future__ import annotations
 
@@ -19,10 +15,7 @@ from accelegrad.files.tables import TableFile, Wanted, rows_per_block
 
 
 def is_stream(given: Any) -> bool:
-    """Tell a source of chunks from a table of rows, for a `fit` without targets.
-
-    Lists or tuples of numbers are rows, not a source.
-    """
+    """Tell a source of chunks from rows that are lists or tuples, for a `fit` without targets."""
     if isinstance(given, (str, os.PathLike)) or callable(given):
         return True
     if isinstance(given, tuple):
@@ -94,10 +87,7 @@ class ArrayChunks:
 
 
 class NpyFile:
-    """An array in a .npy file, read in slices.
-
-    Each slice is mapped separately: the pages of a lasting mapping count as used memory.
-    """
+    """An array in a .npy file; each slice is mapped separately, so that its pages are freed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -147,10 +147,7 @@ def nearest_point(rows: Rows, x: Vector) -> Nearest:
 
 
 def roughly_nearest(rows: Rows, x: Vector) -> Nearest:
-    """Return an approximately nearest point with multipliers, in less time.
-
-    That suffices for a lower bound, which holds for any multipliers.
-    """
+    """Return an approximately nearest point with multipliers, which suffices for a lower bound."""
     offset = _offset(rows, x)
     found = None if offset is None else _roughly_by_daqp(rows, x, offset)
     return nearest_point(rows, x) if found is None else found[0]
@@ -223,10 +220,7 @@ def _is_nearest(rows: Rows, x: Vector, found: Nearest) -> bool:
 
 
 class LowestOfCuts(NamedTuple):
-    """Weights of cuts, multipliers, and the step of the proximal problem that they solve.
-
-    The weighted slopes, the normals times multipliers and the offset over the step sum to zero.
-    """
+    """Weights of cuts, multipliers, and the step of the proximal problem that they solve."""
 
     weights: Vector
     step: float
@@ -245,33 +239,16 @@ def lowest_of_cuts(
     r"""Return the weights of cuts where the highest cut is lowest near a point of a polyhedron.
 
     The problem is to minimise :math:`\max_i (\langle g_i, z \rangle - e_i) + \|z\|^2 / (2 t)` over
-    the offsets z from the centre. With the model's value :math:`\tau` as a coordinate and
-    :math:`\epsilon \tau^2 / 2` added it is a nearest-point problem, whose weights sum to :math:`1 +
-    \epsilon \tau`. Divided by their sum, they solve the problem for the step :math:`t (1 + \epsilon
-    \tau)` exactly.
+    the offsets z from the centre, with slopes :math:`g_i` and values :math:`e_i \ge 0` below the
+    one at the centre. With the model's value :math:`\tau` as a coordinate and :math:`\epsilon
+    \tau^2 / 2` added it is a nearest-point problem, whose weights sum to :math:`1 + \epsilon \tau`.
+    Divided by their sum, they solve the problem for the step :math:`t (1 + \epsilon \tau)` exactly.
+    None: DAQP fails, or would take long.
 
     DAQP finds about twelve digits of a unit. If the model predicts much less than the first unit,
     which suits a single cut, the problem is solved again in a smaller one. Not so in a polyhedron:
     where rows are active the prediction may be only rounding (8 of 100 duals of knapsacks were not
     proved).
-
-    Parameters
-    ----------
-    rows : Rows or None
-        The polyhedron; None: the whole space.
-    center : Vector
-        A point of it.
-    slopes : array of shape (n, d)
-        The slopes g_i of the cuts.
-    below : array of shape (n,)
-        How far each cut is below the value at the centre, e_i >= 0.
-    step : float
-        The step t.
-
-    Returns
-    -------
-    LowestOfCuts or None
-        None if DAQP fails, or would take long.
     """
     if center.size > MOST_COORDINATES:  # DAQP also takes memory for the squared dimension
         return None

@@ -436,15 +436,7 @@ NAMED: dict[str, Callable[[], Penalty]] = {
 
 
 def as_penalty(given: Any) -> Penalty:
-    """Return `given` as a penalty.
-
-    Parameters
-    ----------
-    given : Penalty, its name, or any object with methods `value(x)` and `prox(x, step)`
-        The names are "l1", the l1 norm, and "l2", half the squared norm. `level_radius(value)`,
-        `dimension` and `separable` are used if present. The prox must be exact and values finite:
-        certificates depend on them.
-    """
+    """Return a penalty given by itself, by name ("l1", "l2") or as a user's object."""
     if isinstance(given, Penalty):
         return given
     if isinstance(given, str):

@@ -140,10 +140,7 @@ class Polyhedron(FeasibleSet):
         return best * size - FEW * UNIT * abs(best) * size
 
     def _linear_bound(self, g: Vector, center: Vector, radius: float) -> float:  # noqa: ARG002
-        """Return no bound: the linear minimum over the whole set takes too long here.
-
-        It could add no more than 1e-12 of the radius times ||g|| to the bound in a ball.
-        """
+        """Return no bound: it takes too long, to gain at most 1e-12 of the radius times ||g||."""
         return -math.inf
 
     def proximal_minimum(
@@ -244,10 +241,7 @@ def _scaled_rows(matrix: Vector, low: Vector, high: Vector, box: Box) -> Rows:
 
 
 def _hull(rows: Rows) -> tuple[Vector, Vector]:
-    """Return bounds of the coordinates implied by the box and single rows, rounded outwards.
-
-    Sets that are bounded only by several rows together count as unbounded.
-    """
+    """Return outward-rounded bounds of the coordinates implied by the box and single rows."""
     low, high = rows.box_low, rows.box_high
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         for _ in range(PASSES):

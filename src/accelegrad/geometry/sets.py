@@ -710,14 +710,7 @@ NAMED: dict[str, Callable[[], FeasibleSet]] = {"nonnegative": NonNegative, "simp
 
 
 def as_feasible_set(given: Any) -> FeasibleSet:
-    """Return `given` as a feasible set.
-
-    Parameters
-    ----------
-    given : FeasibleSet, its name, or any object with a method `project(x)`
-        The names are "nonnegative" and "simplex". `linear_minimum(g)`, `diameter` and `dimension`
-        are used if present. The projection must be exact: certificates depend on it.
-    """
+    """Return a set, its name ("nonnegative", "simplex") or a user's object as a feasible set."""
     if isinstance(given, FeasibleSet):
         return given
     if isinstance(given, str):
@@ -795,10 +788,7 @@ def _usable(diameter: float) -> float:
 
 
 def _half_chord(radius: float, distance: float, error: float) -> float:
-    """Return the radius of a ball's cross-section at `distance` from its centre, 0 outside.
-
-    `error` bounds the error of the distance, which matters near the radius.
-    """
+    """Return the radius of a ball's cross-section at `distance`, known up to `error`."""
     distance = max(0.0, abs(distance) - error)
     return math.sqrt(max(0.0, (radius - distance) * (radius + distance)))
 

@@ -1,8 +1,4 @@
-"""Weighted Gram matrices of rows of a dense or CSR matrix, and their cost.
-
-Dense rows go through BLAS in blocks; short sparse rows through a kernel over pairs of entries, or
-SciPy's sparse product.
-"""
+"""Weighted Gram matrices of rows, by BLAS or by pairs of sparse entries, and their cost."""
 
 from __future__ import annotations
 
@@ -63,10 +59,7 @@ def gram_matrix(
     intercept: bool,
     pairs_of: tuple[Any, ...] | None = None,
 ) -> Matrix:
-    """Return sum_k weights_k a_k a_k' over some rows (None: all), with a 1 for an intercept.
-
-    `pairs_of` is X as kernels read it, if the kernel over pairs is faster.
-    """
+    """Return sum_k weights_k a_k a_k' over some rows (None: all), with a 1 for an intercept."""
     d = int(X.shape[1])
     matrix = np.zeros((d + intercept, d + intercept), order="F")
     if pairs_of is not None:
@@ -89,10 +82,7 @@ def _by_scipy(X: Any, rows: RowNumbers | None, weights: Vector) -> Matrix:
 
 
 class ColumnProducts:
-    """Weighted inner products of the columns of a CSR matrix, with a cache of `most` columns.
-
-    An entry does not depend on how many columns are requested at once.
-    """
+    """Weighted products of the columns of a CSR matrix, with a cache of `most` columns."""
 
     def __init__(self, X: Any, weights: Vector, most: int) -> None:
         self._X, self._roots, self._most = X, np.sqrt(weights), most

@@ -48,9 +48,7 @@ if TYPE_CHECKING:
 class ModelPoint:
     """A point of a linear model; every quantity is computed at its first use and cached.
 
-    Without kernels, the margins cost one product with X at construction and the gradient one with
-    its transpose; on large data one compiled pass gives both. Arrays are shared: do not change
-    them.
+    Arrays are shared: do not change them.
     """
 
     __slots__ = ("_derivatives", "_dual_value", "_gradient", "_mean_loss", "margins", "model", "w")
@@ -129,9 +127,8 @@ class ModelPoint:
     def slopes_at(self, other: ModelPoint, caution: float = 0.0) -> Vector:
         """Return the slopes at another point as the second derivatives here predict them.
 
-        At the minimum of the quadratic model around this point they satisfy its optimality
-        conditions, which the true slopes miss by the square of the step: they prove more. They are
-        clipped to the conjugate's domain.
+        At the minimum of the quadratic model they satisfy its optimality conditions, which the true
+        slopes miss by the square of the step: they prove more.
         """
         model, slopes = self.model, self.derivatives
         curvatures = second_derivatives(model.loss, self.margins, slopes, model.y, caution)

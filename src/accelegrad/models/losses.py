@@ -1,11 +1,8 @@
 """Pointwise losses l(m) = l(m, y) of a margin or prediction m against a target y: one table.
 
-Each loss is convex in m, nonnegative and has infimum 0, so l*(0) = 0 and theta = 0 lies in every
-conjugate's domain, as the Fenchel dual gap requires. Losses of labels are at least -y m, which
-bounds on the intercept use.
-
-The logistic loss has a special formula. All others share one, with numbers from the table `LOSSES`:
-see `accelegrad.kernels.loss_shape`.
+Each loss is convex in m and has infimum 0, so l*(0) = 0, as the Fenchel dual gap requires. Losses
+of labels are at least -y m, which bounds on the intercept use. All but the logistic loss share one
+formula, with numbers from the table: see `accelegrad.kernels.loss_shape`.
 """
 
 from __future__ import annotations
@@ -61,10 +58,7 @@ PARAMETERS = {parameter.name: parameter for parameter in (QUANTILE, EPSILON, DEL
 
 @dataclass(frozen=True)
 class LossEntry:
-    """A loss of the table: its names here and in scikit-learn, and what its linear model is called.
-
-    `shape` gives the numbers of its formula, which may depend on the parameter.
-    """
+    """A loss of the table: its names, its linear model's name, and the numbers of its formula."""
 
     name: str
     sklearn_name: str
@@ -163,22 +157,9 @@ def make_loss(
     epsilon: float = EPSILON.default,
     delta: float = DELTA.default,
 ) -> Loss:
-    """Return the loss of the given name.
+    """Return the loss with the given name, of the table `LOSSES` or of scikit-learn.
 
-    Parameters
-    ----------
-    name : str
-        A name of the table `LOSSES`, or scikit-learn's, such as "log_loss".
-    quantile : float
-        The quantile that "quantile" estimates, between 0 and 1.
-    epsilon : float
-        The half width of the zero zone of "epsilon_insensitive" and its square, at least 0.
-    delta : float
-        The residual beyond which "huber" is linear, above 0.
-
-    Notes
-    -----
-    All three numbers are checked, also those that the named loss does not use.
+    All three parameters are checked, also those that the loss does not use.
     """
     given = {"quantile": quantile, "epsilon": epsilon, "delta": delta}
     numbers = {key: PARAMETERS[key].checked(value) for key, value in given.items()}
@@ -201,10 +182,7 @@ def _made(name: str, parameter: float) -> Loss:
 
 @dataclass(frozen=True, repr=False)
 class Loss:
-    """A convex loss of a number m (margin or prediction) and a target y: see `make_loss`.
-
-    Methods are vectorised over `m` and `y` and keep the floating type of `m`.
-    """
+    """A convex loss of a number m (margin or prediction) and a target y: see `make_loss`."""
 
     plain_name: str
     """The name in the table, also for Moreau envelopes."""
@@ -262,17 +240,9 @@ class Loss:
 
         That is :math:`l_\mu(m) = \max_\theta\, \theta m - l^*(\theta) - \mu \theta^2 / 2`, with
         :math:`0 \le l - l_\mu \le \mu L^2 / 2` where L is the loss's Lipschitz constant, and
-        derivatives that change by at most 1 / mu times the change of m.
-
-        Parameters
-        ----------
-        mu : float
-            At least 0; 0 gives the loss itself.
-
-        References
-        ----------
-        Y. Nesterov, Smooth minimization of non-smooth functions, Mathematical Programming 103,
-        2005.
+        derivatives that change by at most 1 / mu times the change of m (Nesterov, Smooth
+        minimization of non-smooth functions, Mathematical Programming 103, 2005). mu = 0 gives the
+        loss itself.
         """
         mu = real_number("mu", mu, least=0.0)
         if mu == 0.0:
@@ -319,10 +289,7 @@ class Loss:
         return (value[0], slope[0]) if is_number else (value, slope)
 
     def conjugate(self, theta: npt.ArrayLike, y: npt.ArrayLike) -> Vector:
-        """Return l*(theta) = sup_m theta m - l(m, y) in float64, infinite outside its domain.
-
-        A theta outside the domain by a few units of rounding counts as lying on its end.
-        """
+        """Return l*(theta) = sup_m theta m - l(m, y), infinite beyond its domain and rounding."""
         slope = np.asarray(theta)
         unit = np.finfo(slope.dtype if slope.dtype.kind == "f" else np.float64).eps
         slope, target = slope.astype(np.float64), np.asarray(y, dtype=np.float64)

@@ -1,7 +1,4 @@
-"""Products with a dense or CSR matrix, and sums of its squares, in float64.
-
-Large float32 data are converted block by block instead of being copied.
-"""
+"""Products with a dense or CSR matrix, and sums of its squares, in float64."""
 
 from __future__ import annotations
 
@@ -112,10 +109,7 @@ class Products:
 
 
 class RowBlock:
-    """Some rows of a dense or CSR matrix, for float64 products.
-
-    CSR entries are gathered: SciPy takes five times as long to index a few rows.
-    """
+    """Some rows of a dense or CSR matrix (gathered: SciPy takes 5 times as long to index them)."""
 
     def __init__(self, X: Any, rows: RowNumbers) -> None:
         self._dense: Matrix | None = None

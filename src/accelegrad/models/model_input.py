@@ -30,10 +30,7 @@ def checked_intercept(given: object) -> bool:
 
 
 def design_matrix(given: Any, *, checked: bool = False) -> Any:
-    """Return X as a dense or CSR matrix of float32 or float64, without copying if it is one.
-
-    `checked` says that its entries are known to be finite.
-    """
+    """Return X as a dense or CSR matrix of floats; `checked` says that they are finite."""
     X: Any = given if _is_sparse(given) else real_array("X", given)
     real_array("X", np.empty(0, X.dtype))
     if X.ndim != 2:

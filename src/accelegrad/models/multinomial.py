@@ -1,11 +1,9 @@
-"""Multinomial logistic regression: one row of weights per class, as a function for `minimize`.
-
-The objective is
+"""Multinomial logistic regression, with one row of weights per class.
 
     P(W, b) = sum_i p_i [log sum_k exp(m_ik) - m_i,c(i)] + l2 / 2 ||W||^2,    m = X W' + b,
 
-with c(i) the class of row i and p_i = weight_i / sum(weights). The parameter vector holds the rows
-of W one after the other, then the intercepts b, which are not penalised.
+with c(i) the class of row i and shares p_i. The parameter vector holds the rows of W one after the
+other, then the intercepts b, which are not penalised.
 """
 
 from __future__ import annotations
@@ -64,19 +62,7 @@ class ClassesPoint:
 
 
 class MultinomialModel:
-    """The regularised mean multinomial loss, with gradients and a dual gap.
-
-    Parameters
-    ----------
-    X : array or sparse matrix of shape (n_samples, n_features)
-        As for `LinearModel`.
-    classes : array of int of shape (n_samples,)
-        The class of each row, from 0 to n_classes - 1.
-    n_classes : int
-        At least 2.
-    l2, fit_intercept, sample_weight
-        As for `LinearModel`, with one intercept per class.
-    """
+    """The regularised mean multinomial loss of classes 0 to n_classes - 1; see `LinearModel`."""
 
     def __init__(
         self,

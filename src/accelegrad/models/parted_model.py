@@ -1,8 +1,4 @@
-"""A sum over rows in parts: in files, or on a cluster.
-
-Tasks of `accelegrad.models.row_parts` go to the parts, sums come back. Margins and slopes stay with
-the rows.
-"""
+"""A sum over rows in parts, in files or on a cluster: tasks go out, sums come back."""
 
 from __future__ import annotations
 
@@ -214,10 +210,7 @@ class PartedRows(ModelRows):
 
 
 def _places_in_parts(sums: Vector, random: Vector) -> list[Vector]:
-    """Return one place from each of equal pieces of a running sum, grouped by part.
-
-    Places are relative to the beginning of the part; a part whose sum is 0 gets none.
-    """
+    """Return one place from each of equal pieces of a running sum, by part and relative to it."""
     ends, size = np.cumsum(sums), random.size
     places = (np.arange(size) + random) * (ends[-1] / size)
     owners = np.minimum(np.searchsorted(ends, places, side="right"), np.flatnonzero(sums)[-1])
@@ -226,10 +219,7 @@ def _places_in_parts(sums: Vector, random: Vector) -> list[Vector]:
 
 
 class PartedModel(LinearModel):
-    """A `LinearModel` in parts: see `accelegrad.models.row_sum`. One round trip per evaluation.
-
-    `parts` runs tasks: `each` returns the results by part, `total` their sum.
-    """
+    """A `LinearModel` in parts: see `accelegrad.models.row_sum`. One round trip per evaluation."""
 
     has_columns = False
     X: Any  # not a matrix: it knows its shape, type and storage

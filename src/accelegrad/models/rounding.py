@@ -32,8 +32,8 @@ class PointRounding(NamedTuple):
 def few_bits_rounding(unit: float, size: float, steep: float, point: Vector) -> PointRounding:
     """Return error bounds for a user's function that computes in low precision.
 
-    Value and gradient, of the given sizes, are assumed to be correct to some units of rounding at
-    the nearest representable point.
+    Value and gradient count as correct to some units of rounding at the nearest representable
+    point.
     """
     share = growth(point.size, unit)
     value = share * size + unit * steep * norm(point)
@@ -41,11 +41,7 @@ def few_bits_rounding(unit: float, size: float, steep: float, point: Vector) -> 
 
 
 class DataRounding:
-    """Bounds on the rounding of products with the rows of a linear model.
-
-    They use the norms of the columns, so units do not matter; `squares` are sum_i p_i x_ij^2, if
-    known.
-    """
+    """Bounds on the rounding of products with rows, from sum_i p_i x_ij^2 (`squares`, if known)."""
 
     def __init__(
         self, X: Any, shares: Vector, *, intercept: bool, squares: Vector | None = None

@@ -40,10 +40,7 @@ def _with_numbers(numbers: Vector) -> RowFile:
 
 
 class RowFile:
-    """A float64 vector or matrix in a file, to which rows can be appended.
-
-    Slices and rows are read on access; `numpy.asarray` reads all of it.
-    """
+    """A float64 vector or matrix in a file, to which rows can be appended; read on access."""
 
     dtype = np.dtype(np.float64)
 

@@ -1,7 +1,6 @@
 """Tasks on parts of the rows, whose results are added up over all parts.
 
-A part is a `LinearModel` without an l2 term, whose rows have their shares among all rows, so that
-the parts' sums add up to the whole.
+A part is a `LinearModel` without an l2 term, whose rows have their shares among all rows.
 """
 
 from __future__ import annotations
@@ -40,10 +39,9 @@ class Part(Protocol):
 
 
 class Where(NamedTuple):
-    """A reference to a point: the name under which parts store it.
+    """The name under which parts store a point; it is passed before the point itself.
 
-    It is passed before the point itself; a part replaces both by its stored values. `between` holds
-    the names of two points p and q, and t, for the point p + t (q - p).
+    `between` holds the names of two points p and q, and t, for the point p + t (q - p).
     """
 
     name: Any
@@ -189,10 +187,7 @@ def curvature_sums(part: Part, at: ModelPoint, caution: float) -> tuple[float, i
 def _drawn(
     at: ModelPoint, caution: float, places: Vector | None
 ) -> tuple[RowNumbers | None, Vector]:
-    """Return the rows at given places in the running sum of weights, or all with weight.
-
-    Places are relative to the part's first row; each drawn row has weight 1 here.
-    """
+    """Return the rows at given places in the running sum of weights, or all with weight."""
     weights = at.curvatures(caution)
     if places is None:
         weighty = np.flatnonzero(weights)

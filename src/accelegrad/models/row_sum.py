@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from accelegrad.models.linear_model import LinearModel
 
 
-# -- sampled rows --------------------------------------------------------------------------------
-
-
 class TakenRows(NamedTuple):
     """Some rows of a model, in the requested order."""
 
@@ -46,11 +43,7 @@ class TakenRows(NamedTuple):
 
 
 class ModelRows:
-    """Sampled rows of a linear model, by their numbers (None: all).
-
-    `weights` scale each row to represent the curvature of all (None: uniform rows); `n_curved`
-    counts the rows with curvature, if known.
-    """
+    """Sampled rows of a linear model by their numbers (None: all), with weights (None: uniform)."""
 
     def __init__(
         self,
@@ -72,8 +65,6 @@ class ModelRows:
         assert self.numbers is not None
         return self._model.of_rows(self.numbers, l2)
 
-
-# -- second derivatives ----------------------------------------------------------------------
 
 #: The largest share of rows to sample: drawing more takes as long as using all rows (measured).
 MOST_SAMPLED = 0.3
@@ -116,10 +107,7 @@ def second_derivatives(
 def drawn_by_weight(
     weights: Vector, size: int, generator: Callable[[], np.random.Generator]
 ) -> tuple[RowNumbers | None, Vector]:
-    """Return row numbers and weights of a sample; None and all weights if no sample is smaller.
-
-    Rows are drawn in proportion to their weights and then weigh the same.
-    """
+    """Return row numbers, drawn in proportion to weights, and new weights; None: all rows."""
     weighty = np.flatnonzero(weights)
     if weighty.size <= min(size, MOST_SAMPLED * weights.size):
         return weighty, weights[weighty]

@@ -14,9 +14,8 @@ from accelegrad.models.matrix import RowNumbers
 class BatchSampler:
     """Draws batches of row numbers from 0 .. n-1.
 
-    Without replacement every epoch walks through a new permutation of exactly n rows; its last
-    batch is shorter if `batch_size` does not divide n. With replacement every batch is `batch_size`
-    independent uniform rows.
+    Without replacement every epoch is a permutation of all n rows, and its last batch may be
+    shorter; with replacement all rows of a batch are independent.
     """
 
     def __init__(

@@ -1,7 +1,4 @@
-"""Standardise columns by a change of the coefficients, without touching the data.
-
-Fitting v on standardised X is fitting w = s v on X, with the means taken up by the intercept.
-"""
+"""Standardise columns by a change of the coefficients, without touching the data."""
 
 from __future__ import annotations
 
@@ -173,10 +170,7 @@ def near_start(model: LinearModel, x: Vector) -> Vector:
 
 
 def _best_shift(loss: Loss, margins: Vector, y: Vector, shares: Vector) -> float:
-    """Return the shift of all margins with the least mean loss.
-
-    It lies between the smallest and the largest residual, for labels too.
-    """
+    """Return the shift of all margins with the least mean loss, between the extreme residuals."""
 
     def slope(shift: float) -> float:
         return float(shares @ loss.derivative(margins + shift, y))
@@ -224,10 +218,7 @@ def _inverse_root(squares: Vector) -> Vector:
 
 
 def _moments(model: LinearModel) -> tuple[Vector, Vector]:
-    """Return the columns' weighted means and variances.
-
-    Blocks are merged by Chan et al.'s formula: sums of squares about 0 would cancel.
-    """
+    """Return the columns' weighted means and variances, merged by Chan et al.'s formula."""
     total, mean, squares = 0.0, np.zeros(model.n_features), np.zeros(model.n_features)
     for blocks in model.over_chunks(_moments_of_blocks):
         for weight, middle, spread in blocks:

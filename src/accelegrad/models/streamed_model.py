@@ -1,7 +1,6 @@
 """A linear model whose rows are read chunk by chunk, for data larger than memory.
 
-Targets, shares and margins, one number per row, are kept in temporary files: memory does not grow
-with the number of rows.
+Targets, shares and margins are kept in temporary files.
 """
 
 from __future__ import annotations
@@ -41,11 +40,7 @@ VECTORS = 12
 
 
 class StreamedMatrix:
-    """The rows of a source of chunks as a matrix, in parts: a large chunk, or several small ones.
-
-    `read` returns a new iterator over the same chunks at every call; `ends` are the parts' last
-    rows.
-    """
+    """The rows of a source as a matrix, in parts: a large chunk, or several small ones."""
 
     ndim = 2
 
@@ -371,10 +366,7 @@ def read_rows(
     check: Callable[[tuple[Any, ...]], Checked] = checked_chunk,
     targets: RowFile | None = None,
 ) -> tuple[StreamedMatrix, RowFile, RowFile | None]:
-    """Return a source's rows as a matrix, with all targets and weights: the first pass.
-
-    `check` validates a chunk; targets are appended to `targets`, if given.
-    """
+    """Return a source's rows as a matrix, with all targets and weights: the first pass."""
     read, first = _reader(source), _FirstPass(RowFile() if targets is None else targets)
     for number, chunk in enumerate(read(), start=1):
         first.add(number, chunk, check)

@@ -88,7 +88,6 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         return True
 
     def _n_rows(self) -> int:
-        """Return the number of rows of `coef_`."""
         return 1
 
     def _is_joint(self) -> bool:

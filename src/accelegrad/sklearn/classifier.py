@@ -250,7 +250,6 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         return [targets_by(partial(_against_rest, k), data.y) for k in self._positives()]
 
     def _positives(self) -> range:
-        """Return the classes of the one-vs-rest problems."""
         return range(1, 2) if self.classes_.size == 2 else range(self.classes_.size)
 
     def _n_rows(self) -> int:

@@ -30,7 +30,6 @@ from accelegrad.sklearn.parameters import FITTED, PARTIAL_FIT, TARGET_SCALE, doc
 
 
 def _of_losses(known: Parameter) -> Any:
-    """Return a loss parameter as a parameter of the estimators."""
     names = " and ".join(f'"{entry.sklearn_name}"' for entry in losses_with(known))
     return parameter(known.default, "float", f"Of {names}: {known.words}.")
 

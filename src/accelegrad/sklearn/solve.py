@@ -262,7 +262,6 @@ def _by_interior_points(
 def _proved(
     tolerance: Tolerance, x: Vector, value: float, bound: float, steps: int, method: str
 ) -> Fit:
-    """Return the fit of parameters with a lower bound that holds everywhere."""
     gap = abs(value - max(bound, 0.0))  # losses and penalties are nonnegative
     target, message = tolerance.target(value), Status.CONVERGED.message
     return Fit(x, value, gap, target, math.inf, steps, True, message, False, method)
@@ -480,7 +479,6 @@ def looks(max_iter: int) -> list[int]:
 
 
 def _fit(problem: Problem, tolerance: Tolerance, result: OptimizeResult) -> Fit:
-    """Return the fit of the point that a run returned."""
     x = problem.nearest(result.x)
     # A run of a LinearModel computed this value in float64.
     is_judged = x is result.x and isinstance(problem.model, LinearModel)
