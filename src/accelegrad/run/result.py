@@ -68,7 +68,7 @@ MESSAGES = {
     Status.REGION_REFUTED: "Lower values lie outside the region that was given.",
 }
 
-#: a run that was to go on, or goes on with a larger max_iter
+#: ends of a run that can continue, if only with a larger max_iter
 UNFINISHED = (None, Status.CALLBACK, Status.TIME_LIMIT, Status.MAX_ITER)
 #: statuses that the last bounds may improve
 COULD_BE_MORE = (

@@ -49,8 +49,9 @@ KEPT_COLUMNS = 1.3
 MOST_COLUMNS = 3000
 #: A step that gains at most this share of the wanted gap counts as no gain.
 SETTLED = 1e-3
-#: Of the wanted gap: a smaller part due to smoothing does not explain a larger gap (without this, 9
-#: of 60 fits of the hinge loss to columns of sizes 1e-3 to 1e3 missed a gap of 1e-3).
+#: After a step without gain mu shrinks if the smoothing's part exceeds this share of the wanted gap
+#: (without this, 9 of 60 fits of the hinge loss to columns of sizes 1e-3 to 1e3 missed a gap of
+#: 1e-3).
 NEGLIGIBLE_PART = 0.02
 
 #: What the rule works on: a smooth sum, or a smooth one close to a sum with kinks.
