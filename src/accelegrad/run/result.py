@@ -102,10 +102,7 @@ def as_result(known: dict[str, Any]) -> OptimizeResult:
 
 
 def report(progress: Progress, status: Status, detail: str) -> OptimizeResult:
-    """Return all that is known at a run's end; the point returned is the one that is judged.
-
-    `detail` is added to the status's message.
-    """
+    """Return all that is known at a run's end; the point returned is the one that is judged."""
     bracket = progress.bracket
     final = progress.final_evaluation() or progress.best
     x = progress.output_point() if final is None else final.point

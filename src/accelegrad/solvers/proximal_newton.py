@@ -153,10 +153,7 @@ class Aimed(NamedTuple):
 
 
 class TermsOracle(RowOracle):
-    """A sum over rows with l1 and l2 terms, within a box.
-
-    `penalty` is the same terms as a function, without the model's own l2 term.
-    """
+    """A sum over rows with l1 and l2 terms (`penalty` without the model's own), within a box."""
 
     saved = (*RowOracle.saved, "_seed")
     model: LinearModel
@@ -402,10 +399,7 @@ class PenalisedOracle(TermsOracle):
     def _minimum(
         self, columns: Any, matrix: Matrix, gradient: Vector, point: Vector, value: float
     ) -> Aim:
-        """Return the minimum of the model over some columns and the intercept.
-
-        `matrix` is for these, `gradient` and `point` are for all.
-        """
+        """Return the minimum of the model over some columns and the intercept."""
         given = columns, matrix, gradient, point
         return Aim(*minimum_of_columns(self.terms, self._limits, *given), value)
 
