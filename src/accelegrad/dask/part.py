@@ -48,7 +48,7 @@ class Part:
         """Return these rows with a loss, or as a multinomial model of class numbers."""
         with self._lock:
             if by not in self._models:
-                if len(self._models) > 2:  # of smoothed losses, the present one is enough
+                if len(self._models) > 2:  # keep only the current smoothed loss
                     self._models = {self.rows.loss: self.rows}
                 self._models[by] = model_by(self.rows, by)
             return self._models[by]

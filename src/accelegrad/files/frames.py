@@ -202,7 +202,7 @@ class FrameFile(TableFile):
             first = values.drop_duplicates()
             for value, row in zip(first, first.index, strict=True):
                 first_rows.setdefault(str(value), int(row))
-        return bool(kind == "string")  # truth values and huge numbers are read again as text
+        return bool(kind == "string")  # booleans and huge numbers are read again as text
 
     def _column(
         self, name: str, has_numbers: bool, mean: float, texts: dict[str, int] | None, rows: int
@@ -503,7 +503,7 @@ class ParquetFile(FrameFile):
             schema = self._file.schema_arrow
             index = (schema.pandas_metadata or {}).get("index_columns", ())
             return [str(name) for name in schema.names if name not in index], True
-        except Exception as error:  # whatever a damaged file makes of the content
+        except Exception as error:  # a damaged file may raise anything
             raise self.damaged("parquet", error) from None
 
     def _frames(self, rows: int | None) -> Iterator[Any]:

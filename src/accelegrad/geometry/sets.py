@@ -344,7 +344,7 @@ class Box(FeasibleSet):
     def diameter_for(self, size: int) -> float:
         """Return the norm of upper - lower in the space of `size` coordinates."""
         self.check_dimension(size)
-        with np.errstate(over="ignore"):  # it is infinite then
+        with np.errstate(over="ignore"):  # infinite is right
             width = np.subtract(self.upper, self.lower)
         return _usable(norm(width) if width.ndim else float(width) * math.sqrt(size))
 
