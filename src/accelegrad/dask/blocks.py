@@ -290,7 +290,6 @@ def _spread(client: Client, read: Sequence[Delayed]) -> list[Future]:
 
 
 def _needs_futures(block: Delayed) -> bool:
-    """Return whether a block depends on futures."""
     tasks = dict(block.__dask_graph__())
     needed = [getattr(task, "dependencies", ()) for task in tasks.values()]
     return any(key not in tasks for keys in needed for key in keys)

@@ -201,7 +201,6 @@ class Cluster:
             return None
 
     def _are_lost(self) -> bool:
-        """Return whether parts or actors are no longer where they were."""
         futures = [*self.parts, *(future for future, _ in self._actors.values())]
         return any(future.status != "finished" for future in futures)
 
@@ -293,7 +292,6 @@ def _groups(results: list[Any]) -> list[list[Any]]:
 
 
 def _bytes(given: Any) -> int:
-    """Return the total size of arrays among arguments."""
     if isinstance(given, tuple):
         return sum(map(_bytes, given))
     return given.nbytes if isinstance(given, np.ndarray) else 0

@@ -155,7 +155,6 @@ class OnCluster(Mixin):
         )
 
     def _learnt_from(self, client: Any, pieces: list[Any], **options: Any) -> None:
-        """Learn from the blocks of a collection, one after the other, on the workers."""
         client = connected(client)
         local: Any = self.to_local()
         local.__dict__["_stream"] = getattr(self, "_stream", None)

@@ -69,7 +69,6 @@ class Part:
         return known
 
     def _margins(self, where: Where) -> Vector | None:
-        """Return the cached margins of a point, from any loss."""
         for (name, _), known in self._points.items():
             if name == where.name:
                 margins: Vector = known.margins

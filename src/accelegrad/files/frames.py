@@ -98,7 +98,6 @@ class FrameFile(TableFile):
         return self.header[given]
 
     def _chosen(self) -> tuple[list[str], str | None]:
-        """Return the names of the feature columns, in order, and of the target."""
         wanted = self.wanted
         target, names = wanted.target, [column.name for column in wanted.columns or ()]
         if wanted.optional and isinstance(target, str) and target not in self.header:
@@ -306,7 +305,6 @@ class FrameFile(TableFile):
         return Block(np.hstack(dense), y)
 
     def _features_of(self, values: Any, column: Column) -> Any:
-        """Return a column's features: numbers, or a one-hot sparse matrix."""
         if column.mean is None:
             self._check_present(values)
         present = values.notna().to_numpy()
@@ -539,7 +537,6 @@ class ParquetFile(FrameFile):
             yield groups
 
     def _frame(self, batch: Any, first_row: int) -> Any:
-        """Return rows as a data frame of numbers and text, with continued row numbers."""
         columns = {name: self._plain(batch.column(name), name) for name in self.header}
         index = self.pandas.RangeIndex(first_row, first_row + len(batch))
         return self.pandas.DataFrame(

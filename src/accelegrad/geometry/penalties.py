@@ -471,7 +471,6 @@ def _level(value: Any) -> float:
 
 
 def _number(name: str, given: Any) -> float:
-    """Return a user's result as a float, NaN and infinities included."""
     array = real_array(f"the answer of {name}", given)
     if array.ndim != 0:
         raise TypeError(f"{name} must return a number, not an array of shape {array.shape}.")

@@ -247,8 +247,6 @@ class WholeSpace(FeasibleSet):
 
 
 class _CentredSet(FeasibleSet):
-    """Common base of both balls: a centre, and a radius."""
-
     _projects_exactly = True
     _shown = ("center", "radius")
 
@@ -587,7 +585,6 @@ class Affine(FeasibleSet):
         return float(g.dot(nearest)) - chord * norm(self._aside(g))
 
     def _aside(self, g: Vector) -> Vector:
-        """Return the part of `g` along the set."""
         if self.rank == self.dimension:
             return np.zeros_like(g)
         aside: Vector = g - self._basis.dot(g).dot(self._basis)

@@ -251,7 +251,6 @@ class PartedModel(LinearModel):
         return int(self.X.ends.size)
 
     def _known_targets(self, name: str, *given: Any) -> list[Any]:
-        """Return a task's results on the targets of each part, cached."""
         if name not in self._of_targets:
             self._of_targets[name] = self.parts.each("targets", *given)
         found: list[Any] = self._of_targets[name]
