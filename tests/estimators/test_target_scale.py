@@ -80,17 +80,6 @@ def test_squared_error_keeps_the_plain_objective(penalty, target_scale):
     assert fit.objective_ == plain.objective_
 
 
-def test_the_scale_is_weighted():
-    X, y = houses(100)
-    weights = np.random.default_rng(1).integers(0, 4, 100).astype(float)
-    weighted = AcceleGradRegressor("huber", tol=1e-7).fit(X, y, sample_weight=weights)
-    repeated = AcceleGradRegressor("huber", tol=1e-7).fit(
-        np.repeat(X, weights.astype(int), axis=0), np.repeat(y, weights.astype(int))
-    )
-    assert weighted.target_scale_ == pytest.approx(repeated.target_scale_, rel=1e-12)
-    assert weighted.objective_ == pytest.approx(repeated.objective_, rel=1e-6)
-
-
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_constant_target_has_no_scale(loss):
     X, _ = houses(50)

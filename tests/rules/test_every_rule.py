@@ -28,8 +28,8 @@ from accelegrad.rules import (
 )
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.distance import smallest_radius
-from stepping import make, oracle_of, run, same
-from toys import LeastSquares
+from stepping import gaps, make, oracle_of, run, same
+from toys import FlatQuadratic, LeastSquares, slope
 
 #: Each as a function of a length, which is all that it is told of the scale, and of a set
 RULES = {
@@ -145,6 +145,19 @@ def test_zero_gradients_give_zero_steps(name):
         return  # its steps see differences of gradients alone
     state = rule.step(state, oracle_of(lambda x: (0.0, np.ones(3)))).state
     assert np.linalg.norm(rule.last(state) - 1) > 0
+
+
+@pytest.mark.parametrize(
+    ("rule", "steepest", "flattest"),
+    [
+        (DistanceFreeAcceleGrad(probe=True), -9.0, -1.9),
+        (ADoG(probe=True), -9.0, -1.9),
+        (DoG(probe=True), -1.5, -0.8),
+    ],
+)
+def test_rates_on_a_smooth_function_that_is_not_strongly_convex(rule, steepest, flattest):
+    fun, horizons = FlatQuadratic(), np.unique(np.logspace(1.5, 3.3, 20).astype(int))
+    assert steepest <= slope(horizons, gaps(rule, fun, fun.x0, 0.0, horizons)) <= flattest
 
 
 # --- sets -----------------------------------------------------------------------------------------

@@ -203,12 +203,8 @@ def check_resumed(folder):
 
 
 def main():
-    folder, rank, ranks, checks = (
-        Path(sys.argv[1]),
-        int(sys.argv[2]),
-        int(sys.argv[3]),
-        sys.argv[4:],
-    )
+    _, folder, rank, ranks, *checks = sys.argv
+    folder, rank, ranks = Path(folder), int(rank), int(ranks)
     torch.set_num_threads(1)
     store = dist.FileStore(str(folder / f"store-{ranks}-{checks[0]}"), ranks)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks)

@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch.nn import Parameter
 
-import accelegrad as ag
 from accelegrad.torch import AcceleGrad, AdaGradNorm, minimize, recalibrate
 
 KINDS = [AcceleGrad, AdaGradNorm]
@@ -328,24 +327,6 @@ def test_steps_without_finite_gradients_are_skipped(kind, bad):
     assert torch.isfinite(run.values()).all()
 
 
-def test_grad_scaler_skips_overflows():
-    run = Run(dtype=torch.float32, diameter=2.0)
-    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
-    for i in range(4):
-        run.optimizer.zero_grad()
-        loss = scaler.scale(run.loss()) * (float("inf") if i == 2 else 1.0)
-        loss.backward()
-        scaler.step(run.optimizer)
-        scaler.update()
-    assert run.optimizer.iteration == 3
-    plain = Run(dtype=torch.float32, diameter=2.0)
-    for _ in range(3):
-        plain.optimizer.zero_grad()
-        plain.loss().backward()
-        plain.optimizer.step()
-    torch.testing.assert_close(run.values(), plain.values())
-
-
 # -- autograd and compilation ----------------------------------------------------------------------
 
 
@@ -483,23 +464,6 @@ def test_every_point_is_in_the_set(kind, diameter):
         lambda: (weights - goal + free[:, None]).square().sum(), [weights, free], max_iter=5
     )
     assert exact.fun <= before
-
-
-def test_a_penalty_makes_zeros():
-    torch.manual_seed(0)
-    x = Parameter(torch.zeros(6, dtype=torch.float64))
-    goal = torch.tensor([3.0, 0.05, -2.0, 0.01, 0.0, 1.0], dtype=torch.float64)
-    shrunk = goal.sign() * (goal.abs() - 0.1).clamp(min=0)
-    for penalty in (ag.L1(0.1), lambda v, step: v.sign() * (v.abs() - 0.1 * step).clamp(min=0)):
-        for diameter in ("auto", 6.0):
-            with torch.no_grad():
-                x.zero_()
-            optimizer = AcceleGrad([x], penalty=penalty, diameter=diameter)
-            for _ in range(400):
-                x.grad = x.detach() - goal
-                optimizer.step()
-            optimizer.eval()
-            torch.testing.assert_close(x.detach(), shrunk, rtol=0, atol=2e-2)
 
 
 # -- BatchNorm, minimize, imports ------------------------------------------------------------------

@@ -89,71 +89,55 @@ class Parameters:
 
 
 nonnegative, simplex = NonNegative().project, Simplex(1.0).project
-CASES = {
-    "accelegrad": (rules.AcceleGrad(4.0), AcceleGrad, {"diameter": 4.0}),
-    "accelegrad, G": (
-        rules.AcceleGrad(4.0, 0.5),
-        AcceleGrad,
-        {"diameter": 8.0, "lr": 0.5, "gradient_bound": 0.5},
-    ),
-    "accelegrad, nonnegative": (
-        rules.AcceleGrad(4.0, project=nonnegative, project_y=True),
-        AcceleGrad,
+project = {"project": nonnegative, "project_y": True}
+one_step = {"diagonal": False}
+#: A rule, and the options with which AcceleGrad does its steps
+ACCELEGRAD = {
+    "accelegrad": (rules.AcceleGrad(4.0), {"diameter": 4.0}),
+    "G": (rules.AcceleGrad(4.0, 0.5), {"diameter": 8.0, "lr": 0.5, "gradient_bound": 0.5}),
+    "named set": (
+        rules.AcceleGrad(4.0, **project),
         {"diameter": 4.0, "projection": "nonnegative"},
     ),
-    "accelegrad, a set": (
-        rules.AcceleGrad(4.0, project=nonnegative, project_y=True),
-        AcceleGrad,
-        {"diameter": 4.0, "projection": NonNegative()},
-    ),
-    "auto": (rules.UntunedAcceleGrad(), AcceleGrad, {}),
-    "auto, scalar": (rules.UntunedAcceleGrad(diagonal=False), AcceleGrad, {"diagonal": False}),
-    "auto, prox": (
-        rules.UntunedAcceleGrad(prox=soft_numpy),
-        AcceleGrad,
-        {"penalty": L1(0.05), "diagonal": True},
-    ),
-    "auto, scalar prox": (
-        rules.UntunedAcceleGrad(diagonal=False, prox=soft_numpy),
-        AcceleGrad,
-        {"penalty": soft},
-    ),
-    "auto, nonnegative": (
-        rules.UntunedAcceleGrad(project=nonnegative),
-        AcceleGrad,
-        {"projection": "nonnegative"},
-    ),
-    "accelegrad, ball": (
+    "a set": (rules.AcceleGrad(4.0, **project), {"diameter": 4.0, "projection": NonNegative()}),
+    "ball": (
         rules.AcceleGrad(0.5, project=Ball(START, 0.25).project),
-        AcceleGrad,
         {"diameter": 0.5, "projection": "ball"},
     ),
+    "auto": (rules.UntunedAcceleGrad(), {}),
+    "auto, scalar": (rules.UntunedAcceleGrad(**one_step), one_step),
+    "auto, prox": (
+        rules.UntunedAcceleGrad(prox=soft_numpy),
+        {"penalty": L1(0.05), "diagonal": True},
+    ),
+    "auto, scalar prox": (rules.UntunedAcceleGrad(**one_step, prox=soft_numpy), {"penalty": soft}),
+    "auto, set": (rules.UntunedAcceleGrad(project=nonnegative), {"projection": "nonnegative"}),
     "diagonal": (
         rules.DiagonalAcceleGrad(2.0, 0.1),
-        AcceleGrad,
         {"diameter": 2.0, "gradient_bound": 0.1, "diagonal": True},
     ),
-    "diagonal, nonnegative": (
-        rules.DiagonalAcceleGrad(2.0, project=nonnegative, project_y=True),
-        AcceleGrad,
+    "diagonal, set": (
+        rules.DiagonalAcceleGrad(2.0, **project),
         {"diameter": 2.0, "diagonal": True, "projection": "nonnegative"},
     ),
-    "adagrad": (rules.AdaGrad(4.0), AdaGradNorm, {"diameter": 4.0}),
-    "adagrad, nonnegative": (
+}
+slow = {**one_step, "momentum": False}
+ADAGRAD = {
+    "adagrad": (rules.AdaGrad(4.0), {"diameter": 4.0}),
+    "adagrad, set": (
         rules.AdaGrad(4.0, nonnegative),
-        AdaGradNorm,
         {"diameter": 4.0, "projection": lambda x: x.clamp(min=0)},
     ),
-    "adagrad, auto": (
-        rules.UntunedAcceleGrad(diagonal=False, momentum=False),
-        AdaGradNorm,
-        {},
-    ),
-    "adagrad, auto, nonnegative": (
-        rules.UntunedAcceleGrad(diagonal=False, momentum=False, project=nonnegative),
-        AdaGradNorm,
+    "adagrad, auto": (rules.UntunedAcceleGrad(**slow), {}),
+    "adagrad, auto, set": (
+        rules.UntunedAcceleGrad(**slow, project=nonnegative),
         {"projection": "nonnegative"},
     ),
+}
+CASES = {
+    name: (rule, kind, options)
+    for kind, cases in ((AcceleGrad, ACCELEGRAD), (AdaGradNorm, ADAGRAD))
+    for name, (rule, options) in cases.items()
 }
 WAYS = {"eager": {}, "capturable": {"capturable": True}}
 
