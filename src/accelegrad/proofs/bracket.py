@@ -58,8 +58,6 @@ class Bracket:
         #: method's estimate of the gap at that search
         self._updated, self._tightened, self._estimate = 0, 0, math.inf
 
-    # -- what is offered -------------------------------------------------------------------------
-
     def add(self, evaluation: Evaluated, weight: float) -> None:
         """Take in an evaluation."""
         for add in self.adders:
@@ -118,8 +116,6 @@ class Bracket:
         for part in self._parts:
             part.forget()
 
-    # -- what is proved --------------------------------------------------------------------------
-
     def lower_bound(self, at: Evaluated) -> float:
         """Return the lower bound to subtract from a point's value to get a proved gap.
 
@@ -176,8 +172,6 @@ class Bracket:
         least = min((part.resolution(at) for part in self._parts), default=0.0)
         return least + at.lost[0]
 
-    # -- where it is proved ----------------------------------------------------------------------
-
     @property
     def assumed_region(self) -> Region | None:
         """The region, if only an assumption says that it contains a minimiser."""
@@ -196,7 +190,6 @@ class Bracket:
         return self.cuts.region.certified_radius
 
     def _value_error(self, at: Evaluated) -> float:
-        """Return a bound on the rounding error of a value."""
         model = self._model
         if model is None:
             lost = at.lost[0]

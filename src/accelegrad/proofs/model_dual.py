@@ -42,8 +42,7 @@ class ModelDual:
     """Lower bounds of a linear model's minimum, with a penalty and a constraint if given.
 
     `terms` defaults to the model's l2 term. `kept` stores results that are used again; it never
-    refers
-    to the model, which may refer to it.
+    refers to the model, which may refer to it.
     """
 
     def __init__(
@@ -57,7 +56,6 @@ class ModelDual:
         self.terms: Terms = terms or self._once("terms", lambda: Terms.of(model))
 
     def _once(self, name: str, compute: Callable[[], Any]) -> Any:
-        """Return a result that is computed on first use."""
         if name not in self._kept:
             self._kept[name] = compute()
         return self._kept[name]
@@ -99,8 +97,6 @@ class ModelDual:
             return "it takes all rows in memory"
         return obstacle(self.model.X, self.model.n_parameters, self.model.rounding.columns)
 
-    # -- bounds ----------------------------------------------------------------------------------
-
     def at(self, known: ModelPoint) -> float:
         """Return the best bound given by the slopes at a point."""
         if self.needs_null_space:
@@ -112,10 +108,8 @@ class ModelDual:
         """Return the bound by the slopes at a point of a model of the same data.
 
         They may be those of a smoothed loss, which are also in the domain of this loss's conjugate
-        and
-        prove much more than the jumping slopes of a loss with kinks. Slopes are taken at the best
-        intercept
-        for the weights, so that a poor intercept costs little.
+        and prove much more than the jumping slopes of a loss with kinks. Slopes are taken at the
+        best intercept for the weights, so that a poor intercept costs little.
         """
         if self.needs_null_space:
             return self.without_terms("dual_value_by").at(known.derivatives)
@@ -180,8 +174,7 @@ class ModelDual:
         """Return the bound by slopes, or by a multiple of them if that is better; at least 0.
 
         The mean of `theta` must be 0 up to rounding if the intercept is free; for `combination` and
-        `slack`
-        see `SlopeSums.of`. A result that is seen to be below `least` is replaced by 0.
+        `slack` see `SlopeSums.of`. A result that is seen to be below `least` is replaced by 0.
         """
         model = self.model
         levels = level(model.loss, model.shares, theta, model.y)
@@ -213,8 +206,6 @@ class ModelDual:
         found: DualBounds = self._once("null space", bounds)
         return found
 
-    # -- slopes ----------------------------------------------------------------------------------
-
     def balanced(self, theta: Vector) -> Vector:
         """Scale down the slopes above or below 0 so that sum_i p_i theta_i = 0, as needed."""
         if not self.model.fit_intercept:
@@ -229,8 +220,6 @@ class ModelDual:
 
     def _at_best_intercept(self, known: ModelPoint) -> Vector:
         return _slopes_at_best_intercept(known.model, known.margins)
-
-    # -- a minimiser's size ----------------------------------------------------------------------
 
     def reach(self) -> Reach:
         """Return how large a minimiser can be."""
@@ -290,7 +279,6 @@ class ModelDual:
 
     @property
     def _is_held(self) -> Any:
-        """Which weights have two finite limits."""
         return np.isfinite(self.terms.lower) & np.isfinite(self.terms.upper)
 
     def distance_bound(self, x0: Vector) -> float:
@@ -314,8 +302,8 @@ def _slopes_at_best_intercept(model: LinearModel, margins: Vector) -> Vector:
     """Return slopes at the shift of all margins that minimises the mean loss.
 
     The sum of slopes is nondecreasing in the shift. Slopes just below and just above its root are
-    nearly
-    subgradients there; their mixture with sum 0 also works where the sum jumps across 0, at kinks.
+    nearly subgradients there; their mixture with sum 0 also works where the sum jumps across 0, at
+    kinks.
     """
 
     def slopes(shift: float) -> Vector:

@@ -87,8 +87,7 @@ class PartedDual(ModelDual):
         """Return the bound by slopes.
 
         Only the combination of the rows, which is as long as w, comes back; its error follows from
-        the norm
-        of the slopes.
+        the norm of the slopes.
         """
         parts, rounding = self.model.parts, self.model.rounding
         given = (*theta.ref, self.model.loss, combination is None)
@@ -104,8 +103,7 @@ class PartedDual(ModelDual):
         """Return slopes at the shift of all margins that minimises the mean loss.
 
         Their sum is nondecreasing in the shift, and bracketed in round trips with many shifts each.
-        Where it
-        jumps across 0, at kinks, slopes on either side are mixed.
+        Where it jumps across 0, at kinks, slopes on either side are mixed.
         """
         parts, size = self.model.parts, 1.0
         size += max(parts.each("margins", tasks.largest_margin, *known.ref))

@@ -90,7 +90,6 @@ def restored(part: Any, content: Any) -> Any:
 
 
 def _fields_of(part: Any) -> dict[str, Any] | None:
-    """Return the fields of a NamedTuple, a dataclass or a mapping; None for anything else."""
     if hasattr(part, "_asdict"):
         return dict(part._asdict())
     if dataclasses.is_dataclass(part):

@@ -81,7 +81,6 @@ def _parameters(rule: Rule) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a parameter as JSON can hold it."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     return repr(value) if isinstance(value, Rule) else fingerprint(value)

@@ -1,8 +1,7 @@
 """Regions that are only assumed to contain a minimiser: tested, and widened if they are wrong.
 
 If the region of the cuts is the user's ball or a guess of the rule, a run that would end there
-first
-tests whether the function is lower just beyond.
+first tests whether the function is lower just beyond.
 """
 
 from __future__ import annotations
@@ -86,8 +85,8 @@ class AssumedRegion(RegionPolicy):
         """Look beyond an assumed region before a point is called optimal.
 
         If the region is too small, the function falls beyond it: a value below the lower bound at
-        one of a
-        few trial points proves that. `everywhere` looks even if the point is far from the boundary.
+        one of a few trial points proves that. `everywhere` looks even if the point is far from the
+        boundary.
         """
         bracket = self.progress.bracket
         margin = bracket.margin(final)
@@ -214,14 +213,10 @@ class GuessedRegion(AssumedRegion):
         """Return whether gradients, extrapolated from the nearest points, vanish in the region.
 
         With steps s_i of the (proximal) gradient method from points x_i, and s from the point c,
-        numbers a_i
-        with sum a_i (s_i - s) = -s predict that the steps vanish at c + sum a_i (x_i - c). The
-        function is
-        evaluated there, or farther on if the a_i leave a part of s unexplained. A value below the
-        lower
-        bound refutes the region, which is widened to contain the point. The region stands once a
-        prediction
-        has proved right and the next one is also in the region.
+        numbers a_i with sum a_i (s_i - s) = -s predict that the steps vanish at c + sum a_i (x_i -
+        c). The function is evaluated there, or farther on if the a_i leave a part of s unexplained.
+        A value below the lower bound refutes the region, which is widened to contain the point. The
+        region stands once a prediction has proved right and the next one is also in the region.
         """
         region, recent = self.region, self.progress.recent
         radius = region.radius

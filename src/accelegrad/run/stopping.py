@@ -148,7 +148,6 @@ class Stopping(Saved):
         return None if self.region.guess is not None else Status.REGION_REFUTED
 
     def _candidate(self) -> Evaluation | None:
-        """Return the evaluation of the point that would be returned, None if it is not judged."""
         progress, best = self.progress, self.progress.best
         if progress.output == "best" and best is not None:
             return best
@@ -189,7 +188,6 @@ class Stopping(Saved):
         return bool(size > self._largest_size)
 
     def _is_proved(self) -> bool:
-        """Return whether the certified gap of the output point is small enough."""
         progress = self.progress
         if self._exact_values:
             best = progress.best

@@ -90,8 +90,6 @@ class DirectNewton:
             found = self._by_products(terms, start, goal) if self._is_least_squares else None
             return found or self._by_rows(terms, start, goal, min(most_steps, MOST_STEPS))
 
-    # -- least squares, without a pass over the rows -----------------------------------------------
-
     @cached_property
     def _sums(self) -> ColumnSums:
         return ColumnSums(self._rows)
@@ -117,13 +115,10 @@ class DirectNewton:
         return matrix
 
     def _reach(self, terms: Terms) -> Reach:
-        """Return how large a minimiser can be, given the value at w = 0."""
         if self._first_reach is None:
             self._first_reach = ModelDual(self._rows, terms).reach()
         first = self._first_reach
         return Reach(terms, first.loss, first.data, first.value)
-
-    # -- any smooth loss ---------------------------------------------------------------------------
 
     def _by_rows(
         self, terms: Terms, start: Vector, goal: Goal, most_steps: int
@@ -172,7 +167,6 @@ class DirectNewton:
         return None
 
     def _curvature(self, at: ModelPoint, caution: float, terms: Terms) -> Matrix:
-        """Return the second derivatives at a point; caution makes them larger."""
         if self._is_least_squares:
             return self._matrix(terms)
         curvatures = at.curvatures(caution)

@@ -43,7 +43,7 @@ class Ascent(NamedTuple):
 
     slopes: Array  # theta
     point: Array  # w, with the intercept last where there is one
-    rests: Array  # per row: epochs of rest left, and length of its last rest
+    rests: Array  # shape (2, n): epochs of rest left, and length of the last rest
 
 
 class Gap(NamedTuple):
@@ -245,7 +245,6 @@ class DualOracle(RowOracle):
                 w[-1] += pull * fall[0]
 
     def _compiled_epochs(self) -> Callable[[Vector, Vector, Any, Any], int]:
-        """Return the compiled equivalent of `_plain_epochs`."""
         from accelegrad.kernels import dual_ascent
         from accelegrad.kernels.arrays import read_only
         from accelegrad.kernels.loss_shape import for_kernels
@@ -269,8 +268,7 @@ class DualOracle(RowOracle):
         """Return an estimate of the gap, without a product with the data, and the wanted gap.
 
         The slopes' combination of rows is -l2 w up to the rounding of all steps so far; with an
-        intercept
-        they are nearly balanced.
+        intercept they are nearly balanced.
         """
         model = self.model
         weights = at.point[: model.n_features]

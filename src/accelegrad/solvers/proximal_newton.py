@@ -85,12 +85,10 @@ class ProximalNewton(StepRule):
 
     is minimised over the box, which takes no pass over the rows (`accelegrad.solvers.quadratic`).
     Of many columns only some move: those whose weights are not at a kink of the term or an end of
-    the box, and as many others, the most promising ones. The minimum u is accepted if
-    :math:`F(u) \le F(w) - 10^{-4} (m(w) - m(u))`; otherwise the step is halved until that holds,
-    which
-    takes no pass over the rows either. For least squares the model is exact: one step is the
-    solution
-    if all columns may move.
+    the box, and as many others, the most promising ones. The minimum u is accepted if :math:`F(u)
+    \le F(w) - 10^{-4} (m(w) - m(u))`; otherwise the step is halved until that holds, which takes no
+    pass over the rows either. For least squares the model is exact: one step is the solution if all
+    columns may move.
 
     C is from all rows for least squares, and otherwise from a sample that grows from step to step.
     Losses without curvature beyond a corner get some by caution.
@@ -201,8 +199,6 @@ class PenalisedOracle(TermsOracle):
             with np.errstate(**QUIET):
                 self._least_squares_matrix(self._columns(None))
 
-    # -- values and bounds -------------------------------------------------------------------------
-
     def __call__(self, point: Vector) -> Evaluation:
         """Evaluate at the point."""
         evaluation = super().__call__(point)
@@ -284,8 +280,6 @@ class PenalisedOracle(TermsOracle):
         self.set_counts(counts)
         return evaluation
 
-    # -- the model around a point ------------------------------------------------------------------
-
     def aim(self, point: Vector, number: int, caution: float) -> Aim:
         """Return the minimum of the model around a point over the columns that may move."""
         self._before, self._aimed, self._has_all_rows = math.inf, None, False
@@ -316,7 +310,6 @@ class PenalisedOracle(TermsOracle):
         return self.model.loss.name == "squared"
 
     def _gradient(self, evaluation: Evaluation) -> Vector:
-        """Return the gradient of mean loss and all l2 terms."""
         more, d = self.terms.l2 - self.model.l2, self.model.n_features
         if more == 0.0:
             return evaluation.gradient
@@ -352,7 +345,6 @@ class PenalisedOracle(TermsOracle):
         return self._with_kept(chosen)
 
     def _with_kept(self, chosen: Any) -> Any:
-        """Return the columns of the last model if they contain these and few others."""
         kept = self._kept
         few = kept.size <= KEPT_COLUMNS * chosen.size
         if few and np.isin(chosen, kept, assume_unique=True).all():
@@ -393,7 +385,6 @@ class PenalisedOracle(TermsOracle):
         return self._matrix
 
     def _products_of(self, columns: Any, products: ColumnProducts) -> Matrix:
-        """Return the second derivatives of least squares by some of many sparse columns."""
         model, size = self.model, columns.size
         matrix = np.empty((size + model.fit_intercept, size + model.fit_intercept))
         matrix[:size, :size] = products.of(columns)
@@ -470,8 +461,7 @@ def minimum_of_columns(
     """Return the minimum of a quadratic model, in which a free intercept is eliminated.
 
     `matrix` is for `columns` (None: all) and the intercept, if any; `gradient` and `point` are for
-    all
-    parameters.
+    all parameters.
     """
     d, target = terms.n_features, point.copy()
     if columns is None and terms.feasible_set is None and not terms.has_l1:
@@ -517,8 +507,7 @@ def best_bound(
     """Return the bound by given slopes, or by those at a point if no better step is left.
 
     With an intercept, the slopes at the best intercept for the weights, which cost a search, are
-    tried
-    too if they may reach the goal.
+    tried too if they may reach the goal.
     """
     bound = 0.0 if slopes is None else dual.at_slopes(slopes)
     if slopes is not None and not (settled and value - bound > goal):
