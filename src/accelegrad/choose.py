@@ -41,10 +41,10 @@ MOST_UNEVEN_DUAL = 2.0
 #: The largest estimated time of an interior-point step, and the largest number of rows (it stores a
 #: dozen numbers for each): beyond, the smoothed loss is faster (measured on eight data sets).
 MOST_STEP_SECONDS, MOST_SHORT_ROWS = 3e-3, 1 << 18
-#: A step may take a second for dense rows with at most the second number of rows per column, and
-#: more than `MOST_ROWS_SLOW` for numbers, the first for labels. Samples of so few rows say little,
-#: and dual ascent takes thousands of epochs; but labels of at most 2 d rows are mostly separable,
-#: which it finds in some hundreds of epochs (measured on dense random rows).
+#: An interior-point step may take a second for dense rows if there are at most `FEW_DENSE_ROWS`
+#: rows per column, and more than `MORE_LABELS` (labels) or `MOST_ROWS_SLOW` (numbers). Samples of
+#: so few rows say little, and dual ascent takes thousands of epochs; but labels of at most 2 d rows
+#: are mostly separable, which it finds in some hundreds of epochs (measured on dense random rows).
 MORE_LABELS, FEW_DENSE_ROWS = 2.0, 10.0
 
 

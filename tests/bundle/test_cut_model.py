@@ -47,10 +47,7 @@ SETS = {
 TERMS = {
     "none": (None, lambda u: 0.0),
     "l1": (ag.L1(0.7), lambda u: 0.7 * cp.norm1(u)),
-    "elastic net": (
-        ag.ElasticNet(0.5, 0.4),
-        lambda u: 0.5 * cp.norm1(u) + 0.2 * cp.sum_squares(u),
-    ),
+    "elastic net": (ag.ElasticNet(0.5, 0.4), lambda u: 0.5 * cp.norm1(u) + 0.2 * cp.sum_squares(u)),
     "groups": (ag.GroupL2(0.8, GROUPS), lambda u: 0.8 * sum(cp.norm(u[g]) for g in GROUPS)),
     "nuclear norm": (
         ag.NuclearNorm(0.6, (3, 4)),

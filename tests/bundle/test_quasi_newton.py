@@ -6,14 +6,7 @@ import numpy as np
 import pytest
 
 from accelegrad.bundle.cut_memory import FEWEST_CUTS
-from accelegrad.bundle.quasi_newton import (
-    FALL,
-    MOST_PAIRS,
-    STEEP,
-    End,
-    LineSearch,
-    Pairs,
-)
+from accelegrad.bundle.quasi_newton import FALL, MOST_PAIRS, STEEP, End, LineSearch, Pairs
 
 
 def full_matrix(steps, changes):

@@ -50,47 +50,6 @@ def test_targets_may_have_any_unit(loss, penalty, factor):
     assert np.abs(usual.coef_).max() > 0.0
 
 
-@pytest.mark.parametrize("penalty", PENALTIES)
-@pytest.mark.parametrize("loss", SCALED)
-def test_the_objective_is_the_documented_one(loss, penalty):
-    """It is that of a plain fit to y / target_scale_, times the scale (squared, if that is)."""
-    X, y = houses(120)
-    options = {"penalty": penalty, "alpha": 0.05, "l1_ratio": 0.4, "tol": 1e-7}
-    fit = AcceleGradRegressor(loss, **options).fit(X, y)
-    scale = np.abs(y - y.mean()).mean()
-    assert fit.target_scale_ == pytest.approx(scale, rel=1e-12)
-    plain = AcceleGradRegressor(loss, **options, target_scale=1).fit(X, y / scale)
-    assert plain.target_scale_ == 1.0
-    unit = scale if loss in LINEAR else scale**2
-    assert fit.objective_ == pytest.approx(unit * plain.objective_, rel=1e-6)
-    given = AcceleGradRegressor(loss, **options, target_scale=scale).fit(X, y)
-    np.testing.assert_allclose(given.coef_, fit.coef_, rtol=1e-12)
-
-
-@pytest.mark.parametrize("penalty", PENALTIES)
-@pytest.mark.parametrize("target_scale", ["auto", 5.0])
-def test_squared_error_keeps_the_plain_objective(penalty, target_scale):
-    X, y = houses(100)
-    options = {"penalty": penalty, "alpha": 0.5}
-    fit, plain = (
-        AcceleGradRegressor(**options, target_scale=scale).fit(X, y) for scale in (target_scale, 1)
-    )
-    assert fit.target_scale_ == 1.0
-    np.testing.assert_array_equal(fit.coef_, plain.coef_)
-    assert fit.objective_ == plain.objective_
-
-
-def test_the_scale_is_weighted():
-    X, y = houses(100)
-    weights = np.random.default_rng(1).integers(0, 4, 100).astype(float)
-    weighted = AcceleGradRegressor("huber", tol=1e-7).fit(X, y, sample_weight=weights)
-    repeated = AcceleGradRegressor("huber", tol=1e-7).fit(
-        np.repeat(X, weights.astype(int), axis=0), np.repeat(y, weights.astype(int))
-    )
-    assert weighted.target_scale_ == pytest.approx(repeated.target_scale_, rel=1e-12)
-    assert weighted.objective_ == pytest.approx(repeated.objective_, rel=1e-6)
-
-
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_constant_target_has_no_scale(loss):
     X, _ = houses(50)

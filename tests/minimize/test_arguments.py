@@ -67,11 +67,6 @@ def test_options_that_are_not_there_are_refused(given, message):
         run(**given)
 
 
-def test_options_are_checked_against_the_method():
-    with pytest.raises(ValueError, match="epsilon is not a parameter of method 'accelegrad'"):
-        run(options={"epsilon": 1.0})
-
-
 def test_options_through_scipy():
     result = scipy_minimize(
         PROBLEM,

@@ -52,7 +52,6 @@ CASES = [
     (dict(fun=lambda x: (x, x)), TypeError, r"fun's value must be one real number.*shape \(3,\)"),
     (dict(fun=value_only, jac=lambda x: x[:-1]), ValueError, r"jac's gradient must have"),
     (dict(fun=3), TypeError, r"fun must be a function"),
-    (dict(jac="2-point"), TypeError, r"jac must be True.*'2-point'"),
     (dict(fun=None), TypeError, r"jac must be a function"),
     (dict(fun=MODEL, jac=lambda x: x), TypeError, r"jac must be left out"),
     (dict(method="acelegrad"), ValueError, r"method is 'acelegrad': did you mean 'accelegrad'\?"),
@@ -62,13 +61,13 @@ CASES = [
     (dict(depth=3), TypeError, r"no option 'depth'.*Allowed: "),
     (dict(method="universal"), ValueError, r"epsilon is needed by method 'universal'"),
     (dict(method="universal", epsilon=0.0), ValueError, r"epsilon must be a finite number > 0"),
+    (dict(method="universal", epsilon=1.0, max_trials=0), ValueError, r"max_trials must be"),
     (dict(epsilon=1e-3), ValueError, r"epsilon is not a parameter of method 'accelegrad'"),
     (dict(method="linear-coupling"), ValueError, r"smoothness is needed"),
     (dict(method="subgradient"), ValueError, r"step_size is needed"),
     (dict(method="subgradient", step_size=1.0, decay="squared"), ValueError, r"decay is 'squared'"),
     (dict(method=ag.AcceleGrad(3.0)), ValueError, r"diameter belongs to the rule object"),
     (dict(max_iter=0), ValueError, r"max_iter must be a whole number >= 1"),
-    (dict(max_iter=10.5), TypeError, r"max_iter must be a whole number"),
     (dict(tol=-1.0), ValueError, r"tol must be a finite number > 0"),
     (dict(tol=1e-3, exact=False), ValueError, r"tol stops on the certified gap"),
     (
@@ -102,19 +101,6 @@ def test_error_names_the_argument(given, error, message):
     arguments = {"fun": quadratic, "x0": np.ones(3), "diameter": 4.0, "max_iter": 5, **given}
     with pytest.raises(error, match=message):
         ag.minimize(arguments.pop("fun"), arguments.pop("x0"), **arguments)
-
-
-def test_rules_check_their_parameters_too():
-    for rule, given in (
-        (ag.AcceleGrad, {"diameter": -1.0}),
-        (ag.AdaGrad, {"diameter": np.nan}),
-        (ag.UniversalGradient, {"epsilon": -1.0}),
-        (ag.UniversalFastGradient, {"max_trials": 0, "epsilon": 1.0}),
-        (ag.LinearCoupling, {"smoothness": 0.0}),
-        (ag.Subgradient, {"step_size": 0.0}),
-    ):
-        with pytest.raises(ValueError, match=f"{next(iter(given))} must be"):
-            rule(**given)
 
 
 def test_an_error_of_the_users_function_is_not_hidden():

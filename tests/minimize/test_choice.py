@@ -11,7 +11,6 @@ import pytest
 import scipy.sparse as sp
 
 import accelegrad as ag
-import accelegrad.choose
 from accelegrad.catalogue import METHODS
 from accelegrad.choose import TABLE, Request, Space, choose, first
 from accelegrad.models.losses import make_loss
@@ -148,16 +147,9 @@ def test_columns_of_very_different_size_are_scaled_where_curvature_does_not_do_i
     assert method == "accelegrad"
     assert "columns differ in size by a factor of" in reason
     assert chosen(raw, scale=None)[0] == "accelegrad-newton"
-
-
-def test_newton_does_not_mind_columns_of_very_different_size():
-    problem = model()
-    uneven = problem.X * np.geomspace(1, 1e4, 5)
-    raw = ag.LinearModel(uneven, problem.y, loss="logistic", l2=1e-6)
-    result = ag.minimize(raw, rtol=1e-6, rng=0)
-    assert result.method == "accelegrad-newton"
-    assert result.success
-    assert result.nit < 30
+    few = model()
+    narrow = ag.LinearModel(few.X * np.geomspace(1, 1e4, 5), few.y, loss="logistic", l2=1e-6)
+    assert chosen(narrow)[0] == "accelegrad-newton"
 
 
 def test_an_interior_point_method_takes_few_rows_with_one_kink():
@@ -212,13 +204,8 @@ def test_columns_of_a_single_entry_have_no_size():
     [
         ({}, "bundle"),
         ({"bundle_size": 5}, "bundle"),
-        ({"penalty": "l1"}, "bundle"),
-        ({"feasible_set": ag.Ball(0.0, 3.0)}, "bundle"),
         ({"exact": False}, "accelegrad"),
-        ({"diameter": 4.0}, "accelegrad"),
         ({"initial_radius": 1.0}, "accelegrad"),
-        ({"restart": "adaptive"}, "accelegrad"),
-        ({"feasible_set": ag.Ball(0.0, 3.0), "diameter": 4.0}, "unixgrad"),
     ],
 )
 def test_a_function_gets_a_bundle_unless_it_is_noisy_or_another_is_meant(given, method):
@@ -316,36 +303,6 @@ def uneven():
     problem = text(3000, 2000, fit_intercept=True)
     X = problem.X.multiply(np.geomspace(1, 1e4, 2000)).tocsr()
     return ag.LinearModel(X, problem.y, loss="logistic", l2=1e-6, fit_intercept=True)
-
-
-def square(x):
-    return float(x @ x), 2 * x
-
-
-#: With `OTHERS`, for every row of the table something that a user may do.
-CALLS = {
-    "function": lambda: ag.minimize(square, np.ones(2), max_iter=2),
-    "noise": lambda: ag.minimize(square, np.ones(2), max_iter=2, exact=False),
-    "uneven columns": lambda: chosen(uneven()),
-    "many columns": lambda: chosen(text(600, 3000)),
-    "a strong l2 term": lambda: chosen(text(6000, 2500, l2=1e-2)),
-    "many rows and columns": lambda: chosen(text(6000, 2500)),
-}
-
-
-def test_every_row_is_reached(monkeypatch):
-    seen = []
-
-    def spy(table, facts, **options):
-        seen.append(first(table, facts, **options))
-        return seen[-1]
-
-    monkeypatch.setattr(accelegrad.choose, "first", spy)
-    for call in CALLS.values():
-        call()
-    for problem, options, _, _ in OTHERS:
-        chosen(model(**problem), **options)
-    assert [row for row in TABLE if row not in seen] == []
 
 
 def test_the_table_is_total_and_no_row_hides_another():

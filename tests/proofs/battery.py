@@ -282,9 +282,7 @@ def powers(rng: Rng, d: int) -> Problem:
             lambda x: ((np.abs(x - c) ** 3).sum(), 3 * np.abs(x - c) * (x - c)), c, far=100
         )
     return Problem(
-        lambda x: (np.sum((x - c) ** 4 + (x - c) ** 2), 4 * (x - c) ** 3 + 2 * (x - c)),
-        c,
-        far=100,
+        lambda x: (np.sum((x - c) ** 4 + (x - c) ** 2), 4 * (x - c) ** 3 + 2 * (x - c)), c, far=100
     )
 
 
@@ -605,10 +603,7 @@ def hinge(rng: Rng, d: int) -> Problem:
     def fun(w):
         m = 1 - y * (X @ w)
         wrong = m > 0
-        return (
-            m[wrong].sum() / n + alpha / 2 * w @ w,
-            -(y[wrong] @ X[wrong]) / n + alpha * w,
-        )
+        return (m[wrong].sum() / n + alpha / 2 * w @ w, -(y[wrong] @ X[wrong]) / n + alpha * w)
 
     # The dual: max sum a - |Z' a|^2 / (2 alpha), 0 <= a <= 1 / n
     Z = y[:, None] * X

@@ -7,6 +7,7 @@ and that it surely is inside, and both are told by `extended`.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -21,9 +22,8 @@ from proofs.extended import CURVATURES, LONG, Kind, Known, LinearObjective, loss
 from reference.losses import loss_values
 
 Vector = Any
-INSIDE = (
-    1e-17  # how far outside a point may be that is to meet an equation, relative to its numbers
-)
+#: how far outside a point may be that is to meet an equation, relative to its numbers
+INSIDE = 1e-17
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,12 +78,8 @@ class Region:
             return np.longdouble(0)
         if not self.radius > 0:
             return np.longdouble(np.inf)
-        return (
-            max(
-                LONG.norm(_inverted(change, x - c)) for c in self.centers for change in self.changes
-            )
-            / self.radius
-        )
+        pairs = itertools.product(self.centers, self.changes)
+        return max(LONG.norm(_inverted(change, x - c)) for c, change in pairs) / self.radius
 
     def pulled(self, x: Any) -> Any:
         """Return the point itself, or one nearer to the first centre that is inside."""
@@ -209,12 +205,7 @@ class Search:
 
     def _newton(self, formula: LinearObjective, x: Vector) -> Vector:
         """Newton's method on the model, its kinks smoothed less and less."""
-        X = (
-            np.column_stack([formula.X, np.ones(len(formula.y))])
-            if formula.fit_intercept
-            else formula.X
-        )
-        p = _shares(formula)
+        X, p = _rows(formula), _shares(formula)
         units = np.sqrt(p @ (X * X))
         units = np.where(units > 0, 1 / np.where(units > 0, units, 1), 1.0)
         ridge = np.full(X.shape[1], formula.l2)
@@ -243,11 +234,7 @@ class Search:
 
     def _vertex(self, formula: LinearObjective, x: Vector) -> None:
         """Solve for the point at which the rows next to a kink are on it."""
-        X = (
-            np.column_stack([formula.X, np.ones(len(formula.y))])
-            if formula.fit_intercept
-            else formula.X
-        )
+        X = _rows(formula)
         m, size = X @ x, X.shape[1]
         kinks = _kinks(formula)
         gaps = np.array([abs(m - kink) for kink in kinks])
@@ -264,11 +251,7 @@ class Search:
 
     def _linear_programme(self, formula: LinearObjective) -> None:
         """Minimise a piecewise linear objective by HiGHS."""
-        X = (
-            np.column_stack([formula.X, np.ones(len(formula.y))])
-            if formula.fit_intercept
-            else formula.X
-        )
+        X = _rows(formula)
         n, size = X.shape
         y, p, q = formula.y, _shares(formula), formula.parameter
         above, below, rest = {
@@ -355,12 +338,8 @@ class Search:
                 way = (inside[int(rng.integers(len(inside)))] - x).astype(np.float64)
             elif number % 4 == 1:
                 way = way * np.abs(x).astype(np.float64)
-            trial = (
-                x
-                + np.longdouble(10.0 ** rng.uniform(-14, 0))
-                * (size if number % 4 > 1 else 1.0)
-                * way
-            )
+            length = np.longdouble(10.0 ** rng.uniform(-14, 0)) * (size if number % 4 > 1 else 1.0)
+            trial = x + length * way
             if self.case.chosen is not None:
                 trial = self.case.chosen.nearest(trial)
             trial = region.pulled(trial)
@@ -370,12 +349,15 @@ class Search:
                 self.found[rng.bytes(16)] = (known, trial)
 
 
+def _rows(formula: LinearObjective) -> Any:
+    """Return X, with a column of ones for an intercept."""
+    X = formula.X
+    return np.column_stack([X, np.ones(len(X))]) if formula.fit_intercept else X
+
+
 def _shares(formula: LinearObjective) -> Vector:
-    weights = (
-        np.ones(len(formula.y))
-        if formula.sample_weight is None
-        else np.asarray(formula.sample_weight)
-    )
+    given = formula.sample_weight
+    weights = np.ones(len(formula.y)) if given is None else np.asarray(given)
     shares = weights / weights.max()
     return shares / shares.sum()
 

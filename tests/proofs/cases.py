@@ -550,12 +550,7 @@ def _draw_method(
 
 
 def _draw_policies(
-    rng: np.random.Generator,
-    options: dict[str, Any],
-    method: str,
-    terms: Terms,
-    *,
-    exact: bool,
+    rng: np.random.Generator, options: dict[str, Any], method: str, terms: Terms, *, exact: bool
 ) -> None:
     """Draw restarts, and whether y is projected, where that is allowed."""
     if terms.penalty is not None and method == "accelegrad":

@@ -26,15 +26,7 @@ from accelegrad.solvers.direct import DirectNewton
 from proofs.candidates import Objective, Region, Search
 from proofs.cases import Case, Data, build_penalty, build_set, draw_data, draw_penalty, draw_set
 from proofs.checks import FindingError, raised_at
-from proofs.extended import (
-    EPS,
-    LONG,
-    LONG_EPS,
-    LOSSES,
-    PenaltyFormula,
-    SetFormula,
-    loss_slopes,
-)
+from proofs.extended import EPS, LONG, LONG_EPS, LOSSES, PenaltyFormula, SetFormula, loss_slopes
 
 Vector = Any
 UNITS = 256  # of rounding, times the size of the terms: what a bound by itself may be off by

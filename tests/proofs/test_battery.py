@@ -6,16 +6,7 @@ import numpy as np
 import pytest
 
 import accelegrad as ag
-from proofs.battery import (
-    FAMILIES,
-    Entry,
-    drawn,
-    enough,
-    falsehood,
-    limits,
-    run,
-    specifications,
-)
+from proofs.battery import FAMILIES, Entry, drawn, enough, falsehood, limits, run, specifications
 
 #: One in fourteen, of every family and every start
 SAMPLE = [

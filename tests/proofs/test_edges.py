@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import accelegrad as ag
-from accelegrad.rules.base import QueryRule, inner
+from accelegrad.rules.base import inner
 from accelegrad.rules.distance_free import DistanceFreeAcceleGrad
 
 KINKED = ("hinge", "absolute", "quantile", "epsilon_insensitive")
@@ -44,7 +43,7 @@ def other_runs():
     wide = rng.standard_normal((60, 12))
     labels = np.where(wide @ np.ones(12) > 0, 1.0, -1.0)
 
-    def model(X=X, **more):
+    def model(X=X, y=y, **more):
         return (ag.LinearModel(X, y, **{"l2": 1e-2, **more}),), {}
 
     def wide_run(**options):
@@ -54,6 +53,7 @@ def other_runs():
     moved[17, 1] += 1e-9
     yield "X", model(), model(X=rng.standard_normal((60, 3)))
     yield "one entry of X", model(), model(X=moved)
+    yield "y", model(), model(y=-y)
     yield "sparse X", model(X=sp.csr_array(X)), model(X=sp.csr_array(moved))
     yield "float32 X", model(X=X.astype(np.float32)), model(X=2 * X.astype(np.float32))
     yield "weights", model(sample_weight=weights), model(sample_weight=weights[::-1])
@@ -62,17 +62,11 @@ def other_runs():
     other[5] *= 1.001
     steps = {"method": "accelegrad"}  # the default is done before a checkpoint is due
     yield "L1", wide_run(penalty=ag.L1(long), **steps), wide_run(penalty=ag.L1(other), **steps)
-    groups, mixed = np.arange(12) // 3, np.arange(12) % 4
-    yield (
-        "GroupL2",
-        wide_run(penalty=ag.GroupL2(0.1, groups)),
-        wide_run(penalty=ag.GroupL2(0.1, mixed)),
-    )
-    yield (
-        "Halfspace",
-        wide_run(feasible_set=ag.Halfspace(long, 1.0)),
-        wide_run(feasible_set=ag.Halfspace(other, 1.0)),
-    )
+    groups = [ag.GroupL2(0.1, labels) for labels in (np.arange(12) // 3, np.arange(12) % 4)]
+    yield "GroupL2", *(wide_run(penalty=term) for term in groups)
+    for make in (lambda a: ag.Halfspace(a, 1.0), lambda a: ag.Box(-1.0, a)):
+        sets = make(long), make(other)
+        yield type(sets[0]).__name__, *(wide_run(feasible_set=chosen) for chosen in sets)
 
 
 @pytest.mark.parametrize(("first", "second"), [pytest.param(*r[1:], id=r[0]) for r in other_runs()])
@@ -281,73 +275,6 @@ def test_a_run_that_has_ended_stays_so_when_it_is_resumed(tol, tmp_path):
     closer = ag.minimize(model, tol=1e-9, rng=0, resume=path)
     assert closer.success
     assert closer.gap <= 1e-9
-
-
-# -- rules of the user's own --------------------------------------------------------------------
-
-
-class Plain(NamedTuple):
-    iteration: int
-    point: Any
-
-
-class Descent(QueryRule):
-    """Gradient steps of one size, with a state of the least that there can be."""
-
-    def __init__(self, size):
-        self.size = size
-
-    def init(self, x0):
-        return Plain(0, x0)
-
-    def query(self, state):
-        return state.point
-
-    def weight(self, state):
-        return 1.0
-
-    def update(self, state, gradient):
-        return Plain(state.iteration + 1, state.point - self.size * gradient)
-
-    def output(self, state):
-        return state.point
-
-    last = output
-
-
-class DescentOnDicts(Descent):
-    """The same with a dictionary for a state."""
-
-    def init(self, x0):
-        return {"point": x0}
-
-    def query(self, state):
-        return state["point"]
-
-    def update(self, state, gradient):
-        return {"point": state["point"] - self.size * gradient}
-
-    def output(self, state):
-        return state["point"]
-
-    last = output
-
-
-@pytest.mark.parametrize("kind", [Descent, DescentOnDicts])
-def test_a_plain_rule_of_the_users_own(kind, tmp_path):
-    def squares(x):
-        return float(x @ x), 2 * x
-
-    path, options = tmp_path / "run.agc", {"diameter": 8.0, "trace": True}
-    whole = ag.minimize(squares, np.ones(2), method=kind(0.05), max_iter=30, **options)
-    ag.minimize(squares, np.ones(2), method=kind(0.05), max_iter=7, checkpoint=path, **options)
-    resumed = ag.minimize(
-        squares, np.ones(2), method=kind(0.05), max_iter=30, resume=path, **options
-    )
-    np.testing.assert_array_equal(resumed.x, whole.x)
-    assert resumed.lower_bound == whole.lower_bound <= 0 < whole.fun < 0.1
-    with pytest.raises(ag.CheckpointError, match=r"size was 0\.05 there and is 0\.1 now"):
-        ag.minimize(squares, np.ones(2), method=kind(0.1), max_iter=30, resume=path, **options)
 
 
 def test_radii_and_inner_products_of_any_kind():

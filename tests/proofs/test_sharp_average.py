@@ -71,8 +71,7 @@ def test_a_sum_that_cancels_has_all_its_digits():
 
 
 @pytest.mark.parametrize(
-    ("name", "proved", "minimum"),
-    [("chained-cb3-two", 2e-9, 198.0), ("mxhilb", 1e-8, 0.0)],
+    ("name", "proved", "minimum"), [("chained-cb3-two", 2e-9, 198.0), ("mxhilb", 1e-8, 0.0)]
 )
 def test_curved_kinks_are_proved_to_the_last_digits(name, proved, minimum):
     """From products of slopes alone 2e-6 and 9e-8 were proved; now 1e-10 to 3e-10, and 2e-9."""

@@ -162,27 +162,6 @@ def test_a_checkpoint_of_another_run_is_refused(name, tmp_path):
         ag.minimize(PROBLEM, options.pop("x0", START), resume=path, **options)
 
 
-def test_sets_that_look_alike_are_told_apart(tmp_path):
-    path = tmp_path / "run.agc"
-    problem, start = LeastSquares.random(60, 20, 1), np.zeros(20)
-    options = {"diameter": 8.0, "max_iter": 5}
-    upper = np.ones(20)
-    ag.minimize(problem, start, feasible_set=ag.Box(-1.0, upper), checkpoint=path, **options)
-    upper[10] = 0.5
-    with pytest.raises(ag.CheckpointError, match="feasible_set \\(fingerprint\\)"):
-        ag.minimize(problem, start, feasible_set=ag.Box(-1.0, upper), resume=path, **options)
-
-
-def test_a_checkpoint_of_other_data_is_refused(tmp_path):
-    path = tmp_path / "run.agc"
-    first = model()
-    ag.minimize(first, diameter=4.0, max_iter=5, checkpoint=path)
-    with pytest.raises(ag.CheckpointError, match="data \\(fingerprint\\)"):
-        ag.minimize(ag.LinearModel(first.X, -first.y), diameter=4.0, resume=path)
-    with pytest.raises(ag.CheckpointError, match="problem was"):
-        ag.minimize(ag.LinearModel(first.X, first.y, l2=0.1), diameter=4.0, resume=path)
-
-
 def test_the_file_is_plain_json_and_arrays(tmp_path):
     path = tmp_path / "run.agc"
     ag.minimize(PROBLEM, START, max_iter=10, checkpoint=path, **BALL)

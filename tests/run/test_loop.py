@@ -19,64 +19,65 @@ from toys import LeastSquares
 PROBLEM = LeastSquares.random(30, 4, 2)
 
 
-class PointState(NamedTuple):
-    """All that gradient descent keeps."""
+class Short(NamedTuple):
+    """The least that a state can be."""
 
+    iteration: int
+    point: np.ndarray
+
+
+class Long(NamedTuple):
     iteration: int
     point: np.ndarray
     step_size: float
 
 
 @dataclass
-class PointRecord:
-    """The same as a dataclass."""
-
+class Record:
     iteration: int
     point: np.ndarray
     step_size: float
 
 
-def point_mapping(iteration, point, step_size):
-    """The same as a dictionary."""
-    return {"iteration": iteration, "point": point, "step_size": step_size}
+STATES = {
+    "short": lambda iteration, point, size: Short(iteration, point),
+    "long": Long,
+    "record": Record,
+    "mapping": lambda iteration, point, size: {"point": point},
+}
 
 
 class Descent(QueryRule):
-    """A user's rule, with no more than the contract asks for; it can do many steps at once."""
+    """A user's rule, with no more than the contract asks for."""
 
-    def __init__(self, kind=PointState):
-        self.kind = kind
-        self.asked = []  # (iterations done, the most that may follow)
-
-    def _parts(self, state):
-        if isinstance(state, dict):
-            return state["iteration"], state["point"]
-        return state.iteration, state.point
+    def __init__(self, kind="long", size=0.1):
+        self.kind, self.size = kind, size
 
     def init(self, x0):
-        return self.kind(0, x0, 0.1)
+        return STATES[self.kind](0, x0, self.size)
 
     def query(self, state):
-        return self._parts(state)[1]
+        return state["point"] if isinstance(state, dict) else state.point
+
+    output = last = query
 
     def weight(self, state):
         return 1.0
 
     def update(self, state, gradient):
-        iteration, point = self._parts(state)
-        return self.kind(iteration + 1, point - 0.1 * gradient, 0.1)
-
-    def output(self, state):
-        return self._parts(state)[1]
-
-    last = output
+        point = self.query(state) - self.size * gradient
+        return STATES[self.kind](getattr(state, "iteration", 0) + 1, point, self.size)
 
 
 class ManySteps(Descent):
     """Does all the steps that it may."""
 
+    def __init__(self):
+        super().__init__()
+        self.asked = []  # (iterations done, the most that may follow)
+
     def advance(self, state, oracle, most):
-        self.asked.append((self._parts(state)[0], most))
+        self.asked.append((state.iteration, most))
         for _ in range(most):
             step = self.step(state, oracle)
             state = step.state
@@ -107,7 +108,7 @@ def test_many_steps_at_once_are_the_steps_one_by_one():
     assert (many.nit, many.nfev) == (single.nit, single.nfev)
 
 
-@pytest.mark.parametrize("kind", [PointState, PointRecord, point_mapping])
+@pytest.mark.parametrize("kind", STATES)
 @pytest.mark.parametrize("exact", [True, False])
 def test_states_of_any_kind_are_resumed_bit_for_bit(kind, exact, tmp_path):
     path = tmp_path / "run.agc"
@@ -118,6 +119,25 @@ def test_states_of_any_kind_are_resumed_bit_for_bit(kind, exact, tmp_path):
     result = resumed()
     np.testing.assert_array_equal(result.x_last, whole.x_last)
     assert (result.nit, result.nfev, result.fun) == (30, whole.nfev, whole.fun)
+
+
+@pytest.mark.parametrize("kind", ["short", "mapping"])
+def test_a_plain_rule_of_the_users_own(kind, tmp_path):
+    def squares(x):
+        return float(x @ x), 2 * x
+
+    def solve(size=0.05, max_iter=30, **options):
+        rule = Descent(kind, size)
+        options |= {"diameter": 8.0, "trace": True}
+        return ag.minimize(squares, np.ones(2), method=rule, max_iter=max_iter, **options)
+
+    path, whole = tmp_path / "run.agc", solve()
+    solve(max_iter=7, checkpoint=path)
+    resumed = solve(resume=path)
+    np.testing.assert_array_equal(resumed.x, whole.x)
+    assert resumed.lower_bound == whole.lower_bound <= 0 < whole.fun < 0.1
+    with pytest.raises(ag.CheckpointError, match=r"size was 0\.05 there and is 0\.1 now"):
+        solve(size=0.1, resume=path)
 
 
 def test_the_time_of_those_who_look_on_is_off_the_clock(tmp_path, monkeypatch):

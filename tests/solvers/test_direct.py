@@ -69,9 +69,6 @@ def test_rows_of_all_kinds(loss, kind):
     assert bound <= least_value(model, x) * (1.0 + 1e-14)
 
 
-# -- beside other solvers ----------------------------------------------------------------------------
-
-
 # -- how it gets there -------------------------------------------------------------------------------
 
 

@@ -12,10 +12,10 @@ from sklearn.datasets import load_digits
 from accelegrad.errors import LineSearchError
 from accelegrad.models.multinomial import MultinomialModel
 from accelegrad.proofs.multinomial_dual import MultinomialDual
-from accelegrad.rules.base import KnownEvaluation
 from accelegrad.sklearn import AcceleGradClassifier
 from accelegrad.solvers.multinomial_newton import CurvedClasses, TruncatedNewton
 from reference.truncated_newton import direction
+from stepping import oracle_of
 
 
 def classes_model(
@@ -117,11 +117,7 @@ class Explicit:
 @pytest.mark.parametrize("enough", [0.0, 0.5])
 def test_directions_are_those_of_the_formulas(enough):
     function = Explicit()
-    rule = TruncatedNewton(function, lambda _: enough)
-
-    def oracle(x):
-        return KnownEvaluation(x, *function(x))
-
+    rule, oracle = TruncatedNewton(function, lambda _: enough), oracle_of(function)
     state = rule.step(rule.init(np.zeros(6)), oracle).state
     first = np.linalg.norm(state.gradient)
     for _ in range(4):
@@ -137,11 +133,7 @@ def test_directions_are_those_of_the_formulas(enough):
 
 def test_it_ends_where_rounding_has_the_last_word():
     function = Explicit()
-    rule = TruncatedNewton(function)
-
-    def oracle(x):
-        return KnownEvaluation(x, *function(x))
-
+    rule, oracle = TruncatedNewton(function), oracle_of(function)
     state = rule.init(np.zeros(6))
     for _ in range(60):
         try:
@@ -179,11 +171,7 @@ class Valley(Plain):
 
 def test_a_flat_point_beyond_the_lowest_one_is_not_taken_if_it_is_higher():
     function = Valley()
-    rule = TruncatedNewton(function)
-
-    def oracle(x):
-        return KnownEvaluation(x, *function(x))
-
+    rule, oracle = TruncatedNewton(function), oracle_of(function)
     state = rule.step(rule.init(np.zeros(1)), oracle).state
     assert function(np.ones(1))[0] > state.value  # where Newton's step leads
     assert 0.0 < function(np.ones(1))[1][0] <= 0.1  # flat enough

@@ -57,31 +57,20 @@ def solved(model, steps=40, rule=None, seed=0):
 # -- formulas --------------------------------------------------------------------------------------
 
 
-class Identity:
-    """A curvature that is a diagonal matrix."""
+class Matrix:
+    scaled = True
 
-    scaled, cost, patience = True, math.inf, math.inf
-
-    def __init__(self, diagonal):
-        self.diagonal = diagonal
+    def __init__(self, matrix, cost, patience=0.0):
+        self.matrix, self.cost, self.patience = matrix, cost, patience
 
     def solve(self, vector):
-        return vector / self.diagonal
+        return np.linalg.solve(self.matrix, vector)
 
 
-class Bowl:
-    """A quadratic in six dimensions whose curvature is told to be another, diagonal matrix."""
+class Plain:
+    """An oracle of one smooth function, without samples."""
 
     changed, lowest = False, None
-
-    def __init__(self):
-        rng = np.random.default_rng(3)
-        A = rng.normal(size=(6, 6))
-        self.H, self.diagonal = A @ A.T + np.eye(6), rng.uniform(4, 8, 6)
-
-    def __call__(self, point):
-        gradient = self.H @ point
-        return KnownEvaluation(point, float(point @ gradient) / 2, gradient)
 
     def original(self, evaluation):
         return evaluation
@@ -93,11 +82,24 @@ class Bowl:
     def guess(self, point):
         return None
 
+
+class Bowl(Plain):
+    """A quadratic in six dimensions whose curvature is said to be another, diagonal matrix."""
+
+    def __init__(self):
+        rng = np.random.default_rng(3)
+        A = rng.normal(size=(6, 6))
+        self.H, self.diagonal = A @ A.T + np.eye(6), rng.uniform(4, 8, 6)
+
+    def __call__(self, point):
+        gradient = self.H @ point
+        return KnownEvaluation(point, float(point @ gradient) / 2, gradient)
+
     def shorter(self, point, trial, value, fall):
         return 0.5
 
     def curvature(self, point, number, caution):
-        return Identity(self.diagonal)
+        return Matrix(np.diag(self.diagonal), math.inf, math.inf)
 
 
 @pytest.mark.parametrize("memory", [0, 3])
@@ -115,20 +117,8 @@ def test_the_direction_is_that_of_explicit_updates(memory):
     assert len(state.moves) == memory
 
 
-class Matrix:
-    scaled, patience = True, 0.0
-
-    def __init__(self, matrix, cost):
-        self.matrix, self.cost = matrix, cost
-
-    def solve(self, vector):
-        return np.linalg.solve(self.matrix, vector)
-
-
-class Valley:
-    """A smooth function in six dimensions; its curvature is told with errors, less so each time."""
-
-    changed, lowest = False, None
+class Valley(Plain):
+    """A smooth function in six dimensions whose curvature has errors, smaller ones each time."""
 
     def __init__(self, error, cost):
         rng = np.random.default_rng(5)
@@ -150,16 +140,6 @@ class Valley:
         bends = (1 + r**2) ** -1.5 + caution / np.sqrt(1 + r**2)
         noise = 1 + self.error / number * np.cos(np.arange(40) + number)
         return (self.A.T * (bends * noise)) @ self.A + 0.02 * np.eye(6), self.cost
-
-    def original(self, evaluation):
-        return evaluation
-
-    @property
-    def sum(self):
-        return self
-
-    def guess(self, point):
-        return None
 
     def shorter(self, point, trial, value, fall):
         move = trial.point - point
@@ -315,15 +295,8 @@ def test_minima_are_those_of_scipy(loss, case):
 
 def test_least_squares_take_one_step():
     model = problem("squared")
-    (_, second, *_), oracle = (
-        run(
-            SketchedNewton(),
-            oracle := CurvedOracle(model, np.random.default_rng(0)),
-            np.zeros(8),
-            6,
-        ),
-        oracle,
-    )
+    oracle = CurvedOracle(model, np.random.default_rng(0))
+    _, second, *_ = run(SketchedNewton(), oracle, np.zeros(8), 6)
     X, n = model.X, model.n_samples
     solution = np.linalg.solve(X.T @ X / n + model.l2 * np.eye(8), X.T @ model.y / n)
     assert_allclose(oracle.best.point, solution, rtol=1e-9)
@@ -409,11 +382,6 @@ def test_a_loss_with_kinks_is_refused():
 
 
 # -- losses with kinks -----------------------------------------------------------------------------
-
-
-# -- the choice ------------------------------------------------------------------------------------
-
-
 def test_less_smoothing_goes_on_from_the_lowest_point():
     model = problem("hinge", rows=1200, l2=1e-3)
     oracle = SmoothedCurvedOracle(model, np.random.default_rng(0), lambda value: 1e-6)

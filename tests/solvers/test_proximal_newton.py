@@ -8,6 +8,7 @@ from scipy.optimize import lsq_linear
 from sklearn.linear_model import ElasticNet, Lasso, Ridge
 
 import accelegrad as ag
+from accelegrad.geometry.penalties import OnLeading
 from accelegrad.models.gram import ColumnProducts, gram_matrix
 from accelegrad.models.losses import LOSSES
 from accelegrad.solvers import ProximalNewton
@@ -89,7 +90,6 @@ def test_steps_are_their_transcription(intercept, box):
     size = model.n_parameters
     l1 = np.append(np.full(3, 0.03), np.zeros(size - 3))
     limits = (-0.3, 0.4) if box else (-np.inf, np.inf)
-    chosen, penalty = ag.Box(*limits), ag.L1(l1)
     free = np.append(np.zeros(3, bool), np.ones(size - 3, bool))
     lower = np.where(free & ~box, -np.inf, limits[0])
     upper = np.where(free & ~box, np.inf, limits[1])
@@ -100,34 +100,19 @@ def test_steps_are_their_transcription(intercept, box):
         weights = share * (1 - share) / 60
         return (A.T * weights) @ A + np.diag(np.where(free, 0.0, model.l2))
 
+    value = lambda w: model.value(w) + l1 @ np.abs(w)  # noqa: E731
     told = proximal_newton(
-        lambda w: model.value(w) + l1 @ np.abs(w),
-        model.gradient,
-        hessian,
-        *(l1, lower, upper),
-        np.zeros(size),
-        steps=4,
+        value, model.gradient, hessian, l1, lower, upper, np.zeros(size), steps=4
     )
-    inner = ag.L1(0.03) if not intercept else None
-    oracle = sum_oracle(
-        ProximalNewton(),
-        model,
-        np.random.default_rng(0),
-        lambda value: 0.0,
-        _on_weights(model, 0.03) if inner is None else inner,
-        chosen if box else None,
-    )
-    assert penalty.value(told[-1]) > 0.0
+    weights_only = OnLeading(ag.L1(0.03), 3, size) if intercept else ag.L1(0.03)
+    given = weights_only, ag.Box(*limits) if box else None
+    rng = np.random.default_rng(0)
+    oracle = sum_oracle(ProximalNewton(), model, rng, lambda value: 0.0, *given)
+    assert l1 @ np.abs(told[-1]) > 0.0
     rule, state = ProximalNewton(), ProximalNewton().init(np.zeros(size))
     for expected in told:
         state = rule.step(state, oracle).state
         assert_allclose(state.point, expected, atol=1e-9)
-
-
-def _on_weights(model, strength):
-    from accelegrad.geometry.penalties import OnLeading
-
-    return OnLeading(ag.L1(strength), model.n_features, model.n_parameters)
 
 
 # -- other solvers -----------------------------------------------------------------------------------
@@ -369,6 +354,3 @@ def test_a_model_of_columns_is_one_of_those_columns():
     assert part.value(w) == told.value(w)
     assert_array_equal(part.gradient(w), told.gradient(w))
     assert model.of_columns(None, 0.1).X is model.X
-
-
-# -- estimators --------------------------------------------------------------------------------------

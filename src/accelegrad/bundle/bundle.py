@@ -161,8 +161,7 @@ class Bundle(StepRule):
     not grow), steps are those of L-BFGS with a line search instead, at the same cost.
 
     If bundle steps might gain less than AcceleGrad would, its steps alternate with them, on the
-    same
-    cuts and best point. Its share is such that the whole takes at most about twice its calls.
+    same cuts and best point. Its share is such that the whole takes at most about twice its calls.
 
     With a feasible set or a penalty, Newton's method on the dual finds the model's minimiser, with
     projections or proximal maps and no evaluation. Where the model lacks digits, spectral steps
@@ -207,7 +206,6 @@ class Bundle(StepRule):
 
     @property
     def _plain(self) -> bool:
-        """Whether there is neither set nor term."""
         return self.project is None and self.prox is None
 
     def init(self, x0: Array) -> BundleState:
@@ -283,7 +281,6 @@ class Bundle(StepRule):
         return self._plain and (state.search.direction is not None or state.smooth)
 
     def _search(self, state: BundleState, oracle: Recorder) -> tuple[BundleState, Evaluated]:
-        """Do a trial of the current line search, or of a new one."""
         search = state.search
         if search.direction is None:
             search = self._new_search(state)
@@ -401,10 +398,7 @@ class Bundle(StepRule):
         return following, at
 
     def _worthwhile(self, state: BundleState) -> tuple[Trial, float]:
-        """Return a trial and its step, longer than before if that promises too little.
-
-        A short step promises little, and its cut says little about distant points.
-        """
+        """Return a trial and its step, longer than before if that promises too little."""
         t = state.step_size
         for _ in range(MOST_LENGTHENED):
             trial = self._trial(state, t)
@@ -432,12 +426,10 @@ class Bundle(StepRule):
         return CutModel(cuts, self.project, self.prox, self.term, self.lowest_of_cuts)
 
     def _reach(self, state: BundleState, length: float) -> float:
-        """Return roughly the distance of a minimiser."""
         insured = float(state.insurance.radius) if state.counts.insured else 0.0
         return REACH * max(float(distance(state.center, state.start)), insured, length)
 
     def _is_far(self, state: BundleState, point: Vector) -> bool:
-        """Return whether a point is as far from the centre as a minimiser may be."""
         return bool(distance(point, state.center) >= self._reach(state, 0.0))
 
     # -- AcceleGrad's steps ------------------------------------------------------------------------
@@ -446,8 +438,7 @@ class Bundle(StepRule):
         """Return whether AcceleGrad gets the next step.
 
         With all the calls alone, its gap, if it falls as their inverse, should be no smaller than
-        the
-        present one. It counts as having had some from the start.
+        the present one. It counts as having had some from the start.
         """
         counts = state.counts
         gap = state.estimated_gap
@@ -482,7 +473,6 @@ class Bundle(StepRule):
 
 
 def _median(numbers: list[float]) -> float:
-    """Return the median of an odd number of numbers."""
     return sorted(numbers)[len(numbers) // 2]
 
 

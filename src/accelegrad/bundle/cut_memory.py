@@ -37,7 +37,6 @@ def default_size(dimension: int) -> int:
 
 
 def _held(dimension: int) -> int:
-    """Return how many slopes the default memory holds."""
     return DEFAULT_BYTES // (8 * dimension)
 
 
@@ -97,8 +96,7 @@ class CutMemory:
         """Keep the cut of a function with this value and slope at a point.
 
         `size` is that of the terms of the value, if larger than the value; `lost` bounds the errors
-        of value
-        and slope in low precision.
+        of value and slope in low precision.
         """
         offset = point - self.origin
         length, away = norm(slope), norm(offset)
@@ -120,10 +118,7 @@ class CutMemory:
         numbers[:, BLURRED] += share * numbers[:, LENGTH]
 
     def _add(self, slope: Vector, numbers: tuple[float, ...]) -> None:
-        """Keep a cut; if there is no room, drop those that matter least.
-
-        A repetition of the newest cut, up to rounding of its level, is ignored.
-        """
+        """Keep a cut unless it repeats the newest; if memory is full, drop the least important."""
         if self.count:
             last = self._numbers[self.count - 1]
             size = max(last[SIZE], numbers[SIZE])
@@ -195,12 +190,9 @@ class CutMemory:
         """Return the mean of the cuts, as slope and numbers; None if no weight is positive.
 
         It is a cut of the function whatever the weights add up to: dividing k of them by their sum
-        leaves
-        shares that add up to 1 within (k + 1) / 2 units of rounding, and their sum with the cuts is
-        off by
-        k / 2 units more, relative to the sizes of its terms. The sizes are sums too, so twice as
-        much is
-        allowed for, plus products that underflow.
+        leaves shares that add up to 1 within (k + 1) / 2 units of rounding, and their sum with the
+        cuts is off by k / 2 units more, relative to the sizes of its terms. The sizes are sums too,
+        so twice as much is allowed for, plus products that underflow.
         """
         positive = np.maximum(weights, 0.0)
         total = float(np.add.reduce(positive))

@@ -7,8 +7,8 @@ centre, the weights solve
           + \sum_i \lambda_i e_i \quad\text{where } \sum_i \lambda_i = 1,
 
 by DAQP if there are few cuts. The weights need not be exact: any on the simplex prove a lower
-bound.
-With a feasible set or a penalty, projections or proximal maps suffice to find the lowest point.
+bound. With a feasible set or a penalty, projections or proximal maps suffice to find the lowest
+point.
 """
 
 from __future__ import annotations
@@ -95,10 +95,7 @@ class CutModel(NamedTuple):
         return self.project is None and self.prox is None
 
     def lowest(self, center: Center, step: float, *, keep: bool = True) -> Lowest:
-        """Minimise the model plus ||u - center||^2 / (2 step); the step may become shorter.
-
-        `keep` says whether the memory keeps the weights, to start with them next time.
-        """
+        """Minimise the model plus ||u - center||^2 / (2 step); `keep` stores the weights."""
         if not self.is_plain:
             return self._lowest_feasible(center, step, keep=keep)
         below = center.value - self.cuts.values_at_center(center.point)
@@ -114,7 +111,6 @@ class CutModel(NamedTuple):
     def _best_weights(
         self, center: Vector, below: Vector, step: float, *, keep: bool
     ) -> tuple[Vector, float]:
-        """Return the best weights, and the step that they are best for."""
         found = None
         if below.size <= MOST_AT_ONCE:
             found = lowest_of_cuts(None, center, self.cuts.slopes, below, step)
@@ -126,8 +122,7 @@ class CutModel(NamedTuple):
         """Maximise the dual over weights of the cuts, by Newton's method.
 
         The cuts at the point given by the weights are the dual's slopes. The movement of the
-        projection
-        along the cuts' slopes shows how they change with the weights.
+        projection along the cuts' slopes shows how they change with the weights.
         """
         exact = self._exactly(center, step)
         if exact is not None:
@@ -152,7 +147,6 @@ class CutModel(NamedTuple):
         return self._found(center, step, at, keep=keep)
 
     def _exactly(self, center: Center, step: float) -> tuple[Vector, float] | None:
-        """Return the best weights, and the step they are for, if the set has its own method."""
         if self.lowest_of_cuts is None or self.prox is not None:
             return None
         below = np.maximum(center.value - self.cuts.values_at_center(center.point), 0.0)
@@ -184,7 +178,6 @@ class CutModel(NamedTuple):
         return point if self.project is None else self.project(point)
 
     def _round(self, center: Center, step: float, at: DualPoint) -> DualPoint | None:
-        """Return a better point of the dual, or None."""
         active = at.weights > 0.0
         order = np.argsort(at.cuts)[::-1]
         considered = np.union1d(np.flatnonzero(active), order[:MORE_CUTS])

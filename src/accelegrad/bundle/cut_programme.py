@@ -118,7 +118,6 @@ class CutProgramme:
         return weights
 
     def _factored(self, K: np.ndarray) -> bool:
-        """Factor the active part again, and return whether that is possible."""
         active, n = self._active, self._active.size
         matrix = K[active[:, None], active]
         matrix += self._scale
@@ -142,7 +141,6 @@ class CutProgramme:
     # One right side at a time: with two, LAPACK starts threads, which may be slow.
 
     def _solve(self, linear: Vector) -> None:
-        """Solve with the factor, for the linear term and for ones."""
         assert self._factor is not None
         n, rows = self._active.size, self._factor.shape[0]
         right = np.zeros((2, rows))
@@ -176,7 +174,6 @@ class CutProgramme:
         return entering if reduced[entering] < level - WORTH_ENTERING * abs(level) else None
 
     def _enter(self, K: np.ndarray, linear: Vector, entering: int) -> None:
-        """Add a row to the factor, and update the solutions."""
         assert self._factor is not None
         active, n = self._active, self._active.size
         rows = self._factor.shape[0]
@@ -219,8 +216,7 @@ class CutProgramme:
         """Remove a vector's row from the n rows of the factor; the last becomes the identity's.
 
         The rows below are then those of the factor of B B' + b b', with B the part of the factor
-        below and b
-        the removed column.
+        below and b the removed column.
         """
         factor = self._factor
         assert factor is not None

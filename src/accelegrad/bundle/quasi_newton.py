@@ -41,8 +41,7 @@ class Pairs:
     """The last steps and the changes of the gradient over them.
 
     They are the rows of two matrices; a new pair replaces the oldest. The loops of L-BFGS are then
-    two
-    triangular systems in the products of steps and later changes.
+    two triangular systems in the products of steps and later changes.
     """
 
     def __init__(self) -> None:
@@ -162,8 +161,7 @@ class LineSearch(NamedTuple):
         """Return whether the value is low enough there.
 
         Where rounding hides differences of values, slopes decide (W. W. Hager, H. Zhang, SIAM J.
-        Optim. 16,
-        2005): on a parabola the condition on the slope is the same.
+        Optim. 16, 2005): on a parabola the condition on the slope is the same.
         """
         start = self.start
         if end.value <= start.value + FALL * end.at * start.slope:

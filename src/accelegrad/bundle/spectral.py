@@ -1,12 +1,9 @@
 r"""Spectral steps with a set or a penalty: their length is the inverse of the last curvature.
 
 Barzilai and Borwein's (IMA J. Numer. Anal. 8, 1988), projected or proximal: with the last step s
-and
-the change y of the gradient over it, the next length is <s, s> / <s, y> or <s, y> / <y, y>, in
-turn.
-They do not depend on values, so they reach the last digits of the gradient, which a proof by cuts
-of
-a smooth function needs. On functions with kinks they gain nothing, and are given up.
+and the change y of the gradient over it, the next length is <s, s> / <s, y> or <s, y> / <y, y>, in
+turn. They do not depend on values, so they reach the last digits of the gradient, which a proof by
+cuts of a smooth function needs. On functions with kinks they gain nothing, and are given up.
 """
 
 from __future__ import annotations

@@ -50,6 +50,6 @@ def _feature_name(saved: SavedModel, place: int) -> str:
         return common.printable(saved.feature_names[place])
     if saved.first_feature:
         return f"index {place + saved.first_feature}"
-    if isinstance(saved.target, int):  # columns count from 0, the target's too
+    if isinstance(saved.target, int):  # columns count from 0, including the target
         return f"column {place + (place >= saved.target)}"
     return f"column {place} of X"

@@ -30,7 +30,7 @@ def _warmup(given: argparse.Namespace) -> int:
     begun = time.perf_counter()
     if not given.quiet:
         common.warn("Compiling all kernels, which takes a minute or two, once on this machine.")
-    with contextlib.redirect_stderr(io.StringIO()):  # each would say that it takes time
+    with contextlib.redirect_stderr(io.StringIO()):  # hide the messages of each compilation
         compile_all()
     if not given.quiet:
         common.say(f"All kernels are ready, after {time.perf_counter() - begun:.1f} s.")

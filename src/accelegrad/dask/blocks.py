@@ -45,7 +45,7 @@ class Facts(NamedTuple):
     largest_weight: float  # 1 without weights
     weight: float  # of all rows
     weighted: bool
-    error: str = ""  # what is wrong with it
+    error: str = ""  # the error found in it
 
 
 #: How often each row of a block counts; None: once.
@@ -57,8 +57,8 @@ class RowSettings(NamedTuple):
 
     loss: Loss
     fit_intercept: bool
-    recode: Callable[[Any], Any] | None = None  # from the targets as given to those of the loss
-    weigh: Callable[[Any], Vector] | None = None  # from these to factors of the weights
+    recode: Callable[[Any], Any] | None = None  # maps given targets to those of the loss
+    weigh: Callable[[Any], Vector] | None = None  # maps given targets to factors of the weights
 
 
 # -- tasks -----------------------------------------------------------------------------------------
@@ -290,7 +290,6 @@ def _spread(client: Client, read: Sequence[Delayed]) -> list[Future]:
 
 
 def _needs_futures(block: Delayed) -> bool:
-    """Return whether a block depends on futures."""
     tasks = dict(block.__dask_graph__())
     needed = [getattr(task, "dependencies", ()) for task in tasks.values()]
     return any(key not in tasks for keys in needed for key in keys)

@@ -201,7 +201,6 @@ class Cluster:
             return None
 
     def _are_lost(self) -> bool:
-        """Return whether parts or actors are no longer where they were."""
         futures = [*self.parts, *(future for future, _ in self._actors.values())]
         return any(future.status != "finished" for future in futures)
 
@@ -218,13 +217,13 @@ class Cluster:
                 Hands,
                 actor=True,
                 workers=[address],
-                allow_other_workers=True,  # for one that is lost meanwhile
+                allow_other_workers=True,  # if the worker is lost meanwhile
                 key=f"accelegrad-actor-{uuid4().hex}",
             )
             for address in held
             if address not in self._actors
         }
-        with self.client.as_current():  # to which the actors belong, and which need not be active
+        with self.client.as_current():  # the actors' client may not be the active one
             if made:
                 self._wait("actor", list(made.values()))
             self._actors |= {address: (future, future.result()) for address, future in made.items()}
@@ -262,7 +261,7 @@ class Cluster:
         try:
             return list(self.client.gather(futures))
         except FutureCancelledError as error:
-            self._raise_errors_of_parts()  # what a scheduler cannot read is an error of theirs
+            self._raise_errors_of_parts()  # errors that the scheduler cannot read
             raise ConnectionError(
                 f"the tasks {name!r} were cancelled: the connection to the scheduler "
                 f"{self.client.scheduler.address if self.client.scheduler else ''} was lost, or "
@@ -272,7 +271,7 @@ class Cluster:
     def _wait(self, name: str, futures: list[Future]) -> None:
         """Wait for the tasks; after a timeout name the workers that hold them."""
         try:
-            with self.client.as_current():  # which need not be the active one
+            with self.client.as_current():  # it may not be the active one
                 wait_for(futures, timeout=self.timeout)
         except TimeoutError:
             late = {future.key for future in [*futures, *self.parts] if not future.done()}
@@ -293,7 +292,6 @@ def _groups(results: list[Any]) -> list[list[Any]]:
 
 
 def _bytes(given: Any) -> int:
-    """Return the total size of arrays among arguments."""
     if isinstance(given, tuple):
         return sum(map(_bytes, given))
     return given.nbytes if isinstance(given, np.ndarray) else 0

@@ -93,7 +93,7 @@ class OnCluster(Mixin):
         data = X.data if isinstance(X, HeldRows) else self._read(X, y, sample_weight, client)
         self.n_features_in_ = data.n_features
         warm = self._take_all_targets(data) and bool(getattr(self, "warm_start", False))
-        if self.early_stopping:  # which chooses rows by their targets
+        if self.early_stopping:  # the split depends on the targets
             rows = without_weightless(gathered_rows(data, numbers=is_regressor(self)))
             self._fit_data(self._prepared(rows), objective, warm=warm)
         else:
@@ -155,11 +155,10 @@ class OnCluster(Mixin):
         )
 
     def _learnt_from(self, client: Any, pieces: list[Any], **options: Any) -> None:
-        """Learn from the blocks of a collection, one after the other, on the workers."""
         client = connected(client)
         local: Any = self.to_local()
         local.__dict__["_stream"] = getattr(self, "_stream", None)
-        run = uuid4().hex  # a key that was used before would bring back what was learnt then
+        run = uuid4().hex  # a repeated key would return the earlier result
         for number, piece in enumerate(pieces):
             learnt = delayed(_learn)(
                 local, number, piece, options, dask_key_name=f"accelegrad-learn-{run}-{number}"
@@ -303,13 +302,13 @@ class AcceleGradClassifier(OnCluster, classifier.AcceleGradClassifier):
         return self._probabilities("predict_log_proba")
 
     def _probabilities(self, method: str) -> Any:
-        getattr(self._local(self.loss), method)  # refuses losses that tell no probabilities
+        getattr(self._local(self.loss), method)  # refuses losses without probabilities
 
         def probabilities(X: Any) -> Any:
             check_is_fitted(self)
             return self._predicted(method, X, self.classes_.size, np.float64)
 
-        probabilities.__name__ = method  # by which scikit-learn's scorers tell methods apart
+        probabilities.__name__ = method  # scikit-learn's scorers look at it
         return probabilities
 
     def partial_fit(

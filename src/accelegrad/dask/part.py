@@ -48,7 +48,7 @@ class Part:
         """Return these rows with a loss, or as a multinomial model of class numbers."""
         with self._lock:
             if by not in self._models:
-                if len(self._models) > 2:  # of smoothed losses, the present one is enough
+                if len(self._models) > 2:  # keep only the current smoothed loss
                     self._models = {self.rows.loss: self.rows}
                 self._models[by] = model_by(self.rows, by)
             return self._models[by]
@@ -69,7 +69,6 @@ class Part:
         return known
 
     def _margins(self, where: Where) -> Vector | None:
-        """Return the cached margins of a point, from any loss."""
         for (name, _), known in self._points.items():
             if name == where.name:
                 margins: Vector = known.margins

@@ -49,7 +49,6 @@ def _is_replaceable(mode: int) -> bool:
 
 
 def _is_standard_output(path: Path) -> bool:
-    """Return whether a path names standard output, such as /dev/stdout."""
     if path.absolute().parts[1:2] not in (("dev",), ("proc",)):
         return False
     return os.path.samestat(path.stat(), os.fstat(_STANDARD_OUTPUT))

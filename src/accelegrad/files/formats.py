@@ -21,9 +21,9 @@ class TableFormat(NamedTuple):
     """A format of data files."""
 
     name: str  # what such a file is called, with an article
-    endings: tuple[str, ...]  # of names, without the ending of a compression
+    endings: tuple[str, ...]  # of names, before that of a compression
     reader: Callable[[Path, Wanted], TableFile]
-    targets: str = ""  # where they are, in a format that has no columns to choose
+    targets: str = ""  # where they are, in formats without columns
 
 
 LIBSVM = TableFormat(

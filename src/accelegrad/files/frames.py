@@ -98,7 +98,6 @@ class FrameFile(TableFile):
         return self.header[given]
 
     def _chosen(self) -> tuple[list[str], str | None]:
-        """Return the names of the feature columns, in order, and of the target."""
         wanted = self.wanted
         target, names = wanted.target, [column.name for column in wanted.columns or ()]
         if wanted.optional and isinstance(target, str) and target not in self.header:
@@ -202,7 +201,7 @@ class FrameFile(TableFile):
             first = values.drop_duplicates()
             for value, row in zip(first, first.index, strict=True):
                 first_rows.setdefault(str(value), int(row))
-        return bool(kind == "string")  # truth values and huge numbers are read again as text
+        return bool(kind == "string")  # booleans and huge numbers are read again as text
 
     def _column(
         self, name: str, has_numbers: bool, mean: float, texts: dict[str, int] | None, rows: int
@@ -306,7 +305,6 @@ class FrameFile(TableFile):
         return Block(np.hstack(dense), y)
 
     def _features_of(self, values: Any, column: Column) -> Any:
-        """Return a column's features: numbers, or a one-hot sparse matrix."""
         if column.mean is None:
             self._check_present(values)
         present = values.notna().to_numpy()
@@ -503,7 +501,7 @@ class ParquetFile(FrameFile):
             schema = self._file.schema_arrow
             index = (schema.pandas_metadata or {}).get("index_columns", ())
             return [str(name) for name in schema.names if name not in index], True
-        except Exception as error:  # whatever a damaged file makes of the content
+        except Exception as error:  # a damaged file may raise anything
             raise self.damaged("parquet", error) from None
 
     def _frames(self, rows: int | None) -> Iterator[Any]:
@@ -539,7 +537,6 @@ class ParquetFile(FrameFile):
             yield groups
 
     def _frame(self, batch: Any, first_row: int) -> Any:
-        """Return rows as a data frame of numbers and text, with continued row numbers."""
         columns = {name: self._plain(batch.column(name), name) for name in self.header}
         index = self.pandas.RangeIndex(first_row, first_row + len(batch))
         return self.pandas.DataFrame(

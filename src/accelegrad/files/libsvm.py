@@ -97,7 +97,7 @@ class LibsvmFile(TableFile):
             ) from None
 
     def _parsed(self, text: bytes) -> Block:
-        from sklearn.datasets import load_svmlight_file  # takes a second: not before it is needed
+        from sklearn.datasets import load_svmlight_file  # slow import
 
         if b"\0" in text:
             raise ValueError("found a NUL byte, so this is no text (or UTF-16)")

@@ -30,7 +30,7 @@ class NpzFile(TableFile):
         super().__init__(path, wanted)
         try:
             self._take(load_arrays(path, compressed=True))
-        except Exception as error:  # whatever a damaged file makes of the content
+        except Exception as error:  # a damaged file may raise anything
             raise self.damaged("npz", error) from None
 
     def blocks(self, rows: int | None) -> Iterator[Block]:
@@ -56,7 +56,7 @@ class NpzFile(TableFile):
             refuse_many_columns(d)
         if n == 0:
             raise self.no_rows()
-        if n > LARGEST_RATIO * self.path.stat().st_size:  # in some sparse formats rows take no room
+        if n > LARGEST_RATIO * self.path.stat().st_size:  # empty sparse rows may take no space
             raise self._error(f"the matrix claims {n} rows, but the file is too short for them")
         if not isinstance(X, np.ndarray):
             X = sp.csr_matrix(X.tocsr())

@@ -99,7 +99,7 @@ class NpyFile:
             return np.load(self._path, mmap_mode="r", allow_pickle=False)
         except OSError:
             raise
-        except Exception as error:  # whatever a damaged header leads to
+        except Exception as error:  # a damaged header may raise anything
             raise ValueError(f"{self._path}: no .npy file that can be mapped ({error}).") from None
 
     def __getitem__(self, part: slice) -> npt.NDArray[Any]:

@@ -59,8 +59,8 @@ class Reading(NamedTuple):
     thousands: str | None = None
     encoding: str = "utf-8"
     na: tuple[str, ...] | None = None  # missing cells, beside empty ones; None: pandas' list and ?
-    header: bool | None = None  # None: as the first line tells
-    drop: tuple[str | int, ...] = ()  # columns that are left out, by name or number
+    header: bool | None = None  # None: decided by the first line
+    drop: tuple[str | int, ...] = ()  # omitted columns, by name or number
     text: tuple[str | int, ...] = ()  # columns that are categories, though they look like numbers
     missing: str | None = None  # "mean" or "drop" (the row); None: a missing cell is an error
 
@@ -69,8 +69,8 @@ class Wanted(NamedTuple):
     """What to read."""
 
     target: str | int | None = None  # its column's name, or number from 0; None: the last
-    columns: Sequence[Column] | None = None  # those that a model knows, in its order
-    n_features: int | None = None  # where it is known
+    columns: Sequence[Column] | None = None  # the model's columns, in its order
+    n_features: int | None = None  # if known
     optional: bool = False  # whether a file may lack targets
     targets: Targets = Targets.AS_WRITTEN
     by_position: bool = False  # whether a table without names may stand for named columns

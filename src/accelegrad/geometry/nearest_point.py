@@ -158,8 +158,8 @@ class Offset(NamedTuple):
 
     low: Vector
     high: Vector
-    scale: float  # by how much x misses the limits
-    rounding: float  # what rounding can amount to in the rows, in these units
+    scale: float  # the largest violation at x
+    rounding: float  # a bound of the rows' rounding errors, in these units
 
 
 #: Returns the approximately nearest point and the multipliers, or None after a failure.
@@ -193,7 +193,7 @@ def _offset(rows: Rows, x: Vector) -> Offset | None:
     scale = max(float(low.max()), -float(high.min()))
     if not 0.0 < scale < math.inf:
         return None
-    with np.errstate(over="ignore"):  # beside an offset that nearly vanishes, far limits are none
+    with np.errstate(over="ignore"):  # far limits overflow beside a tiny offset
         low /= scale
         high /= scale
     # Rounding matters only in rows that x violates, or may violate.
@@ -250,7 +250,7 @@ def lowest_of_cuts(
     where rows are active the prediction may be only rounding (8 of 100 duals of knapsacks were not
     proved).
     """
-    if center.size > MOST_COORDINATES:  # DAQP also takes memory for the squared dimension
+    if center.size > MOST_COORDINATES:  # DAQP's memory is quadratic in the dimension
         return None
     unit, found = step * norm(slopes[int(below.argmin())]) ** 2, None
     for _ in range(MOST_UNITS if rows is None else 1):
@@ -290,7 +290,7 @@ def _lowest_in_unit(
     senses = np.zeros(count, dtype=np.intc)
     before = 0
     if rows is not None:
-        before = size + 1  # the limits of coordinates come first; that of tau is none
+        before = size + 1  # coordinates come first; tau is free
         matrix = np.vstack((matrix, np.column_stack((rows.A, np.zeros(len(rows.A))))))
         at = np.concatenate((center, rows.A @ center))
         limits, free = (rows.all_low - at, rows.all_high - at), np.array([math.inf])
@@ -378,7 +378,7 @@ def _by_nnls(rows: Rows, x: Vector, offset: Offset) -> Nearest | None:
     except RuntimeError:  # too many steps
         return None
     rest = 1.0 - float(e @ y)
-    if not rest > 0.0:  # no point meets the rows
+    if not rest > 0.0:  # infeasible
         return None
     y /= rest
     multipliers = np.zeros(low.size)

@@ -266,7 +266,7 @@ class GroupL2(Penalty):
         self.check_dimension(x.size)
         thresholds = _checked_step(step) * self._strengths
         norms = self._norms(x)
-        lost = np.where(thresholds > 0.0, 1.0, 0.0)  # all of a group, unless its norm is larger
+        lost = np.where(thresholds > 0.0, 1.0, 0.0)  # the whole group, unless its norm is larger
         np.divide(thresholds, norms, out=lost, where=norms > thresholds)
         factors = np.append(1.0 - lost, 1.0)
         shrunk = x.copy()
@@ -333,7 +333,7 @@ class NuclearNorm(Penalty):
         threshold = _checked_step(step) * self.strength
         if threshold == 0.0:
             return x.copy()
-        if not np.isfinite(matrix).all():  # LAPACK would say that it does not converge
+        if not np.isfinite(matrix).all():  # LAPACK would report failed convergence
             return np.full_like(x, math.nan)
         left, sizes, right = np.linalg.svd(matrix, full_matrices=False)
         rank = np.count_nonzero(sizes > threshold)
@@ -471,7 +471,6 @@ def _level(value: Any) -> float:
 
 
 def _number(name: str, given: Any) -> float:
-    """Return a user's result as a float, NaN and infinities included."""
     array = real_array(f"the answer of {name}", given)
     if array.ndim != 0:
         raise TypeError(f"{name} must return a number, not an array of shape {array.shape}.")

@@ -247,8 +247,6 @@ class WholeSpace(FeasibleSet):
 
 
 class _CentredSet(FeasibleSet):
-    """Common base of both balls: a centre, and a radius."""
-
     _projects_exactly = True
     _shown = ("center", "radius")
 
@@ -344,7 +342,7 @@ class Box(FeasibleSet):
     def diameter_for(self, size: int) -> float:
         """Return the norm of upper - lower in the space of `size` coordinates."""
         self.check_dimension(size)
-        with np.errstate(over="ignore"):  # it is infinite then
+        with np.errstate(over="ignore"):  # infinite is right
             width = np.subtract(self.upper, self.lower)
         return _usable(norm(width) if width.ndim else float(width) * math.sqrt(size))
 
@@ -587,7 +585,6 @@ class Affine(FeasibleSet):
         return float(g.dot(nearest)) - chord * norm(self._aside(g))
 
     def _aside(self, g: Vector) -> Vector:
-        """Return the part of `g` along the set."""
         if self.rank == self.dimension:
             return np.zeros_like(g)
         aside: Vector = g - self._basis.dot(g).dot(self._basis)

@@ -90,7 +90,7 @@ class ColumnProducts:
 
     def _forget(self) -> None:
         n, d = self._X.shape
-        self._place = np.full(d, -1)  # of a column among the known ones
+        self._place = np.full(d, -1)  # positions of the cached columns
         self._known: Any = sp.csc_matrix((n, 0))
         self._matrix: Matrix = np.zeros((0, 0))
 
@@ -146,7 +146,7 @@ def _by_blocks(X: Any, rows: RowNumbers | None, weights: Vector) -> Matrix:
     is_double = isinstance(X, np.ndarray) and X.dtype == np.float64
     if rows is None and is_double:
         least = float(weights.min())
-        if least == weights.max():  # as those of least squares are
+        if least == weights.max():  # as for least squares
             return least * _summed(lambda part: X[part].T @ X[part], n, d)
     roots = np.sqrt(weights)
     most = min(max(_BLOCK_ROWS, BLOCK_ENTRIES // d), n)

@@ -306,7 +306,7 @@ class LinearModel:
         self.products = Products(X)
         self._readable = kernels.readable(X)
         self._of_data_alone: dict[str, Any] = {}  # shared by copies with another loss or l2 term
-        self._proved: dict[str, Any] = {}  # what `dual` keeps
+        self._proved: dict[str, Any] = {}  # the cache of `dual`
         self._kernel_data: one_pass_gradient.Data | None = None
 
     def smoothed(self, mu: float) -> LinearModel:
@@ -412,7 +412,7 @@ class LinearModel:
 
     def value_and_gradient(self, w: npt.ArrayLike) -> tuple[float, Vector]:
         """Return P(w) and a (sub)gradient there."""
-        if self._has_kernel:  # without a vector of all rows
+        if self._has_kernel:  # needs no vector with one entry per row
             w = self._parameters(w)
             found = self._one_pass(w)
             return found.loss + self._penalty(w), self._with_penalty(found.gradient, w)

@@ -172,7 +172,7 @@ def make_loss(
     return _made(name, 0.0 if parameter is None else numbers[parameter.name])
 
 
-@lru_cache(maxsize=64)  # they cannot change, and fits along a path make each many times
+@lru_cache(maxsize=64)  # immutable; fits along a path reuse them
 def _made(name: str, parameter: float) -> Loss:
     return Loss(name, parameter)
 
@@ -299,7 +299,7 @@ class Loss:
         inside = np.where(allowed, np.clip(slope, low, high), 0.0)
         if self.has_logarithms:
             found = _logistic_conjugate(inside, target)
-        else:  # y theta is that of a label's 1
+        else:  # for labels, y theta stems from the margin 1
             found = inside * (0.5 * self.shape.softness * inside + target)
             found = found + self.shape.epsilon * np.abs(inside)
         return np.where(allowed, found, np.inf)
@@ -316,7 +316,7 @@ class Loss:
 
         For losses of labels: how far on the wrong side of 0.
         """
-        if self.smoothing > 0.0:  # then the plain loss is above by this at most
+        if self.smoothing > 0.0:  # the plain loss is larger by at most this
             return self.plain.reach(value + 0.5 * self.smoothing * self.lipschitz**2)
         if self.classification:
             return value
@@ -329,7 +329,7 @@ class Loss:
         value = _beyond(self.shape, m, y)
         slope = self._slope(value)
         _, low, _, softness, _ = self.shape
-        if low == -_INF:  # parabolas without end
+        if low == -_INF:  # unbounded slopes
             value *= 0.5
         elif softness:  # no squares here: those of huge residuals would overflow
             value -= (0.5 * softness) * slope
@@ -341,7 +341,7 @@ class Loss:
         if low == -_INF:
             return s * (1.0 / softness)
         if softness:
-            with np.errstate(over="ignore"):  # an infinite slope is cut off
+            with np.errstate(over="ignore"):  # an infinite slope is clipped
                 slope = s * (1.0 / softness)
         else:
             slope = np.sign(s)

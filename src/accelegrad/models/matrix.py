@@ -134,7 +134,7 @@ class RowBlock:
                 margins: Vector = self._dense @ w
             return margins
         sums = np.bincount(self._owners, self._entries * w[self._columns], self._n_rows)
-        return sums.astype(np.float64, copy=False)  # of no entries they are whole numbers
+        return sums.astype(np.float64, copy=False)  # without entries bincount returns integers
 
     def add_combination(self, coefficients: Vector, target: Vector) -> None:
         """Add sum_i coefficients_i a_i to a vector, in place."""

@@ -74,7 +74,7 @@ def _fit_for_blas(X: Array) -> bool:
 def _first_bad_row(X: Any) -> int | None:
     with np.errstate(over="ignore", invalid="ignore"):
         total = (X.data if _is_sparse(X) else X).sum(dtype=np.float64)
-    if np.isfinite(total):  # as it would not be with one such number in it
+    if np.isfinite(total):  # then all entries are finite
         return None
     if _is_sparse(X):
         entries = np.flatnonzero(~np.isfinite(X.data))

@@ -62,7 +62,7 @@ class PartedPoint(ModelPoint):
 
     def __init__(self, model: PartedModel, w: Vector, where: Where | None = None) -> None:
         self.model, self.w = model, w
-        w.flags.writeable = False  # what is sent stays what it is, and is sent once
+        w.flags.writeable = False  # read-only vectors are sent once
         self._sums: PointSums | None = None
         self.where = Where(model.new_name(), model.loss) if where is None else where
         self._gradient = self._dual_value = self._mean_loss = None
@@ -77,7 +77,7 @@ class PartedPoint(ModelPoint):
     def _evaluate(self, *, gradient: bool) -> PointSums:
         name = "value-and-gradient" if gradient else "value"
         sums: PointSums = self.model.parts.total(name, tasks.sums_at, *self.ref, gradient)
-        self._sums, self.where = sums, self.where._replace(between=None)  # the parts know it now
+        self._sums, self.where = sums, self.where._replace(between=None)  # now stored by the parts
         if gradient:
             self._gradient = self.model._with_penalty(sums.gradient, self.w)
         return sums
@@ -222,9 +222,9 @@ class PartedModel(LinearModel):
     """A `LinearModel` in parts: see `accelegrad.models.row_sum`. One round trip per evaluation."""
 
     has_columns = False
-    X: Any  # not a matrix: it knows its shape, type and storage
+    X: Any  # not a matrix: it has a shape, dtype and storage
     parts: Any
-    columns: Any = None  # those of which the curvature is asked for, if not all
+    columns: Any = None  # for the curvature; None: all
 
     def _take(self, X: Any) -> None:
         self.X, self._readable = X, None
@@ -251,7 +251,6 @@ class PartedModel(LinearModel):
         return int(self.X.ends.size)
 
     def _known_targets(self, name: str, *given: Any) -> list[Any]:
-        """Return a task's results on the targets of each part, cached."""
         if name not in self._of_targets:
             self._of_targets[name] = self.parts.each("targets", *given)
         found: list[Any] = self._of_targets[name]

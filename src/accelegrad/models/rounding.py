@@ -76,7 +76,7 @@ class DataRounding:
         lost = self._of_rows * mean_loss
         lost += self.n_samples * SMALLEST if mean_loss > 0.0 else 0.0
         value = moved + lost + self._of_weights * 0.5 * l2 * length * length
-        if length > 0.0:  # whose square may vanish
+        if length > 0.0:  # its square may underflow
             value += self.n_features * SMALLEST * max(l2, 1.0)
         gradient = self._of_rows * self._whole * steep + growth(0) * l2 * length
         products = self._of_products * steep * sizes
@@ -109,7 +109,7 @@ def _column_norms(X: Any, shares: Vector, squares: Vector | None) -> Vector:
 
 def largest_entries(X: Any, columns: Any) -> Vector:
     """Return the largest absolute value of some columns; an upper bound with duplicate entries."""
-    if hasattr(X, "largest_entries"):  # rows that are not here
+    if hasattr(X, "largest_entries"):  # rows elsewhere
         found: Vector = X.largest_entries(columns)
         return found
     if hasattr(X, "chunks"):
@@ -122,7 +122,7 @@ def largest_entries(X: Any, columns: Any) -> Vector:
         return dense
     chosen = np.zeros(X.shape[1], dtype=bool)
     chosen[columns] = True
-    if not chosen[X.indices].any():  # columns without entries, as text often has them
+    if not chosen[X.indices].any():  # empty columns, common in text data
         return np.zeros(columns.size)
     entries = abs(X[:, columns]).astype(np.float64)
     entries.sum_duplicates()

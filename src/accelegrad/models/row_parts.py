@@ -79,8 +79,8 @@ class PointSums(NamedTuple):
     curved: int
     mean: float  # of the slopes, by their shares
     mean_size: float  # of their absolute values
-    plain_loss: float  # of a smoothed loss, the mean of the one that it stands for
-    gradient: Vector  # of the loss; empty where it was not asked for
+    plain_loss: float  # the mean of the loss without smoothing
+    gradient: Vector  # of the loss; empty if not requested
 
 
 def sums_at(part: Part, at: ModelPoint, gradient: bool) -> PointSums:  # noqa: ARG001

@@ -39,7 +39,7 @@ class TakenRows(NamedTuple):
     X: Any
     y: Vector
     shares: Vector
-    known: tuple[Vector, Vector] | None  # margins and slopes at a point, where one was given
+    known: tuple[Vector, Vector] | None  # margins and slopes at a point, if given
 
 
 class ModelRows:
@@ -77,7 +77,7 @@ def curved_rows(loss: Loss, slopes: Vector, y: Vector) -> npt.NDArray[np.bool_]:
         return np.asarray((sizes > 0.0) & (sizes < loss.lipschitz))
     low, high = loss.domain(y)
     curved = (slopes > low) & (slopes < high)
-    if loss.shape.epsilon > 0.0:  # the zone without cost
+    if loss.shape.epsilon > 0.0:  # the flat zone
         curved &= slopes != 0.0
     return np.asarray(curved)
 

@@ -95,7 +95,7 @@ class ColumnScaling:
     def scaled_set(self, feasible_set: FeasibleSet | None, size: int) -> FeasibleSet | None:
         """Return the set of v, a vector of length `size`."""
         if not isinstance(feasible_set, Box):
-            return feasible_set  # one that is no box has no ends but 0
+            return feasible_set  # None or the whole space
         factors = np.ones(size)
         factors[: self.n_classes * self.scale.size] = np.tile(self.scale, self.n_classes)
         # A bound beyond the range of floats is no bound.
@@ -239,13 +239,13 @@ def _moments_of_blocks(X: Any, shares: Vector) -> list[tuple[float, Vector, Vect
                 continue
             block = X[rows].astype(np.float64)
             if sp.issparse(X):
-                block.sum_duplicates()  # an entry stored in pieces has the square of their sum
+                block.sum_duplicates()  # before squaring
                 mean, variance = mean_variance_axis(block, axis=0, weights=weights)
                 found.append((weight, mean, weight * variance))
                 continue
             mean = weights @ block / weight
             block -= mean
-            off = weights @ block / weight  # what the mean was rounded by: it would seem variance
+            off = weights @ block / weight  # the mean's rounding error, which would add variance
             block *= block
             found.append((weight, mean + off, weights @ block - weight * off * off))
     return found

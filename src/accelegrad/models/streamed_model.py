@@ -71,7 +71,7 @@ class StreamedMatrix:
                 break
             number += 1
             waiting.append(X)
-            del X  # so that no chunk is kept while others are looked at
+            del X  # keep no chunk while others are processed
             if end == self.ends[count]:
                 yield slice(start, end), _stacked(waiting)
                 start, count = end, count + 1
@@ -102,7 +102,7 @@ class _Reader:
         if self._chunks is None:
             self._chunks = self._matrix.chunks()
         while self._number < number:
-            self._now = None  # so that one chunk is in memory at a time
+            self._now = None  # keep one chunk in memory at a time
             _, self._now = next(self._chunks)
             self._number += 1
         return self._now
@@ -245,7 +245,7 @@ class StreamedModel(PartedModel):
     """
 
     X: StreamedMatrix
-    y: Any  # in files, as the weights are
+    y: Any  # in a file, like the weights
     sample_weight: Any
     shares: Any
 
@@ -381,7 +381,7 @@ class _FirstPass:
         self.weights: RowFile | None = None
         self._ends: list[int] = []
         self._n_features = self._entries = 0
-        self._room = 0  # for entries and rows in the part that ends last
+        self._room = 0  # for further entries in the last part
         self._dense, self._pairs = True, 0.0
         self._types: set[Any] = set()
 

@@ -58,28 +58,20 @@ class Bracket:
         #: method's estimate of the gap at that search
         self._updated, self._tightened, self._estimate = 0, 0, math.inf
 
-    # -- what is offered -------------------------------------------------------------------------
-
     def add(self, evaluation: Evaluated, weight: float) -> None:
         """Take in an evaluation."""
         for add in self.adders:
             add(evaluation, weight)
 
     def add_minimiser(self, at: Evaluated) -> None:
-        """Record that the gradient at a point is zero.
-
-        A linear model's gradient is zero only up to rounding; its dual proves more.
-        """
+        """Record a zero gradient; a linear model's is zero only up to rounding, and is ignored."""
         if self._model is not None:
             return
         bound = at.value - FEW * UNIT * abs(at.value) - at.lost[0]
         self._everywhere = max(self._everywhere, bound)
 
     def update(self, best: Evaluated, iteration: int, estimate: float) -> bool:
-        """Update the bound of the kept cuts if that is due; return whether it was.
-
-        `estimate` is the gap that the method expects, infinite if it expects none.
-        """
+        """Update the bound of the kept cuts if that is due; `estimate` is the expected gap."""
         if self.cuts is None or self.cuts.kept is None:
             return False
         goal, waited = self.goal(best.value), iteration - self._tightened
@@ -117,8 +109,6 @@ class Bracket:
         """Start new averages."""
         for part in self._parts:
             part.forget()
-
-    # -- what is proved --------------------------------------------------------------------------
 
     def lower_bound(self, at: Evaluated) -> float:
         """Return the lower bound to subtract from a point's value to get a proved gap.
@@ -176,8 +166,6 @@ class Bracket:
         least = min((part.resolution(at) for part in self._parts), default=0.0)
         return least + at.lost[0]
 
-    # -- where it is proved ----------------------------------------------------------------------
-
     @property
     def assumed_region(self) -> Region | None:
         """The region, if only an assumption says that it contains a minimiser."""
@@ -196,7 +184,6 @@ class Bracket:
         return self.cuts.region.certified_radius
 
     def _value_error(self, at: Evaluated) -> float:
-        """Return a bound on the rounding error of a value."""
         model = self._model
         if model is None:
             lost = at.lost[0]

@@ -31,8 +31,7 @@ class LateBound:
     """An expensive lower bound of the minimum of a sum over rows, computed when called.
 
     It is given by the slopes at `point`, or by `slopes` of rows in memory. `smoothing` is the
-    parameter
-    mu of the smoothed loss (0: none), `known` what is already known at the point.
+    parameter mu of the smoothed loss (0: none), `known` what is already known at the point.
     """
 
     def __init__(
@@ -97,7 +96,6 @@ class DualCertificate:
             self._finish_if_due()
 
     def _finish_if_due(self) -> None:
-        """Compute the expensive bounds, unless that was done recently."""
         if self._count >= max(self._next, PATIENCE):
             self._next = self._count + max(PATIENCE, int(self._spacing * self._count))
             self.finish()
@@ -133,7 +131,6 @@ class DualCertificate:
             self._raise_to(dual.at_slopes(self._slopes / self._weight, least=self.lower_bound))
 
     def _raise_to(self, bound: float) -> bool:
-        """Take a bound if it is better."""
         better = bound > self.lower_bound
         if better:
             self.lower_bound = bound

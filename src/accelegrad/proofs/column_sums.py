@@ -5,10 +5,9 @@ the slopes, are r = N z. Value and Fenchel bound need only M = N'PN:
 
     sum_i p_i r_i^2 = z'Mz,    sum_i p_i r_i N_ij = (Mz)_j .
 
-Differences of such sums cancel, so errors are relative to S = sum_j |z_j| ||N_j||: an entry of
-M is off by at most ||N_j|| ||N_k|| times the error of a sum of n products, hence (Mz)_j by ||N_j||
-S
-and z'Mz by S^2 times that error.
+Differences of such sums cancel, so errors are relative to S = sum_j |z_j| ||N_j||: an entry of M is
+off by at most ||N_j|| ||N_k|| times the error of a sum of n products, hence (Mz)_j by ||N_j|| S and
+z'Mz by S^2 times that error.
 """
 
 from __future__ import annotations

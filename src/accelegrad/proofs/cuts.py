@@ -78,18 +78,9 @@ class Cut(NamedTuple):
 class CutCertificate:
     """Single and average cuts over a region, with the region's penalty added.
 
-    If a minimum over the region is costly, bounds are computed only once per several steps.
-
-    Parameters
-    ----------
-    region : Region
-        Where the bounds have to hold.
-    model : LinearModel, optional
-        Gives the rounding errors if the function is a linear model.
-    often : bool
-        Whether an up-to-date bound may end the run.
-    kept : CutMemory, optional
-        Cuts to keep for their best average.
+    If a minimum over the region is costly, bounds are computed only once per several steps. `model`
+    gives the rounding errors of a linear model, `often` says whether an up-to-date bound may end
+    the run, and `kept` stores cuts for their best average.
     """
 
     def __init__(
@@ -215,9 +206,9 @@ class CutCertificate:
         """Search for the average of the kept cuts that proves most at a point with a low value.
 
         For a ball of radius R around x0 the best weights minimise R ||g|| - h, with g and h the
-        average's
-        slope and level. A step t of the cut model gives those that minimise t ||g||^2 / 2 - h; with
-        t = R / ||g|| they agree, so t is corrected until they do. A gap of `goal` is small enough.
+        average's slope and level. A step t of the cut model gives those that minimise t ||g||^2 / 2
+        - h; with t = R / ||g|| they agree, so t is corrected until they do. A gap of `goal` is
+        small enough.
         """
         self.refresh()
         kept, region = self.kept, self.region
@@ -250,7 +241,6 @@ class CutCertificate:
             self._sharpen(kept, best, weights)
 
     def _closed_more(self, best: Evaluated, gap: float) -> bool:
-        """Return whether a round closed enough of the gap to try another one."""
         return best.value - self.lower_bound < (1.0 - WORTH_TIGHTENING) * gap
 
     def _sharpen(self, kept: CutMemory, best: Evaluated, weights: Vector) -> None:
@@ -295,7 +285,6 @@ class CutCertificate:
         return True
 
     def _raise_by_sum(self) -> None:
-        """Take the mean of all cuts, allowing for rounding in the sums."""
         total = self._sum
         if not total.weight > SMALLEST_TOTAL:
             return
@@ -349,7 +338,6 @@ class CutCertificate:
         return cut.level + least - lost - cut.gradient.size * SMALLEST
 
     def _with_penalty(self, cut: Cut, penalty: Penalty) -> Cut:
-        """Return the cut plus an affine minorant of the penalty."""
         slope, constant = penalty.affine_minorant(cut.gradient)
         at_center = constant + inner(slope, self.region.center)
         gradient, steep = cut.gradient + slope, norm(slope)

@@ -65,10 +65,7 @@ def level(loss: Loss, shares: Vector, theta: Vector, y: Vector) -> tuple[float, 
 def heights(
     model: LinearModel, theta: Vector, levels: tuple[float, float] | None = None
 ) -> tuple[float, float, float, float]:
-    """Return level and mean of slopes, each with its error bound, without a product with X.
-
-    `levels` is the result of `level`, if known. Only an intercept needs the mean.
-    """
+    """Return level and mean (for an intercept) of slopes, each with its error bound."""
     shares, y = np.asarray(model.shares), np.asarray(model.y)
     height, error = level(model.loss, shares, theta, y) if levels is None else levels
     if not model.fit_intercept:
@@ -111,8 +108,7 @@ class SlopeSums:
         """Return the sums over all rows of a model, given one slope per row.
 
         `levels` and `combination`, sum_i p_i theta_i x_i, may be given if known; `slack` bounds the
-        error
-        of the latter's entries beyond that of a product with the data.
+        error of the latter's entries beyond that of a product with the data.
         """
         if combination is None:
             combination = model.combination(theta)[: model.n_features]
@@ -124,8 +120,7 @@ class SlopeSums:
         """Return the sums for the slopes at a point from its loss and gradient: no pass over rows.
 
         The level at theta = l'(margins) is loss - <h, w>, with h the gradient of the loss, if there
-        is
-        no intercept.
+        is no intercept.
         """
         w, loss = known.w, known.mean_loss
         pull = known.model.l2 * w
@@ -173,18 +168,8 @@ class DataSizes(NamedTuple):
 class Terms:
     """Penalty and constraint of a linear model.
 
-    Parameters
-    ----------
-    n_features : int
-        Number of weights.
-    l2 : float
-        Factor of half their squared norm.
-    l1 : float or Vector
-        Factor of their l1 norm, or one per weight.
-    feasible_set : FeasibleSet, optional
-        Constraint on all parameters.
-    fit_intercept : bool
-        Whether an intercept follows the weights.
+    The penalty is l1 ||w||_1 + l2 / 2 ||w||^2 with one l1 factor, or one per weight; the feasible
+    set limits all parameters, of which an intercept is the last.
     """
 
     def __init__(
@@ -254,7 +239,6 @@ class Terms:
             self.intercept = float(lower[d]), float(upper[d])
 
     def _weights_diameter(self) -> float:
-        """Return the diameter of the set of weights."""
         chosen, d = self.feasible_set, self.n_features
         if chosen is None:
             return math.inf if d else 0.0
@@ -269,10 +253,7 @@ class Terms:
 
     @cached_property
     def holds_origin(self) -> bool:
-        """Whether zero weights are allowed: then slopes with a negative level prove nothing.
-
-        The rest of a bound, a minimum over the weights, is then at most 0.
-        """
+        """Whether zero weights are allowed: then slopes with a negative level prove nothing."""
         if self.separable:
             return bool(((self.lower <= 0.0) & (self.upper >= 0.0)).all())
         assert self.feasible_set is not None
@@ -294,8 +275,7 @@ class Terms:
         """Whether the bound approaches the minimum at good slopes.
 
         Something has to bound each weight. A set other than a box must come without an l1 term, as
-        for
-        `minimize`, and leave the intercept free.
+        for `minimize`, and leave the intercept free.
         """
         if self.separable and self.l2 > 0.0:
             return True
@@ -316,10 +296,7 @@ class Terms:
         return bool((above | below).all())
 
     def hold_each_weight(self, loss: Loss) -> bool:
-        """Return whether each weight has a term or limits that bound it.
-
-        For least squares signs may suffice: see `accelegrad.proofs.null_space`.
-        """
+        """Return whether a term or limits bound each weight; for least squares, signs may do."""
         if self.has_only_signs:
             return loss.name == "squared"
         return self.separable and self.gets_tight
@@ -355,8 +332,7 @@ class Terms:
         """Return a proved lower bound of the objective from balanced slopes, at least 0.
 
         It allows for all rounding, and so holds whatever the slopes are. `reach` returns how large
-        a
-        minimiser can be; an intercept, or a set other than a box, needs it.
+        a minimiser can be; an intercept, or a set other than a box, needs it.
         """
         height = sums.level - sums.level_error
         if self.fit_intercept:
@@ -494,10 +470,8 @@ class Reach:
         """A bound on the intercept, infinite if nothing is known.
 
         By Jensen's inequality the loss at the mean margin of a class is at most the objective over
-        the
-        class's share, and classification losses are at least -y m; other losses at the mean
-        residual are at
-        most the objective.
+        the class's share, and classification losses are at least -y m; other losses at the mean
+        residual are at most the objective.
         """
         data, loss = self.data, self.loss
         if not loss.classification:

@@ -42,8 +42,7 @@ class ModelDual:
     """Lower bounds of a linear model's minimum, with a penalty and a constraint if given.
 
     `terms` defaults to the model's l2 term. `kept` stores results that are used again; it never
-    refers
-    to the model, which may refer to it.
+    refers to the model, which may refer to it.
     """
 
     def __init__(
@@ -57,7 +56,6 @@ class ModelDual:
         self.terms: Terms = terms or self._once("terms", lambda: Terms.of(model))
 
     def _once(self, name: str, compute: Callable[[], Any]) -> Any:
-        """Return a result that is computed on first use."""
         if name not in self._kept:
             self._kept[name] = compute()
         return self._kept[name]
@@ -79,10 +77,7 @@ class ModelDual:
 
     @property
     def is_there(self) -> bool:
-        """Whether bounds can be computed at a reasonable cost.
-
-        They can if a term or a limit bounds each weight; otherwise see `null_space.obstacle`.
-        """
+        """Whether a term or limit bounds each weight, or `null_space.obstacle` finds none."""
         if self.needs_null_space:
             return self._obstacle() is None
         return self.terms.gets_tight or self.has_only_signs
@@ -99,8 +94,6 @@ class ModelDual:
             return "it takes all rows in memory"
         return obstacle(self.model.X, self.model.n_parameters, self.model.rounding.columns)
 
-    # -- bounds ----------------------------------------------------------------------------------
-
     def at(self, known: ModelPoint) -> float:
         """Return the best bound given by the slopes at a point."""
         if self.needs_null_space:
@@ -112,10 +105,8 @@ class ModelDual:
         """Return the bound by the slopes at a point of a model of the same data.
 
         They may be those of a smoothed loss, which are also in the domain of this loss's conjugate
-        and
-        prove much more than the jumping slopes of a loss with kinks. Slopes are taken at the best
-        intercept
-        for the weights, so that a poor intercept costs little.
+        and prove much more than the jumping slopes of a loss with kinks. Slopes are taken at the
+        best intercept for the weights, so that a poor intercept costs little.
         """
         if self.needs_null_space:
             return self.without_terms("dual_value_by").at(known.derivatives)
@@ -126,10 +117,7 @@ class ModelDual:
         return self.bound(self.balanced(self._at_best_intercept(known)))
 
     def by_balanced(self, known: ModelPoint) -> float:
-        """Return the bound by the slopes at a point, after scaling down one side if needed.
-
-        It costs a product with the data unless the slopes are balanced.
-        """
+        """Return the bound by the slopes at a point, after scaling down one side if needed."""
         if self.has_only_signs:
             return self._in_null_space.at(known.derivatives)
         if not self._is_balanced(known.derivatives):
@@ -180,8 +168,7 @@ class ModelDual:
         """Return the bound by slopes, or by a multiple of them if that is better; at least 0.
 
         The mean of `theta` must be 0 up to rounding if the intercept is free; for `combination` and
-        `slack`
-        see `SlopeSums.of`. A result that is seen to be below `least` is replaced by 0.
+        `slack` see `SlopeSums.of`. A result that is seen to be below `least` is replaced by 0.
         """
         model = self.model
         levels = level(model.loss, model.shares, theta, model.y)
@@ -213,8 +200,6 @@ class ModelDual:
         found: DualBounds = self._once("null space", bounds)
         return found
 
-    # -- slopes ----------------------------------------------------------------------------------
-
     def balanced(self, theta: Vector) -> Vector:
         """Scale down the slopes above or below 0 so that sum_i p_i theta_i = 0, as needed."""
         if not self.model.fit_intercept:
@@ -229,8 +214,6 @@ class ModelDual:
 
     def _at_best_intercept(self, known: ModelPoint) -> Vector:
         return _slopes_at_best_intercept(known.model, known.margins)
-
-    # -- a minimiser's size ----------------------------------------------------------------------
 
     def reach(self) -> Reach:
         """Return how large a minimiser can be."""
@@ -290,7 +273,6 @@ class ModelDual:
 
     @property
     def _is_held(self) -> Any:
-        """Which weights have two finite limits."""
         return np.isfinite(self.terms.lower) & np.isfinite(self.terms.upper)
 
     def distance_bound(self, x0: Vector) -> float:
@@ -301,10 +283,7 @@ class ModelDual:
         return min(self.distance_by_gap(x0), ROUNDED_UP * from_origin)
 
     def distance_by_gap(self, x0: Vector) -> float:
-        """Return the bound of the distance to the minimiser from the dual gap at x0, for l2 > 0.
-
-        It also holds over a convex set that contains x0, since the minimum there is no lower.
-        """
+        """Return the bound of the distance to the minimiser by the dual gap at x0, for l2 > 0."""
         at = self.model.at(x0)
         excess = at.dual_gap + self.model.rounding_at(x0, at.value).value
         return ROUNDED_UP * math.sqrt(2.0 * excess / self.model.l2)
@@ -314,8 +293,8 @@ def _slopes_at_best_intercept(model: LinearModel, margins: Vector) -> Vector:
     """Return slopes at the shift of all margins that minimises the mean loss.
 
     The sum of slopes is nondecreasing in the shift. Slopes just below and just above its root are
-    nearly
-    subgradients there; their mixture with sum 0 also works where the sum jumps across 0, at kinks.
+    nearly subgradients there; their mixture with sum 0 also works where the sum jumps across 0, at
+    kinks.
     """
 
     def slopes(shift: float) -> Vector:
@@ -339,10 +318,7 @@ def _slopes_at_best_intercept(model: LinearModel, margins: Vector) -> Vector:
 
 
 def _bracket(total: Callable[[float], float], step: float) -> tuple[float, float] | None:
-    """Return two shifts between which a nondecreasing function changes its sign.
-
-    None if it is 0 at 0, or has the same sign at all shifts, as when all labels are equal.
-    """
+    """Return two shifts between which a nondecreasing function changes its sign, or None."""
     start = total(0.0)
     if start == 0.0:
         return None

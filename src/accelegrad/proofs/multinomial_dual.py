@@ -150,12 +150,9 @@ class MultinomialDual:
         """Return how much rounding in the distributions can change the bound at a minimiser.
 
         A row's slopes sum to 0 up to a few units of rounding, which the margins multiply. The
-        intercepts,
-        which can be shifted so that the smallest is 0, multiply the classes' sums of slopes. The
-        mean loss
-        of a class's rows is at most log k over its share, and at least the mean difference between
-        the
-        margins of any other class and of this one.
+        intercepts, which can be shifted so that the smallest is 0, multiply the classes' sums of
+        slopes. The mean loss of a class's rows is at most log k over its share, and at least the
+        mean difference between the margins of any other class and of this one.
         """
         model = self.model
         farthest = math.sqrt(2.0 * math.log(model.n_classes) / model.l2)  # since P(0) = log k

@@ -91,9 +91,9 @@ def obstacle(X: Any, n_parameters: int, norms: Vector) -> str | None:
     """Return why there is no affordable bound for such data, or None if there is one.
 
     It needs the Gram matrix once, n d^2 multiplications: about d/10 gradients of dense data. With
-    more
-    than a thousand parameters factorising such matrices for every bound takes too long. With n <= d
-    independent rows only theta = 0 is balanced, so the bound would be 0. `norms` are the columns'.
+    more than a thousand parameters factorising such matrices for every bound takes too long. With n
+    <= d independent rows only theta = 0 is balanced, so the bound would be 0. `norms` are the
+    columns'.
     """
     n_samples = int(X.shape[0])
     if n_parameters > MOST_PARAMETERS:
@@ -117,8 +117,7 @@ class NullSpace:
     """The balanced slopes of a linear model: theta with sum_i p_i theta_i a_i = 0.
 
     Everything is computed in float64, in blocks of rows, without a copy of X. `shares` are the
-    weights
-    p_i of the rows, which sum to 1.
+    weights p_i of the rows, which sum to 1.
     """
 
     def __init__(self, X: Any, shares: Vector, fit_intercept: bool) -> None:
@@ -147,8 +146,7 @@ class NullSpace:
         """Return the most that -sum_i p_i theta_i m_i can be for margins with sum_i p_i m_i^2 = 1.
 
         It is only rounding for balanced theta, and infinite if rounding cannot explain it. `signs`
-        are 1 or
-        -1 for weights with a sign.
+        are 1 or -1 for weights with a sign.
         """
         imbalance, size = self._exact_imbalance(theta), self.size(theta)
         # As columns have norm 1, this bounds the error of each entry of the imbalance.
@@ -192,8 +190,7 @@ class NullSpace:
         """Return whether the sums of all columns can be on the right side of 0 at once.
 
         With an intercept, also whether its sum, or that of a constant column, can change alone:
-        only then
-        do the margins bound the intercept of weights with signs.
+        only then do the margins bound the intercept of weights with signs.
         """
         gram = self.scale[:, None] * self.plain_gram(self.shares) * self.scale
         reached = signs * (gram @ self._inverse_times(signs))
@@ -204,7 +201,6 @@ class NullSpace:
         return not self.fit_intercept or float(change.max()) <= _NEGLIGIBLE
 
     def _inverse_times(self, vector: Vector) -> Vector:
-        """Return the inverse of the Gram matrix of the scaled columns times a vector."""
         product: Vector = self._mixing @ (self._mixing.T @ vector)
         return product
 
@@ -216,10 +212,8 @@ class NullSpace:
         """Return slopes between `low` and `high`, and whether they are balanced.
 
         Each round solves for steps in proportion to the room between the ends (later to its square,
-        which
-        keeps off the ends). Slopes that would leave stay at the end if the others still gain most
-        of what
-        is missing; otherwise all move only until the first reaches its end.
+        which keeps off the ends). Slopes that would leave stay at the end if the others still gain
+        most of what is missing; otherwise all move only until the first reaches its end.
         """
         theta = np.clip(theta, low, high)
         missing = -self._imbalance(theta)
@@ -279,7 +273,6 @@ class NullSpace:
         return gram_matrix(self.X, rows, weights[rows], intercept=self.fit_intercept)
 
     def _dense(self, block: Any) -> Matrix:
-        """Return rows with scaled columns."""
         rows = np.ones((block.shape[0], self.n_parameters))
         rows[:, : self.n_features] = _as_dense(block)
         rows *= self.scale
@@ -294,7 +287,6 @@ class NullSpace:
         return margins
 
     def _backward(self, weighted: Vector) -> Vector:
-        """Return sum_i weighted_i a_i."""
         combination: Vector = self.products.backward(weighted)
         return np.append(combination, weighted.sum()) if self.fit_intercept else combination
 
@@ -333,10 +325,7 @@ def needed_signs(space: NullSpace, lower: Vector, upper: Vector) -> Vector:
 
 
 class DualBounds:
-    """Lower bounds of min P for a linear model without an l2 term, from slopes or from a point.
-
-    `signs` is the result of `needed_signs`, for least squares whose weights have signs.
-    """
+    """Lower bounds of min P without an l2 term; `signs` are those of `needed_signs`, if any."""
 
     def __init__(
         self, space: NullSpace, loss: Loss, y: Vector, signs: Vector | None = None
@@ -353,10 +342,7 @@ class DualBounds:
 
     @cached_property
     def gets_tight(self) -> bool:
-        """Whether bounds come near to the minimum where weights have a sign each.
-
-        They do not where columns cancel each other, so that weights can grow for ever.
-        """
+        """Whether bounds approach the minimum: not if columns with signs cancel each other."""
         return self.signs is None or self.space.can_reach(self.signs)
 
     def resolution(self, steep: float, w: Vector) -> float:
@@ -389,12 +375,9 @@ class DualBounds:
         """Return a bound from slopes that differ from the loss's only at rows next to a kink.
 
         Within `width` of the margin the loss takes slopes between l'(m - width) and l'(m + width).
-        If these
-        intervals contain balanced ones, P at the point exceeds their bound by at most `width` times
-        the mean
-        length of the intervals. Bisection over the number of freed rows finds the least such width,
-        which
-        is small near a minimiser.
+        If these intervals contain balanced ones, P at the point exceeds their bound by at most
+        `width` times the mean length of the intervals. Bisection over the number of freed rows
+        finds the least such width, which is small near a minimiser.
         """
         distances = np.abs(np.abs(margins - self.y) - self.loss.shape.epsilon)
         distances[~self._weighs] = np.inf
@@ -449,7 +432,6 @@ class DualBounds:
         return np.clip(factor * theta, self.low, self.high), factor
 
     def _value(self, theta: Vector) -> float:
-        """Return D(theta), less what rounding may have added; 0 if theta is not balanced."""
         imbalance = self.space.largest_imbalance(theta, self.signs)
         if imbalance == math.inf:
             return 0.0
@@ -461,10 +443,8 @@ class DualBounds:
         """Return a bound on the margins at a minimiser, as a norm weighted by shares.
 
         The mean loss there is at most P(0), which keeps predictions near their targets. Margins of
-        labels
-        have no such bound: a minimiser is assumed to be within `_FARTHEST_MARGIN`, beyond which all
-        losses
-        are next to 0 or huge.
+        labels have no such bound: a minimiser is assumed to be within `_FARTHEST_MARGIN`, beyond
+        which all losses are next to 0 or huge.
         """
         if self.loss.classification:
             return _FARTHEST_MARGIN

@@ -27,10 +27,7 @@ FIRST_SHIFTS = 8.0 ** np.arange(-7.0, 5.0)
 def slope_sums(
     part: Part, at: ModelPoint, other: ModelPoint, slopes: Mixture, loss: Loss, combined: bool
 ) -> tuple[SlopeSums, float, Vector]:
-    """Return the sums of slopes without columns, their squared norm, and their combination of rows.
-
-    The combination is empty if it was not asked for, which saves a pass over the rows.
-    """
+    """Return the sums of slopes without columns, their squared norm, and X' theta if asked for."""
     theta, model, none = slopes.of(at, other), part.model(loss), np.zeros(0)
     combination = model.combination(theta)[: model.n_features] if combined else none
     height = SlopeSums(*heights(model, theta), none, none)
@@ -87,8 +84,7 @@ class PartedDual(ModelDual):
         """Return the bound by slopes.
 
         Only the combination of the rows, which is as long as w, comes back; its error follows from
-        the norm
-        of the slopes.
+        the norm of the slopes.
         """
         parts, rounding = self.model.parts, self.model.rounding
         given = (*theta.ref, self.model.loss, combination is None)
@@ -104,8 +100,7 @@ class PartedDual(ModelDual):
         """Return slopes at the shift of all margins that minimises the mean loss.
 
         Their sum is nondecreasing in the shift, and bracketed in round trips with many shifts each.
-        Where it
-        jumps across 0, at kinks, slopes on either side are mixed.
+        Where it jumps across 0, at kinks, slopes on either side are mixed.
         """
         parts, size = self.model.parts, 1.0
         size += max(parts.each("margins", tasks.largest_margin, *known.ref))

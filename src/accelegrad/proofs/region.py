@@ -27,22 +27,10 @@ NEAR_BOUNDARY = 0.05
 class Region:
     """Where a minimiser is known (a bounded set) or assumed (near the start) to be.
 
-    Parameters
-    ----------
-    feasible_set : FeasibleSet
-        The constraint, or `WholeSpace()`.
-    center, radius
-        A ball that also contains the minimiser: by the diameter of a bounded set, or by assumption.
-    assumed : bool
-        Which of the two.
-    growing : bool
-        Whether the radius is a guess that grows with the distance travelled.
-    penalty : Penalty, optional
-        A term added to the function: bounds are on the sum of both.
-    change : ColumnScaling, optional
-        Makes it a ball in v of x = T v, an ellipsoid in x.
-    stretch : float
-        The factor by which T' can lengthen the error of a gradient.
+    The ball around `center` also contains it: by the diameter of a bounded set, or by assumption
+    (`assumed`). A `growing` radius is a guess that grows with the distance travelled. Bounds are on
+    the sum of the function and the penalty. With `change` the ball is one in v of x = T v, an
+    ellipsoid in x, and `stretch` is the factor by which T' can lengthen the error of a gradient.
     """
 
     def __init__(
@@ -114,16 +102,12 @@ class Region:
     def minimum_with_penalty(self, gradient: Vector, size: float) -> tuple[float, float]:
         """Return a lower bound of the minimum of <gradient, u - center> + phi(u) over the region.
 
-        The second number is the size of its terms. For every step s > 0 the point
-        p = prox(center - s gradient, s) minimises that sum plus ||u - center||^2 / (2 s), and the
-        latter is
-        at most R^2 / (2 s) in the region, so the sum at p plus (||p - center||^2 - R^2) / (2 s) is
-        a lower
+        The second number is the size of its terms. For every step s > 0 the point p = prox(center -
+        s gradient, s) minimises that sum plus ||u - center||^2 / (2 s), and the latter is at most
+        R^2 / (2 s) in the region, so the sum at p plus (||p - center||^2 - R^2) / (2 s) is a lower
         bound. It is the minimum if p is on the boundary of the ball, and nearly if s is long and p
-        inside.
-        The distance of p grows with s, and its ratio to s falls: hence the search. `size`, that of
-        the cut,
-        determines the longest step.
+        inside. The distance of p grows with s, and its ratio to s falls: hence the search. `size`,
+        that of the cut, determines the longest step.
         """
         assert self.penalty is not None
         bounds, radius = [(-math.inf, 0.0)], self.radius

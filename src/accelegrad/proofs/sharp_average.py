@@ -31,10 +31,9 @@ def sharp_average(slopes: np.ndarray, linear: Vector, weights: Vector) -> Vector
     """Return the best weights, by Wolfe's algorithm (Math. Program. 11, 1976) with a linear term.
 
     Cuts enter and leave the set with positive weights until no other one lowers the sum. Their
-    slopes,
-    each with the same number on top, are the columns of a matrix M = Q R. `slopes` has one row per
-    cut,
-    `linear` holds the e_i, and `weights`, nonnegative and not all zero, is where to begin.
+    slopes, each with the same number on top, are the columns of a matrix M = Q R. `slopes` has one
+    row per cut, `linear` holds the e_i, and `weights`, nonnegative and not all zero, is where to
+    begin.
     """
     active = np.flatnonzero(weights > 0.0)
     positive = weights[active] / weights[active].sum()
@@ -81,10 +80,7 @@ def sharp_average(slopes: np.ndarray, linear: Vector, weights: Vector) -> Vector
 
 
 def _dependence(r: np.ndarray, linear: Vector) -> Vector | None:
-    """Return a change of weights that keeps the sum of slopes; None if there is none.
-
-    It exists if a column depends on those before. The linear term does not rise.
-    """
+    """Return a change of dependent weights that keeps the sum of slopes, or None."""
     count = r.shape[1]
     sizes = np.linalg.norm(r, axis=0)
     diagonal = np.zeros(count)

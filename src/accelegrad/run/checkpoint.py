@@ -68,10 +68,7 @@ def content_of(part: Any) -> Any:
 
 
 def restored(part: Any, content: Any) -> Any:
-    """Return a part as it was when `content` was taken of it.
-
-    Parts with `restore` and random generators are changed in place, others are created again.
-    """
+    """Return a part as it was when `content` was taken of it, changed in place if it can be."""
     if hasattr(part, "restore"):
         part.restore(content)
         return part
@@ -90,7 +87,6 @@ def restored(part: Any, content: Any) -> Any:
 
 
 def _fields_of(part: Any) -> dict[str, Any] | None:
-    """Return the fields of a NamedTuple, a dataclass or a mapping; None for anything else."""
     if hasattr(part, "_asdict"):
         return dict(part._asdict())
     if dataclasses.is_dataclass(part):

@@ -109,7 +109,6 @@ class CompiledRule(Rule):
         return Step(state, evaluation, 1.0, done)
 
     def _first_radius(self, state: Steps, oracle: Any) -> float:
-        """Return the first radius, from the rule's probe if it has one."""
         seen = oracle if self.change is None else changed_oracle(oracle, self.change)
         found, _ = self.rule.prepared(self.rule.init(state.start), seen)
         return float(found.radius)
@@ -133,14 +132,12 @@ class CompiledRule(Rule):
 
 
 def _parts(rule: Rule) -> tuple[Rule, ColumnScaling | None]:
-    """Return the rule itself and its scaling of columns."""
     if isinstance(rule, Rescaled) and isinstance(rule.change, ColumnScaling):
         return rule.rule, rule.change
     return rule, None
 
 
 def _ball_of(rule: Any) -> Ball | None:
-    """Return the ball that the rule projects onto."""
     ball = getattr(rule.project, "__self__", None)
     return ball if isinstance(ball, Ball) else None
 
@@ -149,8 +146,7 @@ def compiled_twin(rule: Rule, model: LinearModel, x0: Vector, *, values: bool = 
     """Return the compiled twin of a rule if there is one and it pays, else the rule itself.
 
     There is one if z is limited by nothing but a ball around x0 and, on CSR rows, if the
-    coordinates are
-    not scaled.
+    coordinates are not scaled.
     """
     inner, change = _parts(rule)
     if change is not None and not isinstance(model.X, np.ndarray):

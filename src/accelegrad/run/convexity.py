@@ -88,7 +88,6 @@ class Convexity(Saved):
 
     @staticmethod
     def _is_below(lower: Vector, rises: Vector, returns: Vector) -> bool:
-        """Return whether no tangent is above a value, so that rounding does not matter."""
         if not lower.size:
             return True
         one, other = rises + lower, returns + lower
@@ -97,7 +96,6 @@ class Convexity(Saved):
     def _refuse(
         self, at: Evaluated, excess: Vector, allowed: Vector, *, tangent_is_new: bool
     ) -> None:
-        """End the run if a tangent lies above a value by more than is allowed."""
         beyond = excess - np.maximum(allowed, self._rounding)
         if not beyond.size or not beyond.max() > 0.0:
             return
@@ -135,8 +133,7 @@ class Convexity(Saved):
         """Return whether all values are float32 numbers, though they came as float64.
 
         Some of the last ones must need more than `SIMPLE_BITS`: simple numbers may be exact. The
-        last ones
-        alone are not enough: small values have few digits if terms cancel.
+        last ones alone are not enough: small values have few digits if terms cancel.
         """
         if self.progress.oracle.unit > UNIT or not self._fits_float32:
             return False
@@ -169,7 +166,6 @@ class Convexity(Saved):
 
     @property
     def _start(self) -> Vector:
-        """The start of the run, or another point on its way."""
         start: Vector | None = getattr(self.progress.rule_state, "start", None)
         points = self.progress.recent.points
         if start is None:
@@ -177,10 +173,7 @@ class Convexity(Saved):
         return start
 
     def _evaluated(self, point: Vector) -> Evaluation | None:
-        """Evaluate at a point without making it the best one; None if that fails.
-
-        The function may raise an exception where no step would lead: the answer must not be lost.
-        """
+        """Evaluate at a point, without making it the best one; None if the function fails there."""
         judge = self.progress.judge
         assert judge is not None
         best = judge.best

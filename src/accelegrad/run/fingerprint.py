@@ -81,7 +81,6 @@ def _parameters(rule: Rule) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a parameter as JSON can hold it."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     return repr(value) if isinstance(value, Rule) else fingerprint(value)
@@ -97,10 +96,7 @@ def _term_fingerprint(penalty: Penalty, start: Vector) -> str:
 
 
 def _library_content(thing: Any, base: type) -> str:
-    """Return a fingerprint of the attributes of this library's sets and penalties.
-
-    For a user's it is not known which attributes matter.
-    """
+    """Return a fingerprint of the attributes of this library's classes; a user's are unknown."""
     package, _, _ = base.__module__.rpartition(".")
     return fingerprint(thing) if type(thing).__module__.startswith(package) else ""
 

@@ -38,8 +38,7 @@ class Run(Saved):
     """One run of a rule on an oracle.
 
     `kind` describes the run for its checkpoints. `checked` turns on the check for convexity, which
-    a
-    linear model does not need and noise would fail.
+    a linear model does not need and noise would fail.
     """
 
     saved = ("ended", "progress", "stopping", "convexity", "restarts", "observers")
@@ -95,7 +94,6 @@ class Run(Saved):
         return result
 
     def _ended(self) -> Status:
-        """Run to the end; expected errors become statuses."""
         progress = self.progress
         self.observers.open()
         try:
@@ -200,10 +198,7 @@ class Run(Saved):
         looks = (self.stopping.next_look(), self.observers.next_look(), saving)
         return int(min(options.max_iter, *looks))
 
-    # -- checkpoints -----------------------------------------------------------------------------
-
     def _save_checkpoint(self, status: Status | None) -> None:
-        """Write the run's state, and the status if it has ended."""
         if self.options.checkpoint is None or self._cut:
             return
         self.ended = None if status is None or status in UNFINISHED else int(status)

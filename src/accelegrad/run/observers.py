@@ -91,7 +91,6 @@ class Observers(Saved):
         return False
 
     def _call_back(self, step: Step) -> bool:  # noqa: ARG002
-        """Call the user's callback; True if it raised StopIteration."""
         callback, wanted = self.options.callback, self.options.callback_at
         assert callback is not None
         if wanted is not None and self.progress.iteration not in wanted:

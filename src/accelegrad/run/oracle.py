@@ -328,7 +328,6 @@ class ModelOracle(Oracle):
         return self._finish(Evaluation(point, value, late_gradient=self._late_gradient, model=at))
 
     def _count_value(self) -> None:
-        """Count a value, which reads all rows."""
         self.points += 1
         self.nfev += 1
         self.rows += self.model.n_samples
@@ -384,8 +383,7 @@ class MinibatchOracle(Oracle):
         """Return two independent samples of the function, each the same at every call.
 
         They are small: a probe that evaluates each ten times costs less than an epoch. Their size
-        is odd,
-        because two classes of equal size would hide the effect of the intercept.
+        is odd, because two classes of equal size would hide the effect of the intercept.
         """
         n = self.model.n_samples
         size = min(

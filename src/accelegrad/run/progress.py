@@ -128,18 +128,8 @@ class Recent(Saved):
 class Progress(Saved):
     """The state of a run, and what is known of the point that it would return.
 
-    Parameters
-    ----------
-    rule, oracle, x0
-        The method, the function and the start.
-    options : Options
-        What is wanted.
-    bracket : Bracket
-        What is proved.
-    judge : Oracle, optional
-        An oracle with exact values for the output point, if `oracle` is noisy.
-    feasible_set : FeasibleSet, optional
-        The constraint on every returned point.
+    `judge` is an oracle with exact values for the output point, if `oracle` is noisy;
+    `feasible_set` is the constraint on every returned point.
     """
 
     saved = (
@@ -185,8 +175,6 @@ class Progress(Saved):
         """The point with the lowest exact value, if there are exact values."""
         return None if self.judge is None else self.judge.best
 
-    # -- points ----------------------------------------------------------------------------------
-
     def output_point(self) -> Vector:
         """Return the point that would be returned now, unless it is the best one."""
         return self.average_point() if self.output == "average" else self.last_point()
@@ -211,8 +199,6 @@ class Progress(Saved):
             "x_last": self.last_point().copy(),
             "x_best": None if best is None else best.point.copy(),
         }
-
-    # -- evaluations -----------------------------------------------------------------------------
 
     def judged_output(self) -> Evaluation:
         """Evaluate the output point exactly, at most once per iteration."""
@@ -239,8 +225,6 @@ class Progress(Saved):
         except NonFiniteError:
             return None
 
-    # -- gaps ------------------------------------------------------------------------------------
-
     @property
     def gap(self) -> float:
         """The certified gap of the best point; reading it computes no new bounds."""
@@ -251,8 +235,6 @@ class Progress(Saved):
         """Update the bound of the kept cuts, if that is due."""
         estimate = float(self.rule_state.estimated_gap) if "cuts" in self.rule.can else math.inf
         return self.bracket.update(best, self.iteration, estimate)
-
-    # -- counts ----------------------------------------------------------------------------------
 
     def counts(self) -> Counts:
         """Return the calls so far, including the judge's."""

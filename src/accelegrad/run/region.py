@@ -1,8 +1,7 @@
 """Regions that are only assumed to contain a minimiser: tested, and widened if they are wrong.
 
 If the region of the cuts is the user's ball or a guess of the rule, a run that would end there
-first
-tests whether the function is lower just beyond.
+first tests whether the function is lower just beyond.
 """
 
 from __future__ import annotations
@@ -86,8 +85,8 @@ class AssumedRegion(RegionPolicy):
         """Look beyond an assumed region before a point is called optimal.
 
         If the region is too small, the function falls beyond it: a value below the lower bound at
-        one of a
-        few trial points proves that. `everywhere` looks even if the point is far from the boundary.
+        one of a few trial points proves that. `everywhere` looks even if the point is far from the
+        boundary.
         """
         bracket = self.progress.bracket
         margin = bracket.margin(final)
@@ -127,10 +126,7 @@ class AssumedRegion(RegionPolicy):
         return self.region.feasible_set.project(moved)
 
     def _evaluated(self, point: Vector) -> Evaluation | None:
-        """Evaluate at a feasible point; None if that fails.
-
-        The function may raise an exception where no step would lead: the answer must not be lost.
-        """
+        """Evaluate at a feasible point; None if the function fails there."""
         judge = self.progress.judge
         assert judge is not None
         try:
@@ -214,14 +210,10 @@ class GuessedRegion(AssumedRegion):
         """Return whether gradients, extrapolated from the nearest points, vanish in the region.
 
         With steps s_i of the (proximal) gradient method from points x_i, and s from the point c,
-        numbers a_i
-        with sum a_i (s_i - s) = -s predict that the steps vanish at c + sum a_i (x_i - c). The
-        function is
-        evaluated there, or farther on if the a_i leave a part of s unexplained. A value below the
-        lower
-        bound refutes the region, which is widened to contain the point. The region stands once a
-        prediction
-        has proved right and the next one is also in the region.
+        numbers a_i with sum a_i (s_i - s) = -s predict that the steps vanish at c + sum a_i (x_i -
+        c). The function is evaluated there, or farther on if the a_i leave a part of s unexplained.
+        A value below the lower bound refutes the region, which is widened to contain the point. The
+        region stands once a prediction has proved right and the next one is also in the region.
         """
         region, recent = self.region, self.progress.recent
         radius = region.radius
@@ -265,10 +257,7 @@ class GuessedRegion(AssumedRegion):
         return True
 
     def _model_is_right(self, final: Evaluation, slope: float, margin: float) -> bool:
-        """Evaluate where the model of the kept cuts is lowest, far beyond the region.
-
-        If it promises nothing, or its promise does not hold, the region stands.
-        """
+        """Return whether the cut model's minimum far beyond the region does not refute it."""
         cuts, region = self.progress.bracket.cuts, self.region
         if cuts is None or cuts.kept is None or slope == 0.0:
             return True
@@ -295,10 +284,7 @@ class GuessedRegion(AssumedRegion):
 
 
 def _extrapolated(offsets: np.ndarray, changes: np.ndarray, step: Vector) -> tuple[Vector, Vector]:
-    """Return the way to where steps vanish, and the part of the step that is not explained.
-
-    From the nearest points with other steps, as many as there are coordinates.
-    """
+    """Return the way to where steps vanish, and the part of the step that is not explained."""
     nearest = np.einsum("ij,ij->i", offsets, offsets).argsort(kind="stable")
     telling = np.abs(changes).max(axis=1, initial=0.0) > 0.0
     chosen = nearest[telling[nearest]][: step.size]

@@ -41,8 +41,6 @@ class Restarts(Saved):
         self.shortest = SHORTEST_STAGE
         self._values: list[float] = []  # the best value after each step of the stage
 
-    # -- what the loop asks ------------------------------------------------------------------------
-
     def begin(self, progress: Progress) -> None:
         """Take part in a run from its start on."""
         self.progress = progress
@@ -67,8 +65,6 @@ class Restarts(Saved):
         progress.rule = self.staged(self._first_rule)
         progress.rule_state = progress.rule.init(best.point)
         progress.bracket.forget()
-
-    # -- the decision ------------------------------------------------------------------------------
 
     def stalled(self, best_value: float) -> bool:
         """Record the best value after a step; True if the stage should end."""

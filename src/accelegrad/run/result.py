@@ -68,7 +68,7 @@ MESSAGES = {
     Status.REGION_REFUTED: "Lower values lie outside the region that was given.",
 }
 
-#: a run that was to go on, or goes on with a larger max_iter
+#: ends of a run that can continue, if only with a larger max_iter
 UNFINISHED = (None, Status.CALLBACK, Status.TIME_LIMIT, Status.MAX_ITER)
 #: statuses that the last bounds may improve
 COULD_BE_MORE = (
@@ -102,10 +102,7 @@ def as_result(known: dict[str, Any]) -> OptimizeResult:
 
 
 def report(progress: Progress, status: Status, detail: str) -> OptimizeResult:
-    """Return all that is known at a run's end; the point returned is the one that is judged.
-
-    `detail` is added to the status's message.
-    """
+    """Return all that is known at a run's end; the point returned is the one that is judged."""
     bracket = progress.bracket
     final = progress.final_evaluation() or progress.best
     x = progress.output_point() if final is None else final.point
@@ -139,7 +136,6 @@ def report(progress: Progress, status: Status, detail: str) -> OptimizeResult:
 
 
 def _proved(progress: Progress, gap: float, radius: float) -> str:
-    """Return what is proved, in one line."""
     cuts = progress.bracket.cuts
     in_set = progress.feasible_set is not None or (cuts is not None and not cuts.region.is_ball)
     return in_words(gap, radius, in_set, scaled=cuts is not None and cuts.region.change is not None)
@@ -149,8 +145,7 @@ def in_words(gap: float, radius: float, in_set: bool = False, scaled: bool = Fal
     """Return what is proved about a value, in one line; numbers are rounded so that it stays true.
 
     The value is at most `gap` (inf: unknown) above the minimum within `radius` of x0, for points of
-    a
-    set only if `in_set`. `scaled` says that a finite radius is one in scaled coordinates.
+    a set only if `in_set`. `scaled` says that a finite radius is one in scaled coordinates.
     """
     if not gap < math.inf:  # NaN too
         return "nothing"
@@ -192,7 +187,6 @@ def _final_gradient(progress: Progress, final: Evaluation | None) -> Vector | No
 
 
 def _refutation(progress: Progress) -> str:
-    """Say why a lower bound can be above a value."""
     cuts = progress.bracket.cuts
     if cuts is not None and cuts.region.assumed:
         return (
@@ -205,7 +199,6 @@ def _refutation(progress: Progress) -> str:
 
 
 def _reach(progress: Progress, radius: float) -> str:
-    """Say how far a proof reaches, if not everywhere."""
     cuts = progress.bracket.cuts
     if cuts is None or not radius < math.inf:
         return ""

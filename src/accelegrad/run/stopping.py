@@ -148,7 +148,6 @@ class Stopping(Saved):
         return None if self.region.guess is not None else Status.REGION_REFUTED
 
     def _candidate(self) -> Evaluation | None:
-        """Return the evaluation of the point that would be returned, None if it is not judged."""
         progress, best = self.progress, self.progress.best
         if progress.output == "best" and best is not None:
             return best
@@ -162,10 +161,7 @@ class Stopping(Saved):
         return progress.judged_output()
 
     def _pause(self) -> int:
-        """Return the steps between two judgements of an output point.
-
-        One that was not evaluated costs a call, so these are at most a tenth of the steps.
-        """
+        """Return the steps between two judgements: a judgement costs a call, so a tenth at most."""
         return 1 + self.progress.iteration // 10
 
     def _judgement_pause(self) -> int:
@@ -189,7 +185,6 @@ class Stopping(Saved):
         return bool(size > self._largest_size)
 
     def _is_proved(self) -> bool:
-        """Return whether the certified gap of the output point is small enough."""
         progress = self.progress
         if self._exact_values:
             best = progress.best

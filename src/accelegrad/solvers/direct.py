@@ -58,10 +58,7 @@ class DirectMinimum(NamedTuple):
 
 
 class DirectNewton:
-    """Minima of a small smooth sum over rows for one set of terms after another.
-
-    The model gives rows, targets and weights; its l2 term is ignored.
-    """
+    """Minima of a small smooth sum over rows for one set of terms after another."""
 
     def __init__(self, model: LinearModel) -> None:
         self._rows = soon_ready(model)
@@ -82,15 +79,10 @@ class DirectNewton:
     def minimum(
         self, terms: Terms, start: Vector, goal: Goal, most_steps: int = MOST_STEPS
     ) -> DirectMinimum | None:
-        """Return a minimum that is proved good enough; None if these steps find none.
-
-        `start` is feasible; `goal` maps a value to the wanted gap.
-        """
+        """Return a minimum that is proved good enough; None if these steps find none."""
         with np.errstate(**QUIET):
             found = self._by_products(terms, start, goal) if self._is_least_squares else None
             return found or self._by_rows(terms, start, goal, min(most_steps, MOST_STEPS))
-
-    # -- least squares, without a pass over the rows -----------------------------------------------
 
     @cached_property
     def _sums(self) -> ColumnSums:
@@ -117,13 +109,10 @@ class DirectNewton:
         return matrix
 
     def _reach(self, terms: Terms) -> Reach:
-        """Return how large a minimiser can be, given the value at w = 0."""
         if self._first_reach is None:
             self._first_reach = ModelDual(self._rows, terms).reach()
         first = self._first_reach
         return Reach(terms, first.loss, first.data, first.value)
-
-    # -- any smooth loss ---------------------------------------------------------------------------
 
     def _by_rows(
         self, terms: Terms, start: Vector, goal: Goal, most_steps: int
@@ -172,7 +161,6 @@ class DirectNewton:
         return None
 
     def _curvature(self, at: ModelPoint, caution: float, terms: Terms) -> Matrix:
-        """Return the second derivatives at a point; caution makes them larger."""
         if self._is_least_squares:
             return self._matrix(terms)
         curvatures = at.curvatures(caution)

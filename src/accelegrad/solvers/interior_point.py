@@ -46,10 +46,8 @@ class Inside(NamedTuple):
     """A point inside all limits: one row of parameters per target, and quantities per row of data.
 
     `margins` are relative to the kinks, m - y. At the minimum they are `above` - `below`, where
-    `above`
-    is 0 unless the slope is at its upper end, and `below` unless it is at its lower end; before
-    that,
-    above * to_high and below * to_low equal the barrier.
+    `above` is 0 unless the slope is at its upper end, and `below` unless it is at its lower end;
+    before that, above * to_high and below * to_low equal the barrier.
     """
 
     w: Matrix
@@ -159,8 +157,7 @@ class InteriorPoint(StepRule):
     scale, each with the Gram matrix of all rows: it is for few rows with few columns.
 
     An l1 term is treated as further rows: :math:`\alpha |w_j|` is the loss of a row with a single 1
-    in
-    column j, the target 0 and slopes between :math:`-\alpha` and :math:`\alpha`.
+    in column j, the target 0 and slopes between :math:`-\alpha` and :math:`\alpha`.
 
     `output` and `last` are the last point.
 
@@ -231,8 +228,7 @@ class KinkedRows:
 
     One row per weight with an l1 term follows, with the rows' mean share, so that all have the same
     barrier. Rows without a share are left out: the barrier would see them. Each weight has an l1 or
-    l2
-    term; the l2 term of `terms` replaces the models' own.
+    l2 term; the l2 term of `terms` replaces the models' own.
     """
 
     def __init__(self, models: Sequence[LinearModel], terms: Terms) -> None:
@@ -386,8 +382,7 @@ def interior_points(
     """Take steps for each model until it is proved good enough, or rounding ends them.
 
     All share the products with their rows. `allowed` returns the gaps that suffice; `proved` checks
-    a
-    point once its estimated gap suffices. `starts` give only intercepts.
+    a point once its estimated gap suffices. `starts` give only intercepts.
     """
     values, bounds = np.full(len(models), np.inf), np.zeros(len(models))
     group = max(1, MOST_ENTRIES // models[0].n_samples)

@@ -1,9 +1,8 @@
 """Newton's method for multinomial logistic regression, with directions by conjugate gradients.
 
-With s_i the distribution of row i over the classes, the second derivatives are
-sum_i p_i (diag(s_i) - s_i s_i') between classes, times a_i a_i', plus the l2 term: a product with
-them is one with X and one with its transpose. Rows whose class is clear hardly count, and are left
-out.
+With s_i the distribution of row i over the classes, the second derivatives are sum_i p_i (diag(s_i)
+- s_i s_i') between classes, times a_i a_i', plus the l2 term: a product with them is one with X and
+one with its transpose. Rows whose class is clear hardly count, and are left out.
 """
 
 from __future__ import annotations
@@ -112,11 +111,7 @@ class TruncatedNewton(StepRule):
     def _lowest(
         self, state: TruncatedNewtonState, direction: Array, slope: float, oracle: Oracle
     ) -> tuple[float, Evaluated]:
-        """Return a nearly optimal step length, and the evaluation there.
-
-        Just beyond the lowest point of a line the value may exceed that at its start, but never
-        before it.
-        """
+        """Return a nearly optimal step length, and the evaluation there."""
         line = self.curved.along(state.point, direction)
         for highest in (FLAT, 0.0):
             t = _flat(line, slope, highest)
@@ -137,7 +132,6 @@ class TruncatedNewton(StepRule):
         )
 
     def _direction(self, state: TruncatedNewtonState) -> Array:
-        """Return Newton's direction, as accurately as pays."""
         size = self.curved.residual(state.point, state.gradient)
         left = min(LEFT, math.sqrt(size / state.first_residual)) if size > 0.0 else LEFT
         enough = self.enough(state.value)
@@ -301,7 +295,6 @@ class CurvedClasses:
 
     @property
     def _has_room(self) -> bool:
-        """Whether blocks of curvature for all classes take little memory."""
         entries = self.model.n_classes * self._size**2
         return entries <= max(MOST_ENTRIES, self._entries)
 
@@ -319,7 +312,6 @@ class CurvedClasses:
         return self._blocks
 
     def _diagonal(self, weights: Matrix, rows: RowNumbers | None) -> Matrix:
-        """Return the inverse of the diagonal of the second derivatives, one row per class."""
         model = self.model
         X, weights = (
             (model.rows.X, weights) if rows is None else (model.rows.X[rows], weights[rows])
@@ -437,8 +429,7 @@ class LocalClasses:
         """Return an approximation of their inverse times a gradient.
 
         A common change of the parameters of all classes leaves the differences of margins
-        unchanged, so
-        the curvature along it is exactly l2, and 0 for intercepts.
+        unchanged, so the curvature along it is exactly l2, and 0 for intercepts.
         """
         inverse, d = self._inverse, self._model.n_features
         assert inverse is not None
@@ -504,14 +495,12 @@ def _slope_between(
     q: ClassesPoint,
     t: float,
 ) -> tuple[float, float]:
-    """Return the first and second derivative of the mean loss at p + t (q - p) by t."""
     change, shares = q.margins - p.margins, p.model.rows.shares
     own = change[np.arange(len(change)), p.model.classes]
     return ClassesLine(p.margins, change, shares, -float(shares @ own), 0.0).derivatives(t)
 
 
 def _weights(at: ClassesPoint) -> Matrix:
-    """Return the second derivatives of the losses for each row and class."""
     weights = at.distributions * (1.0 - at.distributions)
     weights *= at.model.rows.shares[:, None]
     return weights
@@ -524,10 +513,7 @@ def _curved_sums(part: Any, at: ClassesPoint) -> tuple[Vector, Matrix]:  # noqa:
 
 
 def _drawn(importance: Vector, count: int) -> tuple[RowNumbers, Vector]:
-    """Return rows drawn by importance, and how many rows each stands for; all if they are few.
-
-    They are evenly spread over the cumulative importance: no random numbers are needed.
-    """
+    """Return rows evenly spread over the cumulative importance, and how many each stands for."""
     sums = np.cumsum(importance)
     total = float(sums[-1])
     if count >= np.count_nonzero(importance) or not total > 0.0:

@@ -81,16 +81,12 @@ class SketchedNewton(StepRule):
 
     The direction is :math:`d = -B g`, where B is the inverse of the curvature C of a sample of the
     summands, taken at an earlier point, with the corrections of the last ten steps (L-BFGS with
-    :math:`B_0 = C^{-1}`). The trial :math:`x + d` is accepted if
-    :math:`f(x + d) \le f(x) + 10^{-4} \langle g, d \rangle`; otherwise the step is halved until
-    that
-    holds, which takes no pass over the rows. New curvature, from a larger sample, is taken when
-    more
-    than the share :math:`0.05^{2/(1+c)}` of the squared Newton decrement :math:`\langle g, B
-    g\rangle`
-    remains after a step, c being the cost of new curvature in evaluations (and, if it is expensive,
-    only after c steps with the old one). Before the first sample C is diagonal; if a sample costs
-    too
+    :math:`B_0 = C^{-1}`). The trial :math:`x + d` is accepted if :math:`f(x + d) \le f(x) + 10^{-4}
+    \langle g, d \rangle`; otherwise the step is halved until that holds, which takes no pass over
+    the rows. New curvature, from a larger sample, is taken when more than the share
+    :math:`0.05^{2/(1+c)}` of the squared Newton decrement :math:`\langle g, B g\rangle` remains
+    after a step, c being the cost of new curvature in evaluations (and, if it is expensive, only
+    after c steps with the old one). Before the first sample C is diagonal; if a sample costs too
     much it stays diagonal, and the method is L-BFGS.
 
     `output` and `last` are the last point that was accepted.
@@ -138,10 +134,7 @@ class SketchedNewton(StepRule):
         return Step(state, oracle.original(trial), 0.0)
 
     def aimed(self, state: SketchedNewtonState, oracle: Sum) -> SketchedNewtonState:
-        """Return the state with the next trial.
-
-        This may take new curvature, so it is postponed until the trial is needed.
-        """
+        """Return the state with the next trial, which may take new curvature."""
         if state.due == NOTHING:
             return state
         if state.due == BEGIN:
@@ -165,14 +158,12 @@ class SketchedNewton(StepRule):
         )
 
     def _begun(self, state: SketchedNewtonState, oracle: Sum) -> SketchedNewtonState:
-        """Return the state with the oracle's guess as a trial, or else a step from the start."""
         guess = oracle.sum.guess(state.point)
         if guess is None:
             return self._started_over(state, oracle)
         return state._replace(trial=guess, direction=guess - state.point)
 
     def _started_over(self, state: SketchedNewtonState, oracle: Sum) -> SketchedNewtonState:
-        """Return the state for another function, of which nothing else is known yet."""
         none = state.moves[:0]
         state = state._replace(moves=none, gradient_changes=none, sketches=0, caution=1.0, used=0)
         affordable = self._curvature(state, oracle).patience == 0.0
@@ -195,10 +186,7 @@ class SketchedNewton(StepRule):
     def _improved(
         self, state: SketchedNewtonState, before: float, oracle: Sum
     ) -> SketchedNewtonState:
-        """Return the state with new curvature if steps with the old one gain too little.
-
-        `before` is the squared decrement before the last step.
-        """
+        """Return the state with new curvature if the squared decrement fell too little."""
         curvature = self._curvature(state, oracle)
         expected = float(EXPECTED_DECREMENT ** (2.0 / (1.0 + curvature.cost)))
         slow = state.slope > expected * before and state.used >= curvature.patience
@@ -215,7 +203,6 @@ class SketchedNewton(StepRule):
         )
 
     def _sketched(self, state: SketchedNewtonState, oracle: Sum) -> SketchedNewtonState:
-        """Return the state with the curvature at its point, and a direction from it."""
         new = state._replace(
             sketched_at=state.point,
             sketches=state.sketches + 1,
@@ -230,7 +217,6 @@ class SketchedNewton(StepRule):
         return oracle.sum.curvature(state.sketched_at, state.sketches, state.sketched_with)
 
     def _directed(self, state: SketchedNewtonState, oracle: Sum) -> SketchedNewtonState:
-        """Return the state with a direction from its point, and the trial at its end."""
         direction = -self._corrected(state, self._curvature(state, oracle))
         slope = -inner(state.gradient, direction)
         return state._replace(
@@ -412,7 +398,6 @@ class CurvedOracle(RowOracle):
 
     @property
     def _curvature_made(self) -> Factored | None:
-        """The last matrix of second derivatives, if any."""
         if self._made is None and self._made_from is not None:  # from a checkpoint
             self.curvature(*self._made_from)
         return self._made

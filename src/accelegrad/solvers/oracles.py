@@ -36,8 +36,7 @@ def sum_oracle(
     """Return the oracle for one of the `SUM_RULES`.
 
     `goal` maps a value to the wanted gap, 0 for none. Only rules that can "terms" take a penalty or
-    a
-    feasible set.
+    a feasible set.
     """
     smooth = math.isfinite(model.loss.curvature)
     if isinstance(rule, InteriorPoint):

@@ -49,8 +49,9 @@ KEPT_COLUMNS = 1.3
 MOST_COLUMNS = 3000
 #: A step that gains at most this share of the wanted gap counts as no gain.
 SETTLED = 1e-3
-#: Of the wanted gap: a smaller part due to smoothing does not explain a larger gap (without this, 9
-#: of 60 fits of the hinge loss to columns of sizes 1e-3 to 1e3 missed a gap of 1e-3).
+#: After a step without gain mu shrinks if the smoothing's part exceeds this share of the wanted gap
+#: (without this, 9 of 60 fits of the hinge loss to columns of sizes 1e-3 to 1e3 missed a gap of
+#: 1e-3).
 NEGLIGIBLE_PART = 0.02
 
 #: What the rule works on: a smooth sum, or a smooth one close to a sum with kinks.
@@ -85,12 +86,10 @@ class ProximalNewton(StepRule):
 
     is minimised over the box, which takes no pass over the rows (`accelegrad.solvers.quadratic`).
     Of many columns only some move: those whose weights are not at a kink of the term or an end of
-    the box, and as many others, the most promising ones. The minimum u is accepted if
-    :math:`F(u) \le F(w) - 10^{-4} (m(w) - m(u))`; otherwise the step is halved until that holds,
-    which
-    takes no pass over the rows either. For least squares the model is exact: one step is the
-    solution
-    if all columns may move.
+    the box, and as many others, the most promising ones. The minimum u is accepted if :math:`F(u)
+    \le F(w) - 10^{-4} (m(w) - m(u))`; otherwise the step is halved until that holds, which takes no
+    pass over the rows either. For least squares the model is exact: one step is the solution if all
+    columns may move.
 
     C is from all rows for least squares, and otherwise from a sample that grows from step to step.
     Losses without curvature beyond a corner get some by caution.
@@ -154,10 +153,7 @@ class Aimed(NamedTuple):
 
 
 class TermsOracle(RowOracle):
-    """A sum over rows with l1 and l2 terms, within a box.
-
-    `penalty` is the same terms as a function, without the model's own l2 term.
-    """
+    """A sum over rows with l1 and l2 terms (`penalty` without the model's own), within a box."""
 
     saved = (*RowOracle.saved, "_seed")
     model: LinearModel
@@ -200,8 +196,6 @@ class PenalisedOracle(TermsOracle):
             # Now, so that the sizes of columns, which bounds take from it, are always the same.
             with np.errstate(**QUIET):
                 self._least_squares_matrix(self._columns(None))
-
-    # -- values and bounds -------------------------------------------------------------------------
 
     def __call__(self, point: Vector) -> Evaluation:
         """Evaluate at the point."""
@@ -284,8 +278,6 @@ class PenalisedOracle(TermsOracle):
         self.set_counts(counts)
         return evaluation
 
-    # -- the model around a point ------------------------------------------------------------------
-
     def aim(self, point: Vector, number: int, caution: float) -> Aim:
         """Return the minimum of the model around a point over the columns that may move."""
         self._before, self._aimed, self._has_all_rows = math.inf, None, False
@@ -316,7 +308,6 @@ class PenalisedOracle(TermsOracle):
         return self.model.loss.name == "squared"
 
     def _gradient(self, evaluation: Evaluation) -> Vector:
-        """Return the gradient of mean loss and all l2 terms."""
         more, d = self.terms.l2 - self.model.l2, self.model.n_features
         if more == 0.0:
             return evaluation.gradient
@@ -352,7 +343,6 @@ class PenalisedOracle(TermsOracle):
         return self._with_kept(chosen)
 
     def _with_kept(self, chosen: Any) -> Any:
-        """Return the columns of the last model if they contain these and few others."""
         kept = self._kept
         few = kept.size <= KEPT_COLUMNS * chosen.size
         if few and np.isin(chosen, kept, assume_unique=True).all():
@@ -393,7 +383,6 @@ class PenalisedOracle(TermsOracle):
         return self._matrix
 
     def _products_of(self, columns: Any, products: ColumnProducts) -> Matrix:
-        """Return the second derivatives of least squares by some of many sparse columns."""
         model, size = self.model, columns.size
         matrix = np.empty((size + model.fit_intercept, size + model.fit_intercept))
         matrix[:size, :size] = products.of(columns)
@@ -410,10 +399,7 @@ class PenalisedOracle(TermsOracle):
     def _minimum(
         self, columns: Any, matrix: Matrix, gradient: Vector, point: Vector, value: float
     ) -> Aim:
-        """Return the minimum of the model over some columns and the intercept.
-
-        `matrix` is for these, `gradient` and `point` are for all.
-        """
+        """Return the minimum of the model over some columns and the intercept."""
         given = columns, matrix, gradient, point
         return Aim(*minimum_of_columns(self.terms, self._limits, *given), value)
 
@@ -470,8 +456,7 @@ def minimum_of_columns(
     """Return the minimum of a quadratic model, in which a free intercept is eliminated.
 
     `matrix` is for `columns` (None: all) and the intercept, if any; `gradient` and `point` are for
-    all
-    parameters.
+    all parameters.
     """
     d, target = terms.n_features, point.copy()
     if columns is None and terms.feasible_set is None and not terms.has_l1:
@@ -517,8 +502,7 @@ def best_bound(
     """Return the bound by given slopes, or by those at a point if no better step is left.
 
     With an intercept, the slopes at the best intercept for the weights, which cost a search, are
-    tried
-    too if they may reach the goal.
+    tried too if they may reach the goal.
     """
     bound = 0.0 if slopes is None else dual.at_slopes(slopes)
     if slopes is not None and not (settled and value - bound > goal):

@@ -1,8 +1,7 @@
 """The minimum of a quadratic function with an l1 term in a box, by Newton steps on its faces.
 
 Only the matrix of the free coordinates is factored, by LAPACK: a handful of solves suffice for a
-few
-hundred coordinates, and nothing has to be compiled.
+few hundred coordinates, and nothing has to be compiled.
 """
 
 from __future__ import annotations
@@ -71,15 +70,12 @@ def box_minimum(matrix: Matrix, slope: Vector, limits: Limits, start: Vector) ->
     r"""Return the minimum of g'(u - s) + (u - s)'C(u - s)/2 + sum_j l1_j |u_j| over a box.
 
     By a projected Newton method. Between kinks (0, if there is an l1 term, and the ends of the box)
-    the
-    function is smooth. Coordinates at a kink that would rise on both sides stay; all others take a
-    Newton step, each stopped at the next kink on its way, and halved until the function falls. Once
-    the
-    right coordinates move, a step ends at the minimum.
+    the function is smooth. Coordinates at a kink that would rise on both sides stay; all others
+    take a Newton step, each stopped at the next kink on its way, and halved until the function
+    falls. Once the right coordinates move, a step ends at the minimum.
 
     C is positive semidefinite; a coordinate with a zero on the diagonal has no other entry. g is
-    the
-    gradient of the quadratic part at the start s, which is in the box.
+    the gradient of the quadratic part at the start s, which is in the box.
 
     References
     ----------
@@ -144,8 +140,7 @@ def _free(slopes: Vector, at_low: Any, at_high: Any, least: Vector) -> Any:
     """Return the coordinates that move; none at the minimum, where slopes are at most `least`.
 
     They are those between kinks, and those that would fall from a kink. The latter wait while one
-    of
-    the former is steeper than all of them.
+    of the former is steeper than all of them.
     """
     falls = np.where(at_low, -slopes, np.where(at_high, slopes, np.abs(slopes)))
     # No fall between two kinks in one place, or if rounding hides the slope.
@@ -161,7 +156,6 @@ def _free(slopes: Vector, at_low: Any, at_high: Any, least: Vector) -> Any:
 
 
 def _newton_step(matrix: Matrix, slopes: Vector, free: Any, shift: float) -> Vector:
-    """Return the step of the free coordinates to the minimum of their quadratic."""
     part = matrix.copy() if free.size == len(matrix) else matrix[free][:, free]
     if shift > LEAST_SHIFT:
         part.flat[:: free.size + 1] += shift
