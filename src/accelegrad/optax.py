@@ -347,7 +347,6 @@ def _averaged(state: AcceleGradState, params: Params) -> Params:
 
 
 def _sums(state: AcceleGradState) -> Params:
-    """Return the arrays of the average."""
     return _averaging(state.steps)
 
 
@@ -476,7 +475,6 @@ def _checked(name: str, function: Any) -> Any:
 
 
 def _is_zero(number: Any) -> bool:
-    """Tell whether a number is known to be zero."""
     return isinstance(number, int | float) and number == 0
 
 
@@ -617,10 +615,7 @@ def _is_sharded(array: Any) -> bool:
 
 
 def _chosen(condition: Any, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:
-    """Return the result of one of two functions, by `lax.cond` if the condition is traced.
-
-    Outside `jit`, `lax.cond` would compile both at every call.
-    """
+    """Return yes() or no(), by `lax.cond` only if traced: outside `jit` it always compiles."""
     if is_traced(condition):
         return jax.lax.cond(condition, yes, no)
     return yes() if condition else no()
@@ -639,10 +634,7 @@ def _hidden(array: Any) -> Any:
 
 
 def _after(array: Any, other: Any) -> Any:
-    """Return an array that XLA computes after `other`.
-
-    No number exceeds infinity, but the compiler does not know that.
-    """
+    """Return an array that XLA computes after `other`: it does not know that none exceeds inf."""
     return jnp.where(other > jnp.inf, other, array)
 
 

@@ -142,7 +142,6 @@ class Probe:
         return trial
 
     def _parabola(self, slope: float, trial: Evaluated, reach: float) -> float:
-        """Return the minimum of the parabola with these two slopes."""
         fall = slope - float(inner(trial.gradient, self.direction))
         guess = slope * reach / fall if fall > 0 else 0.0
         return min(max(guess, PROBE_FACTOR * reach), FARTHEST_GUESS * reach)

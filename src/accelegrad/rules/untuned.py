@@ -81,7 +81,7 @@ class UntunedAcceleGrad(QueryRule):
     The radius is the distance to a minimiser in the metric: the root mean square over coordinates
     with weights H. It is D-Adaptation's lower bound: convexity gives
     :math:`\langle S_t, x_0 - x^*\rangle \ge N_t` for :math:`S_t = \sum_s w_s g_s`, and
-    :math:`S_t \approx H_t (x_0 - z_{t+1}) / h_t` as long as H grows alike in all coordinates, so
+    :math:`S_t \approx H_t (x_0 - z_{t+1}) / h_t` while H grows evenly in all coordinates, so
     that S need not be kept. Once r has not grown by a tenth from step T to 2 T + 10 it is settled.
     Then the array of x0 holds the output: the average of the :math:`y_{t+1}` from there on, the
     k-th with weight :math:`k^2`.

@@ -24,9 +24,9 @@ from accelegrad.torch.untuned import DiagonalUntuned, Untuned, UntunedDescent
 class AcceleGrad(AveragingOptimizer):
     """AcceleGrad for torch: accelerated, universal, with nothing to tune.
 
-    While training, parameters hold the point at which the next gradient is wanted. Call `eval()`
-    before the model is used or saved for use, which swaps in the average, and `train()` before
-    training goes on; ``with optimizer.evaluating():`` does both.
+    While training, parameters hold the point for the next gradient. Call `eval()` before the model
+    is used or saved for use, which swaps in the average, and `train()` before training goes on;
+    ``with optimizer.evaluating():`` does both.
 
     Parameters
     ----------

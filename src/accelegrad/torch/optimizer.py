@@ -317,7 +317,6 @@ class AveragingOptimizer(Optimizer):
     # -- numbers ---------------------------------------------------------------------------------
 
     def _prepare(self, family: Family) -> None:
-        """Add the initial numbers to the group of a family."""
         group, device = family.group, torch.device("cpu")
         if group["capturable"] and family.buckets:
             device = family.buckets[0].x[0].device

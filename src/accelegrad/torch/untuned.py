@@ -203,7 +203,6 @@ def _move(bucket: Bucket, alpha: Number) -> None:
 
 
 def _at_gradient(bucket: Bucket) -> Tensor:
-    """Return <g, g> and <g, anchor - x>."""
     return bucket.sums_of(
         lambda g, a, x: [g.dot(g), g.dot(a - x)],
         *(bucket.gradient, bucket.state[AVERAGE], bucket.x),
@@ -211,7 +210,6 @@ def _at_gradient(bucket: Bucket) -> Tensor:
 
 
 def _along_z(bucket: Bucket) -> Tensor:
-    """Return <g, g>, <g, anchor - x>, <g, anchor - z> and ||anchor - z||^2."""
     return bucket.sums_of(
         lambda g, a, x, z: [g.dot(g), g.dot(a - x), g.dot(d := a - z), d.dot(d)],
         *(bucket.gradient, bucket.state[AVERAGE], bucket.x, bucket.state[MIRROR]),
@@ -219,7 +217,6 @@ def _along_z(bucket: Bucket) -> Tensor:
 
 
 def _slope_and_stretch(bucket: Bucket) -> Tensor:
-    """Return <g, g/H> and the squared distance of z in the metric."""
     return bucket.sums_of(
         lambda q, g, a, z: [(g / (h := q.sqrt())).dot(g), (h * (d := a - z)).dot(d)],
         *(bucket.state[SQUARES], bucket.gradient, bucket.state[AVERAGE], bucket.state[MIRROR]),
@@ -227,7 +224,6 @@ def _slope_and_stretch(bucket: Bucket) -> Tensor:
 
 
 def _distances_in_metric(bucket: Bucket) -> Tensor:
-    """Return the sum of H, and the squared distances of z and y in the metric."""
     return bucket.sums_of(
         lambda q, a, z, y: [
             (h := q.sqrt()).sum(),
