@@ -36,28 +36,43 @@ Original = Callable[..., Any]
 Change = Callable[[Original], Original]
 
 
+def after(fix: Callable[[Any], Any]) -> Change:
+    """The result, changed."""
+    return lambda original: lambda *a, **k: fix(original(*a, **k))
+
+
+def meanwhile(owner: Callable[..., Any], name: str, value: Callable[[Any], Any]) -> Change:
+    """The function, while an attribute of `owner(*arguments)` has another value."""
+
+    def change(original: Original) -> Original:
+        def changed(*a: Any, **k: Any) -> Any:
+            one = owner(*a)
+            kept = getattr(one, name)
+            setattr(one, name, value(kept))
+            got = original(*a, **k)
+            setattr(one, name, kept)
+            return got
+
+        return changed
+
+    return change
+
+
 def scaled(factor: float) -> Change:
-    """The result times a factor."""
-    return lambda original: lambda *a, **k: factor * original(*a, **k)
+    return after(lambda got: factor * got)
 
 
 def raised(share: float) -> Change:
     """The result plus a share of its size: a lower bound that claims too much."""
-    return lambda original: lambda *a, **k: (lambda got: got + share * abs(got))(original(*a, **k))
+    return after(lambda got: got + share * abs(got))
 
 
 def first_raised(share: float) -> Change:
-    """The same for the first of two results."""
-    return lambda original: (
-        lambda *a, **k: (lambda got: (got[0] + share * abs(got[0]), *got[1:]))(original(*a, **k))
-    )
+    return after(lambda got: (got[0] + share * abs(got[0]), *got[1:]))
 
 
 def first_scaled(factor: float) -> Change:
-    """The first of two results times a factor."""
-    return lambda original: (
-        lambda *a, **k: (lambda got: (factor * got[0], *got[1:]))(original(*a, **k))
-    )
+    return after(lambda got: (factor * got[0], *got[1:]))
 
 
 def always(value: Any) -> Change:
@@ -99,26 +114,21 @@ def sums_too_high(original: Any) -> Any:
     return classmethod(change)
 
 
-def level_too_high(original: Original) -> Original:
-    """The sums of slopes have a level that is 0.1 % too high."""
-
-    def change(self: Any, x: Any) -> Any:
-        known = original(self, x)
-        return known._replace(slopes=replace(known.slopes, level=1.001 * known.slopes.level))
-
-    return change
-
-
-def penalty_counted_twice(original: Original) -> Original:
-    """The cut of f is taken from the value of f + phi."""
-
-    def change(self: Any, evaluation: Any, weight: float) -> Any:
-        kept, evaluation.penalty = evaluation.penalty, 0.0
-        cut = original(self, evaluation, weight)
-        evaluation.penalty = kept
-        return cut
-
-    return change
+#: The sums of slopes have a level that is 0.1 % too high.
+level_too_high = after(
+    lambda known: known._replace(slopes=replace(known.slopes, level=1.001 * known.slopes.level))
+)
+#: The cut of f is taken from the value of f + phi.
+penalty_counted_twice = meanwhile(lambda self, at, weight: at, "penalty", lambda kept: 0.0)
+#: The average is divided by a sum of weights that is too small.
+weight_too_small = meanwhile(
+    lambda self: self, "_sum", lambda kept: kept._replace(weight=0.999 * kept.weight)
+)
+#: What is proved within 0.99 R is claimed within R, by a single cut and by the best average.
+radius_too_small = meanwhile(lambda self, *a: self, "radius", lambda kept: 0.99 * kept)
+average_in_smaller_ball = meanwhile(
+    lambda self, *a: self.region, "radius", lambda kept: 0.99 * kept
+)
 
 
 def bound_kept_when_widened(original: Original) -> Original:
@@ -126,30 +136,6 @@ def bound_kept_when_widened(original: Original) -> Original:
         before = self.lower_bound
         original(self, radius)
         self.lower_bound = max(self.lower_bound, before)
-
-    return change
-
-
-def weight_too_small(original: Original) -> Original:
-    """The average is divided by a sum of weights that is too small."""
-
-    def change(self: Any) -> None:
-        kept = self._sum
-        self._sum = kept._replace(weight=0.999 * kept.weight)
-        original(self)
-        self._sum = kept
-
-    return change
-
-
-def radius_too_small(original: Original) -> Original:
-    """What is proved within 0.99 R is claimed within R."""
-
-    def change(self: Any, *a: Any) -> Any:
-        kept, self.radius = self.radius, 0.99 * self.radius
-        got = original(self, *a)
-        self.radius = kept
-        return got
 
     return change
 
@@ -174,46 +160,18 @@ def softmax_alone(original: Original) -> Original:
     return lambda self, margins: softmax(margins)[0]
 
 
-def mean_changed(index: int, factor: float = 1.0, share: float = 0.0) -> Change:
-    """A number of the mean of kept cuts times a factor, plus a share of the sizes."""
-
-    def change(original: Original) -> Original:
-        def mean(self: Any, weights: Any) -> Any:
-            found = original(self, weights)
-            if found is None:
-                return None
-            slope, numbers = found
-            changed = list(numbers)
-            changed[index] = factor * changed[index] + share * numbers[3]
-            return slope, tuple(changed)
-
-        return mean
-
-    return change
+def mean_changed(fix: Callable[[Any, list[float]], tuple[Any, Any]]) -> Change:
+    """Another slope, or other numbers, of the mean of kept cuts."""
+    return after(lambda found: None if found is None else fix(found[0], list(found[1])))
 
 
-def average_in_smaller_ball(original: Original) -> Original:
-    """What the best average proves within 0.99 R is claimed within R."""
-
-    def change(self: Any, kept: Any, weights: Any) -> None:
-        radius, self.region.radius = self.region.radius, 0.99 * self.region.radius
-        original(self, kept, weights)
-        self.region.radius = radius
-
-    return change
-
-
-def not_normalised(original: Original) -> Original:
-    """The weights of kept cuts add up to 0.999, and nobody divides by that."""
-
-    def mean(self: Any, weights: Any) -> Any:
-        found = original(self, weights)
-        if found is None:
-            return None
-        slope, numbers = found
-        return 0.999 * slope, (0.999 * numbers[0], *numbers[1:])
-
-    return mean
+level_of_mean_raised = mean_changed(
+    lambda slope, numbers: (slope, (numbers[0] + 1e-9 * numbers[3], *numbers[1:]))
+)
+#: The weights of kept cuts add up to 0.999, and nobody divides by that.
+not_normalised = mean_changed(
+    lambda slope, numbers: (0.999 * slope, (0.999 * numbers[0], *numbers[1:]))
+)
 
 
 class Mistake(NamedTuple):
@@ -269,7 +227,7 @@ def _certificates() -> Iterator[Mistake]:
     yield Mistake(f"{cuts}.widen", bound_kept_when_widened, "old bound kept")
     yield Mistake(f"{cuts}._raise_by_sum", weight_too_small, "weight 0.1 % too small")
     memory = "bundle.cut_memory:CutMemory"
-    yield Mistake(f"{memory}.mean", mean_changed(0, share=1e-9), "level 1e-9 too high")
+    yield Mistake(f"{memory}.mean", level_of_mean_raised, "level 1e-9 too high")
     yield Mistake(f"{memory}.mean", not_normalised, "weights not normalised")
     yield Mistake(f"{cuts}._raise_by_average", average_in_smaller_ball, "1 % smaller ball")
     yield Mistake("proofs.certificate:LateBound.__call__", raised(1e-3), "0.1 % too high")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 
 import numpy as np
@@ -35,15 +35,20 @@ def of_battery(family: str, number: int) -> Entry:
     return drawn(family, number, ("near", "zero")[number % 2], 6)
 
 
-def runs_by_tol(entry: Entry) -> list:
+TEN = [partial(ten_quadratics, seed) for seed in SEEDS]
+ORDINARY = [partial(of_battery, *pair) for pair in OTHERS]
+
+
+def name_of(given) -> str | None:
+    return "-".join(map(str, given.args)) if isinstance(given, partial) else None
+
+
+@pytest.mark.parametrize("make", [*TEN, *ORDINARY], ids=name_of)
+def test_a_smaller_tol_ends_with_no_larger_gap(make):
+    """And soon if the larger one has proved as much."""
+    entry = make()
     results = [run(entry, tol)[1] for tol in TOLS]
     assert not [result for result in results if result is None]
-    return results
-
-
-def check_tols(entry: Entry) -> None:
-    """A smaller tol ends with no larger gap, and soon where the larger one has proved as much."""
-    results = runs_by_tol(entry)
     runs = "\n".join(
         f"{entry.name} tol {tol:.0e}: gap {result.gap:.3g} after {result.nfev} calls"
         for tol, result in zip(TOLS, results, strict=True)
@@ -55,8 +60,14 @@ def check_tols(entry: Entry) -> None:
                 assert tight.nfev <= 1.5 * loose.nfev + CLOSING_CALLS, runs
 
 
-def check_iterations(entry: Entry, tol: float | None) -> None:
-    """More iterations end with no larger gap, and are not made where fewer were enough."""
+@pytest.mark.parametrize(
+    ("make", "tol"),
+    [(TEN[0], None), *((make, 1e-8) for make in (*TEN, *ORDINARY[::2]))],
+    ids=name_of,
+)
+def test_more_iterations_end_with_no_larger_gap(make, tol):
+    """And are not made where fewer were enough."""
+    entry = make()
     results = [run(entry, tol, max_iter=most)[1] for most in ITERATIONS]
     runs = "\n".join(
         f"{entry.name} tol {tol} max_iter {most}: gap {result.gap:.3g} after {result.nfev} calls"
@@ -67,28 +78,3 @@ def check_iterations(entry: Entry, tol: float | None) -> None:
         assert not falsehood(entry, more), runs
         if fewer.success and tol is not None:
             assert more.nfev <= 1.5 * fewer.nfev + CLOSING_CALLS, runs
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_smaller_tol_on_the_largest_of_ten_quadratics(seed):
-    check_tols(ten_quadratics(seed))
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_more_iterations_on_the_largest_of_ten_quadratics(seed):
-    check_iterations(ten_quadratics(seed), 1e-8)
-
-
-@pytest.mark.parametrize("seed", [0])
-def test_more_iterations_without_a_goal(seed):
-    check_iterations(ten_quadratics(seed), None)
-
-
-@pytest.mark.parametrize(("family", "number"), OTHERS)
-def test_a_smaller_tol_on_an_ordinary_function(family, number):
-    check_tols(of_battery(family, number))
-
-
-@pytest.mark.parametrize(("family", "number"), OTHERS[::2])
-def test_more_iterations_on_an_ordinary_function(family, number):
-    check_iterations(of_battery(family, number), 1e-8)

@@ -398,10 +398,7 @@ class Bundle(StepRule):
         return following, at
 
     def _worthwhile(self, state: BundleState) -> tuple[Trial, float]:
-        """Return a trial and its step, longer than before if that promises too little.
-
-        A short step promises little, and its cut says little about distant points.
-        """
+        """Return a trial and its step, longer than before if that promises too little."""
         t = state.step_size
         for _ in range(MOST_LENGTHENED):
             trial = self._trial(state, t)

@@ -118,10 +118,7 @@ class CutMemory:
         numbers[:, BLURRED] += share * numbers[:, LENGTH]
 
     def _add(self, slope: Vector, numbers: tuple[float, ...]) -> None:
-        """Keep a cut; if there is no room, drop those that matter least.
-
-        A repetition of the newest cut, up to rounding of its level, is ignored.
-        """
+        """Keep a cut unless it repeats the newest; if memory is full, drop the least important."""
         if self.count:
             last = self._numbers[self.count - 1]
             size = max(last[SIZE], numbers[SIZE])

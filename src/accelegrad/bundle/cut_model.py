@@ -95,10 +95,7 @@ class CutModel(NamedTuple):
         return self.project is None and self.prox is None
 
     def lowest(self, center: Center, step: float, *, keep: bool = True) -> Lowest:
-        """Minimise the model plus ||u - center||^2 / (2 step); the step may become shorter.
-
-        `keep` says whether the memory keeps the weights, to start with them next time.
-        """
+        """Minimise the model plus ||u - center||^2 / (2 step); `keep` stores the weights."""
         if not self.is_plain:
             return self._lowest_feasible(center, step, keep=keep)
         below = center.value - self.cuts.values_at_center(center.point)

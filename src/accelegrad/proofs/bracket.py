@@ -64,20 +64,14 @@ class Bracket:
             add(evaluation, weight)
 
     def add_minimiser(self, at: Evaluated) -> None:
-        """Record that the gradient at a point is zero.
-
-        A linear model's gradient is zero only up to rounding; its dual proves more.
-        """
+        """Record a zero gradient; a linear model's is zero only up to rounding, and is ignored."""
         if self._model is not None:
             return
         bound = at.value - FEW * UNIT * abs(at.value) - at.lost[0]
         self._everywhere = max(self._everywhere, bound)
 
     def update(self, best: Evaluated, iteration: int, estimate: float) -> bool:
-        """Update the bound of the kept cuts if that is due; return whether it was.
-
-        `estimate` is the gap that the method expects, infinite if it expects none.
-        """
+        """Update the bound of the kept cuts if that is due; `estimate` is the expected gap."""
         if self.cuts is None or self.cuts.kept is None:
             return False
         goal, waited = self.goal(best.value), iteration - self._tightened

@@ -65,10 +65,7 @@ def level(loss: Loss, shares: Vector, theta: Vector, y: Vector) -> tuple[float, 
 def heights(
     model: LinearModel, theta: Vector, levels: tuple[float, float] | None = None
 ) -> tuple[float, float, float, float]:
-    """Return level and mean of slopes, each with its error bound, without a product with X.
-
-    `levels` is the result of `level`, if known. Only an intercept needs the mean.
-    """
+    """Return level and mean (for an intercept) of slopes, each with its error bound."""
     shares, y = np.asarray(model.shares), np.asarray(model.y)
     height, error = level(model.loss, shares, theta, y) if levels is None else levels
     if not model.fit_intercept:
@@ -256,10 +253,7 @@ class Terms:
 
     @cached_property
     def holds_origin(self) -> bool:
-        """Whether zero weights are allowed: then slopes with a negative level prove nothing.
-
-        The rest of a bound, a minimum over the weights, is then at most 0.
-        """
+        """Whether zero weights are allowed: then slopes with a negative level prove nothing."""
         if self.separable:
             return bool(((self.lower <= 0.0) & (self.upper >= 0.0)).all())
         assert self.feasible_set is not None
@@ -302,10 +296,7 @@ class Terms:
         return bool((above | below).all())
 
     def hold_each_weight(self, loss: Loss) -> bool:
-        """Return whether each weight has a term or limits that bound it.
-
-        For least squares signs may suffice: see `accelegrad.proofs.null_space`.
-        """
+        """Return whether a term or limits bound each weight; for least squares, signs may do."""
         if self.has_only_signs:
             return loss.name == "squared"
         return self.separable and self.gets_tight

@@ -77,10 +77,7 @@ class ModelDual:
 
     @property
     def is_there(self) -> bool:
-        """Whether bounds can be computed at a reasonable cost.
-
-        They can if a term or a limit bounds each weight; otherwise see `null_space.obstacle`.
-        """
+        """Whether a term or limit bounds each weight, or `null_space.obstacle` finds none."""
         if self.needs_null_space:
             return self._obstacle() is None
         return self.terms.gets_tight or self.has_only_signs
@@ -120,10 +117,7 @@ class ModelDual:
         return self.bound(self.balanced(self._at_best_intercept(known)))
 
     def by_balanced(self, known: ModelPoint) -> float:
-        """Return the bound by the slopes at a point, after scaling down one side if needed.
-
-        It costs a product with the data unless the slopes are balanced.
-        """
+        """Return the bound by the slopes at a point, after scaling down one side if needed."""
         if self.has_only_signs:
             return self._in_null_space.at(known.derivatives)
         if not self._is_balanced(known.derivatives):
@@ -289,10 +283,7 @@ class ModelDual:
         return min(self.distance_by_gap(x0), ROUNDED_UP * from_origin)
 
     def distance_by_gap(self, x0: Vector) -> float:
-        """Return the bound of the distance to the minimiser from the dual gap at x0, for l2 > 0.
-
-        It also holds over a convex set that contains x0, since the minimum there is no lower.
-        """
+        """Return the bound of the distance to the minimiser by the dual gap at x0, for l2 > 0."""
         at = self.model.at(x0)
         excess = at.dual_gap + self.model.rounding_at(x0, at.value).value
         return ROUNDED_UP * math.sqrt(2.0 * excess / self.model.l2)
@@ -327,10 +318,7 @@ def _slopes_at_best_intercept(model: LinearModel, margins: Vector) -> Vector:
 
 
 def _bracket(total: Callable[[float], float], step: float) -> tuple[float, float] | None:
-    """Return two shifts between which a nondecreasing function changes its sign.
-
-    None if it is 0 at 0, or has the same sign at all shifts, as when all labels are equal.
-    """
+    """Return two shifts between which a nondecreasing function changes its sign, or None."""
     start = total(0.0)
     if start == 0.0:
         return None

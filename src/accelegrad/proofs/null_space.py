@@ -325,10 +325,7 @@ def needed_signs(space: NullSpace, lower: Vector, upper: Vector) -> Vector:
 
 
 class DualBounds:
-    """Lower bounds of min P for a linear model without an l2 term, from slopes or from a point.
-
-    `signs` is the result of `needed_signs`, for least squares whose weights have signs.
-    """
+    """Lower bounds of min P without an l2 term; `signs` are those of `needed_signs`, if any."""
 
     def __init__(
         self, space: NullSpace, loss: Loss, y: Vector, signs: Vector | None = None
@@ -345,10 +342,7 @@ class DualBounds:
 
     @cached_property
     def gets_tight(self) -> bool:
-        """Whether bounds come near to the minimum where weights have a sign each.
-
-        They do not where columns cancel each other, so that weights can grow for ever.
-        """
+        """Whether bounds approach the minimum: not if columns with signs cancel each other."""
         return self.signs is None or self.space.can_reach(self.signs)
 
     def resolution(self, steep: float, w: Vector) -> float:

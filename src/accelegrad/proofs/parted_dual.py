@@ -27,10 +27,7 @@ FIRST_SHIFTS = 8.0 ** np.arange(-7.0, 5.0)
 def slope_sums(
     part: Part, at: ModelPoint, other: ModelPoint, slopes: Mixture, loss: Loss, combined: bool
 ) -> tuple[SlopeSums, float, Vector]:
-    """Return the sums of slopes without columns, their squared norm, and their combination of rows.
-
-    The combination is empty if it was not asked for, which saves a pass over the rows.
-    """
+    """Return the sums of slopes without columns, their squared norm, and X' theta if asked for."""
     theta, model, none = slopes.of(at, other), part.model(loss), np.zeros(0)
     combination = model.combination(theta)[: model.n_features] if combined else none
     height = SlopeSums(*heights(model, theta), none, none)

@@ -80,10 +80,7 @@ def sharp_average(slopes: np.ndarray, linear: Vector, weights: Vector) -> Vector
 
 
 def _dependence(r: np.ndarray, linear: Vector) -> Vector | None:
-    """Return a change of weights that keeps the sum of slopes; None if there is none.
-
-    It exists if a column depends on those before. The linear term does not rise.
-    """
+    """Return a change of dependent weights that keeps the sum of slopes, or None."""
     count = r.shape[1]
     sizes = np.linalg.norm(r, axis=0)
     diagonal = np.zeros(count)

@@ -68,10 +68,7 @@ def content_of(part: Any) -> Any:
 
 
 def restored(part: Any, content: Any) -> Any:
-    """Return a part as it was when `content` was taken of it.
-
-    Parts with `restore` and random generators are changed in place, others are created again.
-    """
+    """Return a part as it was when `content` was taken of it, changed in place if it can be."""
     if hasattr(part, "restore"):
         part.restore(content)
         return part

@@ -173,10 +173,7 @@ class Convexity(Saved):
         return start
 
     def _evaluated(self, point: Vector) -> Evaluation | None:
-        """Evaluate at a point without making it the best one; None if that fails.
-
-        The function may raise an exception where no step would lead: the answer must not be lost.
-        """
+        """Evaluate at a point, without making it the best one; None if the function fails there."""
         judge = self.progress.judge
         assert judge is not None
         best = judge.best

@@ -96,10 +96,7 @@ def _term_fingerprint(penalty: Penalty, start: Vector) -> str:
 
 
 def _library_content(thing: Any, base: type) -> str:
-    """Return a fingerprint of the attributes of this library's sets and penalties.
-
-    For a user's it is not known which attributes matter.
-    """
+    """Return a fingerprint of the attributes of this library's classes; a user's are unknown."""
     package, _, _ = base.__module__.rpartition(".")
     return fingerprint(thing) if type(thing).__module__.startswith(package) else ""
 

@@ -126,10 +126,7 @@ class AssumedRegion(RegionPolicy):
         return self.region.feasible_set.project(moved)
 
     def _evaluated(self, point: Vector) -> Evaluation | None:
-        """Evaluate at a feasible point; None if that fails.
-
-        The function may raise an exception where no step would lead: the answer must not be lost.
-        """
+        """Evaluate at a feasible point; None if the function fails there."""
         judge = self.progress.judge
         assert judge is not None
         try:
@@ -260,10 +257,7 @@ class GuessedRegion(AssumedRegion):
         return True
 
     def _model_is_right(self, final: Evaluation, slope: float, margin: float) -> bool:
-        """Evaluate where the model of the kept cuts is lowest, far beyond the region.
-
-        If it promises nothing, or its promise does not hold, the region stands.
-        """
+        """Return whether the cut model's minimum far beyond the region does not refute it."""
         cuts, region = self.progress.bracket.cuts, self.region
         if cuts is None or cuts.kept is None or slope == 0.0:
             return True
@@ -290,10 +284,7 @@ class GuessedRegion(AssumedRegion):
 
 
 def _extrapolated(offsets: np.ndarray, changes: np.ndarray, step: Vector) -> tuple[Vector, Vector]:
-    """Return the way to where steps vanish, and the part of the step that is not explained.
-
-    From the nearest points with other steps, as many as there are coordinates.
-    """
+    """Return the way to where steps vanish, and the part of the step that is not explained."""
     nearest = np.einsum("ij,ij->i", offsets, offsets).argsort(kind="stable")
     telling = np.abs(changes).max(axis=1, initial=0.0) > 0.0
     chosen = nearest[telling[nearest]][: step.size]

@@ -68,7 +68,7 @@ MESSAGES = {
     Status.REGION_REFUTED: "Lower values lie outside the region that was given.",
 }
 
-#: a run that was to go on, or goes on with a larger max_iter
+#: ends of a run that can continue, if only with a larger max_iter
 UNFINISHED = (None, Status.CALLBACK, Status.TIME_LIMIT, Status.MAX_ITER)
 #: statuses that the last bounds may improve
 COULD_BE_MORE = (
@@ -102,10 +102,7 @@ def as_result(known: dict[str, Any]) -> OptimizeResult:
 
 
 def report(progress: Progress, status: Status, detail: str) -> OptimizeResult:
-    """Return all that is known at a run's end; the point returned is the one that is judged.
-
-    `detail` is added to the status's message.
-    """
+    """Return all that is known at a run's end; the point returned is the one that is judged."""
     bracket = progress.bracket
     final = progress.final_evaluation() or progress.best
     x = progress.output_point() if final is None else final.point

@@ -161,10 +161,7 @@ class Stopping(Saved):
         return progress.judged_output()
 
     def _pause(self) -> int:
-        """Return the steps between two judgements of an output point.
-
-        One that was not evaluated costs a call, so these are at most a tenth of the steps.
-        """
+        """Return the steps between two judgements: a judgement costs a call, so a tenth at most."""
         return 1 + self.progress.iteration // 10
 
     def _judgement_pause(self) -> int:

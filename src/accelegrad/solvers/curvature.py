@@ -130,10 +130,7 @@ class Costs(NamedTuple):
         return size if size <= MOST_SAMPLED * n else n
 
     def price(self, number: int, n_curved: int | None = None) -> tuple[float, float]:
-        """Return the cost of the `number`-th sample's curvature, and the steps before it pays.
-
-        Rows beyond `n_curved`, if known, have no curvature and cost nothing.
-        """
+        """Return the cost of the `number`-th sample's curvature, and the steps before it pays."""
         size = self.sample(number)
         if self.constant and size == self.n_samples:
             return 0.0, 0.0  # one step with it finds the minimum

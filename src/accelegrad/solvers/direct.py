@@ -58,10 +58,7 @@ class DirectMinimum(NamedTuple):
 
 
 class DirectNewton:
-    """Minima of a small smooth sum over rows for one set of terms after another.
-
-    The model gives rows, targets and weights; its l2 term is ignored.
-    """
+    """Minima of a small smooth sum over rows for one set of terms after another."""
 
     def __init__(self, model: LinearModel) -> None:
         self._rows = soon_ready(model)
@@ -82,10 +79,7 @@ class DirectNewton:
     def minimum(
         self, terms: Terms, start: Vector, goal: Goal, most_steps: int = MOST_STEPS
     ) -> DirectMinimum | None:
-        """Return a minimum that is proved good enough; None if these steps find none.
-
-        `start` is feasible; `goal` maps a value to the wanted gap.
-        """
+        """Return a minimum that is proved good enough; None if these steps find none."""
         with np.errstate(**QUIET):
             found = self._by_products(terms, start, goal) if self._is_least_squares else None
             return found or self._by_rows(terms, start, goal, min(most_steps, MOST_STEPS))

@@ -74,15 +74,15 @@ class DualAscent(Rule):
     .. math:: D(\theta) = -\sum_i p_i\, l_i^*(\theta_i) - \frac{\lambda}{2} \|w(\theta)\|^2, \qquad
               w(\theta) = -\frac1\lambda \sum_i p_i \theta_i a_i.
 
-    An epoch goes through the rows in random order and makes each :math:`\theta_i` the best one for
-    all others as they are:
+    An epoch goes through the rows in random order and optimises each :math:`\theta_i` with all
+    others fixed:
 
     .. math:: \theta_i \leftarrow l_{i,q}'(a_i^\top w + q\,\theta_i), \qquad
               q = p_i \|a_i\|^2 / \lambda,
 
     where :math:`l_{i,q}` is the Moreau envelope of the loss with parameter q, and w follows. The
     loss need not be smooth. A row whose slope did not change, as at an end of the conjugate's
-    domain, rests for an epoch; each further time for about twice as many.
+    domain, is skipped for one epoch, and for about twice as many each further time.
 
     An intercept b without an l2 term adds the constraint :math:`\sum_i p_i \theta_i = 0`, and is
     its multiplier. By the method of multipliers the objective gets the term
@@ -93,9 +93,8 @@ class DualAscent(Rule):
 
     and after each epoch :math:`b_{k+1} = b`.
 
-    The objective is evaluated, and the gap proved, when the gap is expected to be small enough, so
-    that there may be several epochs between two evaluations. `output` and `last` are the last
-    point.
+    The objective is evaluated, and the gap proved, only when the gap is expected to be small
+    enough. `output` and `last` are the last point.
 
     References
     ----------

@@ -111,11 +111,7 @@ class TruncatedNewton(StepRule):
     def _lowest(
         self, state: TruncatedNewtonState, direction: Array, slope: float, oracle: Oracle
     ) -> tuple[float, Evaluated]:
-        """Return a nearly optimal step length, and the evaluation there.
-
-        Just beyond the lowest point of a line the value may exceed that at its start, but never
-        before it.
-        """
+        """Return a nearly optimal step length, and the evaluation there."""
         line = self.curved.along(state.point, direction)
         for highest in (FLAT, 0.0):
             t = _flat(line, slope, highest)
@@ -517,10 +513,7 @@ def _curved_sums(part: Any, at: ClassesPoint) -> tuple[Vector, Matrix]:  # noqa:
 
 
 def _drawn(importance: Vector, count: int) -> tuple[RowNumbers, Vector]:
-    """Return rows drawn by importance, and how many rows each stands for; all if they are few.
-
-    They are evenly spread over the cumulative importance: no random numbers are needed.
-    """
+    """Return rows evenly spread over the cumulative importance, and how many each stands for."""
     sums = np.cumsum(importance)
     total = float(sums[-1])
     if count >= np.count_nonzero(importance) or not total > 0.0:

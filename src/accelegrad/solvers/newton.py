@@ -134,10 +134,7 @@ class SketchedNewton(StepRule):
         return Step(state, oracle.original(trial), 0.0)
 
     def aimed(self, state: SketchedNewtonState, oracle: Sum) -> SketchedNewtonState:
-        """Return the state with the next trial.
-
-        This may take new curvature, so it is postponed until the trial is needed.
-        """
+        """Return the state with the next trial, which may take new curvature."""
         if state.due == NOTHING:
             return state
         if state.due == BEGIN:
@@ -189,10 +186,7 @@ class SketchedNewton(StepRule):
     def _improved(
         self, state: SketchedNewtonState, before: float, oracle: Sum
     ) -> SketchedNewtonState:
-        """Return the state with new curvature if steps with the old one gain too little.
-
-        `before` is the squared decrement before the last step.
-        """
+        """Return the state with new curvature if the squared decrement fell too little."""
         curvature = self._curvature(state, oracle)
         expected = float(EXPECTED_DECREMENT ** (2.0 / (1.0 + curvature.cost)))
         slow = state.slope > expected * before and state.used >= curvature.patience

@@ -49,8 +49,9 @@ KEPT_COLUMNS = 1.3
 MOST_COLUMNS = 3000
 #: A step that gains at most this share of the wanted gap counts as no gain.
 SETTLED = 1e-3
-#: Of the wanted gap: a smaller part due to smoothing does not explain a larger gap (without this, 9
-#: of 60 fits of the hinge loss to columns of sizes 1e-3 to 1e3 missed a gap of 1e-3).
+#: After a step without gain mu shrinks if the smoothing's part exceeds this share of the wanted gap
+#: (without this, 9 of 60 fits of the hinge loss to columns of sizes 1e-3 to 1e3 missed a gap of
+#: 1e-3).
 NEGLIGIBLE_PART = 0.02
 
 #: What the rule works on: a smooth sum, or a smooth one close to a sum with kinks.
@@ -152,10 +153,7 @@ class Aimed(NamedTuple):
 
 
 class TermsOracle(RowOracle):
-    """A sum over rows with l1 and l2 terms, within a box.
-
-    `penalty` is the same terms as a function, without the model's own l2 term.
-    """
+    """A sum over rows with l1 and l2 terms (`penalty` without the model's own), within a box."""
 
     saved = (*RowOracle.saved, "_seed")
     model: LinearModel
@@ -401,10 +399,7 @@ class PenalisedOracle(TermsOracle):
     def _minimum(
         self, columns: Any, matrix: Matrix, gradient: Vector, point: Vector, value: float
     ) -> Aim:
-        """Return the minimum of the model over some columns and the intercept.
-
-        `matrix` is for these, `gradient` and `point` are for all.
-        """
+        """Return the minimum of the model over some columns and the intercept."""
         given = columns, matrix, gradient, point
         return Aim(*minimum_of_columns(self.terms, self._limits, *given), value)
 

@@ -30,10 +30,7 @@ def falls_enough(before: float, value: float, fall: float, share: float) -> bool
 
 
 def shorter_share(value_at: Callable[[float], float], before: float, fall: float) -> float:
-    """Return the first of 1/2, 1/4, ... of a step that lowers the value enough; 0 if none does.
-
-    `value_at` maps a share of the step to the value there.
-    """
+    """Return the first of 1/2, 1/4, ... of a step that lowers the value enough; 0 if none does."""
     share = 0.5
     while share >= SHORTEST_STEP:
         if falls_enough(before, value_at(share), fall, share):
