@@ -136,10 +136,18 @@ def test_any_shape_on_more_threads_than_rows(n: int, d: int, layout: str) -> Non
         assert_close(compiled(model.at, w, threads=threads).margins, X @ w[:-1] + w[-1], 1e-12)
 
 
-def test_a_matrix_without_entries() -> None:
-    model = LinearModel(sp.csr_array((6, 3)), np.ones(6), fit_intercept=True)
-    w = np.array([1.0, 2.0, 3.0, 0.5])
-    expected = plain(model.value_and_gradient, w)
+UNTIDY = (np.array([1.0, 2.0, 3.0, 4.0, 5.0]), [2, 0, 2, 1, 0], [0, 3, 3, 5])
+
+
+@pytest.mark.parametrize(
+    "X",
+    [sp.csr_array((3, 3)), sp.csr_array(UNTIDY, shape=(3, 3))],
+    ids=["without entries", "unsorted, and column 2 twice"],
+)
+def test_unusual_rows(X) -> None:
+    y, w = [1.0, -1.0, 1.0], np.array([0.3, -0.2, 0.1, 0.5])
+    expected = LinearModel(X.toarray(), y, fit_intercept=True).value_and_gradient(w)
+    model = LinearModel(X, y, fit_intercept=True)
     found = compiled(model.value_and_gradient, w, threads=2)
     assert found[0] == pytest.approx(expected[0], rel=1e-15)
     assert_close(found[1], expected[1], 1e-15)
@@ -178,17 +186,6 @@ def test_uneven_rows_are_split_by_entries() -> None:
     assert found[0] == 0
     assert found[-1] == 9
     assert found == sorted(found)
-
-
-def test_untidy_rows_are_fine() -> None:
-    indptr, indices = [0, 3, 3, 5], [2, 0, 2, 1, 0]  # unsorted, and column 2 twice
-    X = sp.csr_array((np.array([1.0, 2.0, 3.0, 4.0, 5.0]), indices, indptr), shape=(3, 3))
-    model = LinearModel(X, [1.0, -1.0, 1.0])
-    w = np.array([0.3, -0.2, 0.1])
-    expected = LinearModel(X.toarray(), model.y).value_and_gradient(w)
-    found = compiled(model.value_and_gradient, w)
-    assert found[0] == pytest.approx(expected[0], rel=1e-15)
-    assert_close(found[1], expected[1], 1e-15)
 
 
 def test_the_logistic_loss_is_exact_to_rounding() -> None:

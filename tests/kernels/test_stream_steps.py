@@ -32,6 +32,33 @@ def fed(mode, estimator, X, y, weights, **options):
     return estimator
 
 
+MODES = ("always", "never")
+
+
+def pair(make, X, y, weights=None, **options):
+    """Return two estimators, fed by compiled steps and by the rule's."""
+    return [fed(mode, make(), X, y, weights, **options) for mode in MODES]
+
+
+def classifiers(X, y, **options):
+    make = lambda: AcceleGradClassifier(random_state=0, **options)  # noqa: E731
+    return pair(make, X, y, classes=[0, 1])
+
+
+def assert_same(found, expected, rtol=1e-7, atol=1e-9):
+    """Rounding is multiplied by the steps: some hundred of them make 1e-9 of 1e-15 at most."""
+    assert found.n_iter_ == expected.n_iter_
+    np.testing.assert_allclose(found.coef_, expected.coef_, rtol=rtol, atol=atol)
+    np.testing.assert_allclose(found.intercept_, expected.intercept_, rtol=rtol, atol=atol)
+
+
+def assert_same_after(estimators, feed):
+    for mode, estimator in zip(MODES, estimators, strict=True):
+        with kernels.use(mode):
+            feed(estimator)
+    assert_same(*estimators)
+
+
 CLASSIFIERS = {
     "log loss": {},
     "hinge": {"loss": "hinge"},
@@ -48,35 +75,21 @@ CLASSIFIERS = {
 @pytest.mark.parametrize(("weighted", "dtype"), [(False, np.float64), (True, np.float32)])
 def test_classifiers(name, n_classes, weighted, dtype):
     X, y, _, weights = data(dtype, n_classes)
-    found, expected = (
-        fed(
-            mode,
-            AcceleGradClassifier(random_state=0, **CLASSIFIERS[name]),
-            X,
-            y,
-            weights if weighted else None,
-            classes=np.arange(n_classes),
-        )
-        for mode in ("always", "never")
-    )
-    assert found.n_iter_ == expected.n_iter_
-    # Rounding is multiplied by the steps: some hundred of them make 1e-9 of 1e-15 at most.
-    np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-7, atol=1e-9)
-    np.testing.assert_allclose(found.intercept_, expected.intercept_, rtol=1e-7, atol=1e-9)
+    make = lambda: AcceleGradClassifier(random_state=0, **CLASSIFIERS[name])  # noqa: E731
+    classes = np.arange(n_classes)
+    found, expected = pair(make, X, y, weights if weighted else None, classes=classes)
+    assert_same(found, expected)
     with kernels.use("never"):  # from the same state: the next rows lead to the same point
         for estimator in (found, expected):
             estimator.partial_fit(X[:150], y[:150])
-    np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-7, atol=1e-9)
+    assert_same(found, expected)
 
 
 @pytest.mark.parametrize("loss", ["squared_error", "absolute_error", "huber", "quantile"])
 def test_regressors_go_on_from_a_fit(loss):
     X, _, y, _ = data()
-    found, expected = (
-        fed(mode, AcceleGradRegressor(loss, random_state=0).fit(X[:100], y[:100]), X, y, None)
-        for mode in ("always", "never")
-    )
-    np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-6, atol=1e-8)
+    make = lambda: AcceleGradRegressor(loss, random_state=0).fit(X[:100], y[:100])  # noqa: E731
+    assert_same(*pair(make, X, y), rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("alpha", [1e-4, 3.0])
@@ -86,46 +99,33 @@ def test_a_thousand_steps_with_rebases(alpha, monkeypatch):
     monkeypatch.setattr(
         SparseSteps, "advance", lambda self, *given: used.append(self) or advance(self, *given)
     )
-    found, expected = (
-        fed(mode, AcceleGradClassifier(alpha=alpha, random_state=0), X, y, None, classes=[0, 1])
-        for mode in ("always", "never")
-    )
-    for mode, estimator in (("always", found), ("never", expected)):
-        with kernels.use(mode):
-            for _ in range(25):
-                estimator.partial_fit(X, y)
+    estimators = classifiers(X, y, alpha=alpha)
+    assert_same_after(estimators, lambda one: [one.partial_fit(X, y) for _ in range(25)])
     assert used[-1].numbers["rebases"] > 1
-    np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-7, atol=1e-9)
 
 
 def test_rows_that_wait_for_a_batch_are_used_once():
     X, y, _, _ = data()
-    found, expected = (
-        fed(mode, AcceleGradClassifier(random_state=0), X, y, None, classes=[0, 1])
-        for mode in ("always", "never")
-    )
-    for mode, estimator in (("always", found), ("never", expected)):
-        with kernels.use(mode):
-            for first in range(0, 40, 5):  # fewer than a batch
-                estimator.partial_fit(X[first : first + 5], y[first : first + 5])
-    assert found.n_iter_ == expected.n_iter_
-    np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-7, atol=1e-9)
+
+    def feed(estimator):
+        for first in range(0, 40, 5):  # fewer than a batch
+            estimator.partial_fit(X[first : first + 5], y[first : first + 5])
+
+    assert_same_after(classifiers(X, y), feed)
 
 
 def test_dense_and_huge_rows_amid_sparse_ones():
     X, y, _, _ = data()
-    found, expected = (
-        fed(mode, AcceleGradClassifier(random_state=0), X, y, None, classes=[0, 1])
-        for mode in ("always", "never")
-    )
     huge = X[:32].copy()
     huge.data[-1] = 1e200  # whose square is beyond the range of floats
-    for mode, estimator in (("always", found), ("never", expected)):
-        with kernels.use(mode), np.errstate(over="ignore", invalid="ignore"):
+
+    def feed(estimator):
+        with np.errstate(over="ignore", invalid="ignore"):
             estimator.partial_fit(X[:150].toarray(), y[:150]).partial_fit(X[:150], y[:150])
-            np.testing.assert_equal(np.isfinite(estimator.coef_).all(), True)
+            assert np.isfinite(estimator.coef_).all()
             estimator.partial_fit(huge, y[:32])
-    np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-7, atol=1e-9)
+
+    assert_same_after(classifiers(X, y), feed)
 
 
 def test_a_chunk_changes_no_state_that_was_kept():

@@ -1,8 +1,4 @@
-"""Rules on arrays of any shape and library: NumPy, torch, and JAX compiled with `lax.scan`.
-
-Every rule is run on a vector by NumPy, on a matrix and a tree of arrays by NumPy and torch, and on a
-tree by JAX: all have to come out where NumPy's vector of all the entries does.
-"""
+"""Rules on matrices and trees of NumPy, torch and (compiled) JAX do what they do on a vector."""
 
 from functools import cache
 from typing import Any, NamedTuple

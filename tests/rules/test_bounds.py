@@ -55,9 +55,8 @@ def test_accelegrad_smooth_bound(seed, G):
         assert values[T] - problem(x_star)[0] <= 32 / T**2 * constant
 
 
-@pytest.mark.parametrize("seed", [0])
-def test_accelegrad_non_smooth_bound(seed):
-    problem = AbsoluteDeviations.random(60, 10, seed)
+def test_accelegrad_non_smooth_bound():
+    problem = AbsoluteDeviations.random(60, 10, 0)
     x_star = problem.minimiser
     D = 2 * np.linalg.norm(x_star)
     values, squares = averages(problem, np.zeros(10), HORIZONS, diameter=D, gradient_bound=1.0)
@@ -79,10 +78,9 @@ def test_accelegrad_rate_on_a_smooth_function_that_is_not_strongly_convex():
     assert -1.5 <= slope(horizons, [values[T] for T in horizons]) <= -0.9
 
 
-@pytest.mark.parametrize("seed", [0])
-def test_subgradient_bound(seed):
+def test_subgradient_bound():
     """With weights eta_t: (||x0 - x*||^2 + sum eta^2 ||g||^2) / (2 sum eta)."""
-    problem = AbsoluteDeviations.random(60, 10, seed)
+    problem = AbsoluteDeviations.random(60, 10, 0)
     x_star = problem.minimiser
     values, squares = averages(
         problem, np.zeros(10), HORIZONS, method="subgradient", step_size=0.01

@@ -76,10 +76,8 @@ def test_lightning(tmp_path):
             accelerator="cpu",
             callbacks=[Averaging(), pl.callbacks.ModelCheckpoint(tmp_path, save_last=True)],
             default_root_dir=tmp_path,
-            logger=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
             num_sanity_val_steps=0,
+            **dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary"), False),
         )
 
     module = Module()

@@ -40,9 +40,9 @@ class DiagonalAcceleGrad(DiagonalRule):
     .. math::
         \eta_{t,j} = 2 D_j \,\bigl(G^2 + \textstyle\sum_{s\le t} \alpha_s^2 g_{s,j}^2\bigr)^{-1/2}
 
-    Rescaling a coordinate, and its width the other way, changes nothing. On a separable function it
-    is AcceleGrad run on each coordinate apart. The paper has no theorem for it; the regret of the
-    mirror step is AdaGrad's, summed over the coordinates.
+    Rescaling a coordinate, and its width inversely, changes nothing. On a separable function it is
+    AcceleGrad on each coordinate. The paper has no theorem for it; the regret of the mirror step is
+    AdaGrad's, summed over the coordinates.
 
     Parameters
     ----------
@@ -59,8 +59,8 @@ class DiagonalAcceleGrad(DiagonalRule):
 
     Notes
     -----
-    The state's `step_size` is one number, the step of a rule with one step for all coordinates that
-    has the same :math:`\langle g_t, x_{t+1} - y_{t+1}\rangle`.
+    The state's `step_size` is the single step with the same
+    :math:`\langle g_t, x_{t+1} - y_{t+1}\rangle`.
 
     References
     ----------
@@ -122,10 +122,9 @@ class DistanceFreeDiagonalAcceleGrad(Probing, DiagonalRule):
         r_{t+1,j} &= \max\bigl(r_{t,j},\ |y_{t+1,j} - x_{0,j}|
         \text{ if } S_{t,j}^2 \ge 9\, Q_{t,j}\bigr)
 
-    and z is clipped to the box of half widths :math:`3 r_{t+1,j}` around x0. A width grows only
-    where the gradients point one way: were they nothing but noise, S would be as likely beyond
-    three roots of Q as a normal variable beyond three standard deviations. Without that test noise
-    alone would raise the widths for ever. No proof is known.
+    and z is clipped to the box of half widths :math:`3 r_{t+1,j}` around x0. The test by S, three
+    standard deviations for pure noise, keeps noise from raising the widths for ever. No proof is
+    known.
 
     Parameters
     ----------

@@ -57,10 +57,9 @@ class DistanceFreeAcceleGrad(Probing, CoupledRule):
     where :math:`P_R` is the projection onto the ball around :math:`x_0`. With exact gradients
     :math:`N_t/\|S_t\|` is a proven lower bound on the distance to any minimiser (the sum of
     :math:`\langle g_s, x_{s+1} - x^*\rangle \ge 0`), so the radius never exceeds twice that
-    distance, unless :math:`r_0` does. Under noise the bound errs downwards: the noise of a gradient
-    is independent of the point it is taken at, so it cancels in the numerator and lengthens the
-    denominator. The output is the average of the :math:`y_{t+1}` with weights
-    :math:`\alpha_t r_t`, which forgets the steps that were taken while the radius was too small.
+    distance, unless :math:`r_0` does. Noise makes the bound smaller: it cancels in the numerator
+    and lengthens the denominator. The output is the average of the :math:`y_{t+1}` with weights
+    :math:`\alpha_t r_t`, which forgets steps taken while the radius was too small.
 
     With a feasible set K it is
 
@@ -74,35 +73,33 @@ class DistanceFreeAcceleGrad(Probing, CoupledRule):
         r_{t+1} &= \max\bigl(r_t,\ 2 (\rho + \lambda (N_t - \langle S_t, x_0 - u\rangle) / \rho)
                   \bigr), \quad u = P_K(x_0 - \lambda S_t), \quad \rho = \|u - x_0\|
 
-    with :math:`\lambda = \eta_t / r_t^2`. At a minimiser on the boundary the gradients do not
-    vanish, but their changes do, so that the steps do not die there; and the gradient mapping G is
-    small where x0 is such a point already. The second z, dual averaging, is for noise: projected
-    step by step it would have a mean that points into the set, but in the sum it cancels first. The
-    first z is faster with exact gradients, and is taken where an oracle gives these. The distance
-    is proven here too, for :math:`\langle S_t, x_0 - x^*\rangle \ge N_t` and
-    :math:`\langle x_0 - \lambda S_t - u, x^* - u\rangle \le 0`, whatever :math:`\lambda > 0`;
+    with :math:`\lambda = \eta_t / r_t^2`. At a minimiser on the boundary the changes of the
+    gradients vanish though the gradients do not, and the gradient mapping G is small if x0 is such
+    a point. The second z, dual averaging, is for noisy gradients, which it sums before the
+    projection; the first is faster with exact ones. The distance is proven here too, by
+    :math:`\langle S_t, x_0 - x^*\rangle \ge N_t` and
+    :math:`\langle x_0 - \lambda S_t - u, x^* - u\rangle \le 0` for any :math:`\lambda > 0`;
     without K it is :math:`N_t / \|S_t\|` again.
 
     A composite term adds its prox to those steps, in the second z with the weight
-    :math:`\eta_t \sum_{s \le t} \alpha_s`, and the evidence has
-    :math:`G_t = (x_{t+1} - y_{t+1}) / \eta_t` in the gradient's place. For an L-smooth f the
-    distance is then proven while :math:`\eta_t \le 1/L`.
+    :math:`\eta_t \sum_{s \le t} \alpha_s`, and :math:`G_t = (x_{t+1} - y_{t+1}) / \eta_t`. For an
+    L-smooth f the distance is then proven while :math:`\eta_t \le 1/L`.
 
     Parameters
     ----------
     initial_radius : float, optional
-        :math:`r_0`. By default it is found by a probe, or else is
-        :math:`10^{-6}(1 + \|x_0\|)`. Never overestimate it under noise.
+        :math:`r_0`; by default from a probe, or else :math:`10^{-6}(1 + \|x_0\|)`. Never
+        overestimate it under noise.
     probe : bool, optional
-        Find :math:`r_0` from a few values along :math:`-g_0` first; they have to be exact, or the
-        oracle able to freeze its noise. `minimize` sets it where that is so.
+        Find :math:`r_0` from a few values along :math:`-g_0` first, which must be exact, or the
+        oracle able to freeze its noise. `minimize` sets it if so.
     largest_radius : float, optional
-        A bound on the distance to a minimiser, where the problem gives one.
+        A known bound on the distance to a minimiser.
     project : callable, optional
         The projection onto a feasible set. `minimize` sets it.
     project_y : bool, default True
-        Whether y is projected too. If not, the set only keeps z from going astray, as AcceleGrad's
-        ball does, and the steps are those without a set.
+        Project y too. If not, the set only limits z, as AcceleGrad's ball does, and the steps are
+        those without a set.
     prox : callable, optional
         ``prox(x, step)``, the proximal operator of a term that is added to f. `minimize` sets it.
 

@@ -50,8 +50,8 @@ class DoG(Probing, DescentRule):
     initial_radius : float, optional
         r_0, better too small than too large. None stands for 1e-6 (1 + ||x0||).
     probe : bool, optional
-        Look for r_0 along the first gradient, which needs exact values and a few calls. `minimize`
-        sets it where it can be done.
+        Search for r_0 along the first gradient, by a few exact values. `minimize` sets it if
+        possible.
     project : callable, optional
         The Euclidean projection onto the feasible set. `minimize` sets it.
 
@@ -126,8 +126,7 @@ class ADoG(Probing, CoupledRule):
     initial_radius, probe
         As in `DoG`.
     project : callable, optional
-        The Euclidean projection onto the feasible set, for z and y alike: without a diameter there
-        is no other set than the one that the minimum is sought in. `minimize` sets it.
+        The Euclidean projection onto the feasible set, for z and y. `minimize` sets it.
 
     References
     ----------

@@ -143,9 +143,9 @@ class UniXGrad(ExtragradientRule):
     diameter : float
         D, the Euclidean diameter of the set, or of one that holds x0 and a minimiser.
     gradient_scale : float, optional
-        G_0. The paper's constant is 1. None takes the norm of the first gradient: the iterates then
-        stay the same when f is multiplied by a constant. If that gradient is zero, so are the steps
-        until a difference shows; with `prox`, where this need not be the minimum, give a number.
+        G_0; 1 in the paper. None takes the norm of the first gradient, which makes the iterates
+        independent of the scale of f. If that gradient is zero, so are the steps until a difference
+        shows; with `prox`, where this need not be the minimum, give a number.
     project : callable, optional
         The Euclidean projection onto the set; None leaves it out, and the bounds hold no longer.
         `minimize` sets it.
@@ -215,9 +215,9 @@ class UDoG(Probing, ExtragradientRule):
     :math:`\eta^x_t = r_t / \sqrt{\max(Q_{t-1}, M_t)}` and
     :math:`\eta^y_t = r_t / \sqrt{\max(Q_t, M_t)}`. The output is :math:`\tilde x_T`.
 
-    The paper's theorem is for steps damped by logarithmic factors, which this method omits. M_t
-    grows with the gradients themselves: where these do not vanish at the minimiser (a constraint
-    that holds it back, a prox) the method slows down to about 1/T, and `UniXGrad` does not.
+    The paper's theorem is for steps damped by logarithmic factors, which this method omits. If the
+    gradients do not vanish at the minimiser (an active constraint, a prox), M_t grows and the rate
+    falls to about 1/T; that of `UniXGrad` does not.
 
     Parameters
     ----------

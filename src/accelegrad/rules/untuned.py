@@ -75,8 +75,8 @@ class UntunedAcceleGrad(QueryRule):
         w_s = \alpha_s m r_s / h_s, \quad
         r_{t+1} = \max\bigl(r_t,\ 2 N_t h_t^{1/2} / \|x_0 - z_{t+1}\|_{H_t}\bigr)
 
-    Gradients from when the radius was smaller count less in Q: a search that has hardly moved would
-    shorten all later steps (Prodigy has the squares of the radii for weights).
+    Gradients from when the radius was smaller count less in Q: otherwise a long search would
+    shorten all later steps (Prodigy has the squares of the radii as weights).
 
     The radius is the distance to a minimiser in the metric: the root mean square over coordinates
     with weights H. It is D-Adaptation's lower bound: convexity gives
@@ -86,8 +86,8 @@ class UntunedAcceleGrad(QueryRule):
     Then the array of x0 holds the output: the average of the :math:`y_{t+1}` from there on, the
     k-th with weight :math:`k^2`.
 
-    As long as the radius is tiny, all gradients are those at x0 but for noise. So the mean of the
-    squared cosines between a new gradient and what the old ones have led to,
+    While the radius is tiny, all gradients are those at x0 but for noise. So the mean of the
+    squared cosines between a new gradient and the result of the old ones,
 
     .. math::
         c_s = \frac{\langle g_s, x_0 - z_s\rangle^2}
@@ -100,32 +100,30 @@ class UntunedAcceleGrad(QueryRule):
     .. math::
         \alpha_t = \max\bigl(1, \min((t+1)/4,\ 10 \rho^{1/3} / (1-e))\bigr),
 
-    and r grows to :math:`e \, \|x_0 - y_{t+1}\|_{H_t} / h_t^{1/2}` too, the distance travelled,
-    which noise would inflate. (With a set or a term r grows to no more than twice that distance
-    without e.) Acceleration pays until its error :math:`L R^2/t^2` falls below that
-    of noise, :math:`\sigma R/t^{1/2}`, at :math:`t \sim \rho^{1/3}`; from there on larger weights
-    only make z noisier. Without noise it is AcceleGrad in the metric of a diagonal AdaGrad. No
-    proof is known.
+    and r also grows to :math:`e \, \|x_0 - y_{t+1}\|_{H_t} / h_t^{1/2}`, the distance travelled,
+    which noise would inflate (with a set or a term, to at most twice that distance without e).
+    Acceleration pays until its error :math:`L R^2/t^2` falls below that of noise,
+    :math:`\sigma R/t^{1/2}`, at :math:`t \sim \rho^{1/3}`. Without noise this is AcceleGrad in the
+    metric of a diagonal AdaGrad. No proof is known.
 
     Parameters
     ----------
     diagonal : bool, default True
-        A step per coordinate. With False Q sums squared norms, all coordinates have one step, and
-        any projection or prox is right.
+        One step size per coordinate. With False Q sums squared norms, and any projection or prox is
+        right.
     first_radius : float, optional
-        :math:`r_0`, a root mean square if diagonal and else a norm; by default 1e-6 times one plus
-        that of x0, or 1e-4 times without momentum. Better too small than too large.
+        :math:`r_0`, a root mean square if diagonal and else a norm; by default 1e-6 (without
+        momentum 1e-4) times one plus that of x0. Better too small than too large.
     rate : float, default 1
-        What multiplies all steps.
+        Multiplies all steps.
     momentum : bool, default True
-        Measure the share of the signal. With False it counts as zero: all weights are 1, and the
-        rule is AdaGrad with a radius that is learnt, not accelerated.
+        Measure the share of the signal. With False all weights are 1: AdaGrad with a learnt radius,
+        not accelerated.
     project : callable, optional
-        The projection onto a set; with a step per coordinate one that acts on each coordinate
-        apart, like that onto a box.
+        The projection onto a set; if diagonal, one that acts on each coordinate separately.
     prox : callable, optional
         ``prox(x, step)``, the proximal operator of a term; the step is an array if diagonal. The
-        evidence then has :math:`(x_t - y_{t+1})/\eta_t` in the gradient's place.
+        evidence then uses :math:`(x_t - y_{t+1})/\eta_t` instead of the gradient.
 
     References
     ----------
