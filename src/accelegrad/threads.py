@@ -1,18 +1,14 @@
 """BLAS threads: one for this package's own work, the user's number for the user's functions.
 
-A run makes thousands of short BLAS calls. OpenBLAS splits even a product with a 20 x 1000 matrix
-over all cores, and its threads then spin while they wait for the next call. Measured on two idle
-cores: a run with 100,000 variables took 8.6 s, with one thread 1.4 s.
-
-So BLAS is limited to one thread while the package computes, and large work is split over threads
-that sleep when idle (`accelegrad.kernels.blocks`). The user's functions run with the number of
-threads that was set before. Switching takes 2 microseconds per library, and is skipped if no call
-is large enough to be split.
+A run makes thousands of short BLAS calls, which OpenBLAS splits over threads that spin between
+calls: with 100,000 variables a run took 8.6 s on two idle cores, with one thread 1.4 s. So BLAS is
+limited to one thread while the package computes, and large work is split over threads that sleep
+when idle (`accelegrad.kernels.blocks`). Switching takes 2 microseconds per library, and is skipped
+if no call is large enough to be split.
 
 The number of BLAS threads belongs to the process, so runs in several Python threads are counted:
 while any of them is inside a user's function the user's number holds, otherwise the limit, and
-after the last run the user's number again. The process's other BLAS calls during a run are limited
-too.
+after the last run the user's number again. Other BLAS calls of the process are limited meanwhile.
 """
 
 from __future__ import annotations

@@ -13,11 +13,9 @@ from accelegrad import kernels
 from accelegrad.errors import LineSearchError
 from accelegrad.models.row_sum import ModelRows, drawn_by_weight
 from accelegrad.rules.base import KnownEvaluation
-from accelegrad.solvers import DualAscent, SketchedNewton
+from accelegrad.solvers import SketchedNewton
 from accelegrad.solvers import curvature as curved
-from accelegrad.solvers.dual_ascent import DualOracle
 from accelegrad.solvers.newton import CurvedOracle, SmoothedCurvedOracle
-from accelegrad.solvers.oracles import sum_oracle
 from accelegrad.solvers.search import shorter_share
 from reference.sketched_newton import inverse, sketched_newton
 from toys import linear_problem
@@ -293,16 +291,6 @@ def test_minima_are_those_of_scipy(loss, case):
     assert np.abs(oracle.best.gradient).max() < 1e-7
 
 
-def test_least_squares_take_one_step():
-    model = problem("squared")
-    oracle = CurvedOracle(model, np.random.default_rng(0))
-    _, second, *_ = run(SketchedNewton(), oracle, np.zeros(8), 6)
-    X, n = model.X, model.n_samples
-    solution = np.linalg.solve(X.T @ X / n + model.l2 * np.eye(8), X.T @ model.y / n)
-    assert_allclose(oracle.best.point, solution, rtol=1e-9)
-    assert second.evaluation.value <= model.value(np.zeros(8))
-
-
 def test_rows_in_periods_and_rare_columns_do_not_mislead_samples():
     n = 30_000
     X = np.zeros((n, 14))
@@ -400,13 +388,3 @@ def test_less_smoothing_goes_on_from_the_lowest_point():
     assert state.value == pytest.approx(less.value(good), rel=1e-14)
     assert_allclose(state.gradient, less.gradient(good), atol=1e-15)
     assert oracle.sum.curvature(good, 1, 0.0).scaled
-
-
-def test_the_oracle_suits_the_rule_and_the_loss():
-    rng, none = np.random.default_rng(0), lambda value: 0.0
-    wide = problem("hinge", "csr", rows=50, columns=4000)
-    assert isinstance(sum_oracle(DualAscent(), wide, rng, none), DualOracle)
-    tall = problem("hinge", rows=3000)
-    assert isinstance(sum_oracle(SketchedNewton(), tall, rng, none), SmoothedCurvedOracle)
-    text = problem("logistic", "csr", rows=4000, columns=1500, fit_intercept=True)
-    assert isinstance(sum_oracle(SketchedNewton(), text, rng, none), CurvedOracle)

@@ -430,13 +430,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         return np.asarray(products + self.intercept_)
 
     def summary(self, top: int = 20) -> Summary:
-        """Return a printable summary of the fit.
-
-        Parameters
-        ----------
-        top : int
-            How many features to show: those with the largest coefficients.
-        """
+        """Return a printable summary of the fit with the `top` largest coefficients."""
         check_is_fitted(self)
         return Summary(self, whole_number("top", top, least=0))
 

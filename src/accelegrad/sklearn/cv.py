@@ -216,15 +216,7 @@ def strengths_to_try(given: Any) -> Vector:
 
 
 def best_alpha(alphas: Vector, scores: Vector) -> float:
-    """Return the alpha with the best mean score, the first one if several are equal.
-
-    Parameters
-    ----------
-    alphas : array of shape (n_alphas,)
-        The alphas, from large to small; those with a NaN score are not considered.
-    scores : array of shape (n_alphas, n_folds)
-        Their scores.
-    """
+    """Return the alpha with the best mean score, the first of equal ones; NaN is not considered."""
     means = scores.mean(axis=1)
     without = np.isnan(means)
     if without.all():

@@ -43,10 +43,9 @@ _KIND = "__kind__"
 class SavedModel(NamedTuple):
     """The contents of a model file.
 
-    `target` is the name of the target, or its column number in a table without names; `version`
-    is that of the accelegrad that wrote the file; `first_feature` is the number of the first
-    feature in the data file (LIBSVM counts from 1); `columns` are the data file's columns if text
-    columns were encoded as several features.
+    `target` is a name, or a column number in a table without names; `first_feature` is the number
+    of the first feature in the data file (LIBSVM counts from 1); `columns` are the data file's
+    columns if text was encoded as several features.
     """
 
     estimator: Any

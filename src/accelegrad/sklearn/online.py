@@ -205,14 +205,8 @@ class Batches(NamedTuple):
 class ChunkOracle:
     """The gradients of a chunk's batches.
 
-    Parameters
-    ----------
-    problem : Problem
-        The chunk's samples; the weights of its loss sum to 1.
-    batches : Batches
-        The samples of each step.
-    share : float
-        The mean weight of the chunk's samples relative to that of all samples so far.
+    The weights of the problem's loss sum to 1; `share` is the mean weight of the chunk's samples
+    relative to that of all samples so far.
     """
 
     def __init__(self, problem: Problem, batches: Batches, share: float) -> None:
@@ -267,7 +261,7 @@ class ChunkOracle:
         return partial(self._at_part, *first), partial(self._at_part, *second)
 
     def _part(self, rows: RowNumbers) -> tuple[Any, float]:
-        """Return a model of some samples, with weights that sum to 1, and its share of the loss."""
+        """Return a model of some samples, and its share of the loss."""
         model = self.problem.model
         weight = float(self.problem.rows.shares[rows].sum()) * self.n_rows / rows.size
         return model.of_rows(rows, model.l2), self.share * weight

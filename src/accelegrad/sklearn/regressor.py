@@ -60,18 +60,7 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
     _losses = by_sklearn_name(classification=False)
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Predict targets.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-            The samples.
-
-        Returns
-        -------
-        array of shape (n_samples,), or (n_samples, n_outputs) after a fit to several outputs or
-        quantiles
-        """
+        """Predict targets, with one column per output or quantile if there are several."""
         scores = self._scores(X)
         return scores if np.ndim(self.intercept_) else scores.ravel()
 
@@ -83,7 +72,6 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         return super()._objective()
 
     def _given_scale(self) -> float | None:
-        """Return the given scale; None for "auto"."""
         given = self.target_scale
         if not isinstance(given, str):
             return real_number("target_scale", given, above=0.0)
@@ -244,21 +232,7 @@ class AcceleGradRegressor(LinearRegressor, StreamFitting):
         return predicted
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return R^2 of the predictions, like scikit-learn's regressors.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-            The samples.
-        y : array of shape (n_samples,) or (n_samples, n_outputs)
-            The targets.
-        sample_weight : array of shape (n_samples,), optional
-            Weights of the samples.
-
-        Returns
-        -------
-        float
-        """
+        """Return R^2 of the predictions, like scikit-learn's regressors."""
         levels = self._levels()
         if levels is not None:
             raise ValueError(

@@ -41,19 +41,10 @@ def labels_in_words(labels: Any) -> list[str]:
 
 
 class Summary:
-    """What `summary()` returns, to be printed.
+    """What `summary()` returns: title, facts, and a table of the largest coefficients.
 
-    Attributes
-    ----------
-    title : str
-        The kind of model.
-    facts : list of pairs
-        Names and values: size, method, objective, certified gap and its region, ...
-    heads : list of str
-        The names of the columns of coefficients: classes, quantiles or outputs.
-    coefficients : list of pairs
-        The features with the largest coefficients, each with one number per column. Features with
-        only zero coefficients are left out.
+    `heads` names the columns of the table: classes, quantiles or outputs. Features with only zero
+    coefficients are left out.
     """
 
     def __init__(
