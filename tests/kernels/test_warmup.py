@@ -23,7 +23,7 @@ MODULES = (dense_steps, dual_ascent, gradient, gram, sparse_steps)
 def compiled() -> dict[str, int]:
     """Return for how many choices of types there is code in this process, by kernel."""
     parts = [part for module in MODULES for part in vars(module).values()]
-    return {k.__name__: len(k._compiled) for k in parts if isinstance(k, compiling.Kernel)}
+    return {k.__name__: len(k.versions) for k in parts if isinstance(k, compiling.Kernel)}
 
 
 def test_warming_up_leaves_nothing_to_compile(capsys) -> None:
@@ -86,9 +86,9 @@ def begin(kind="float64"):
         sys.path.insert(0, sys.argv[1])
         sys.stderr = open(os.devnull, "w")
         import twice
-        from accelegrad.kernels.compile import _Waiting
+        from accelegrad.kernels.compile import Waiting
         found = float(twice.double(np.array([21], kind)))
-        os.write(write, f"{found} {_Waiting.said}".encode())  # whether it said that it compiles
+        os.write(write, f"{found} {Waiting.said}".encode())  # whether it said that it compiles
         os._exit(0)
     os.close(write)
     return child, read

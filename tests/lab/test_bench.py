@@ -465,7 +465,7 @@ def test_everyday_fits(tmp_path: Path) -> None:
 def test_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stills, "draw_still", lambda _figure: {})
     chosen = ["--functions", "--only", "valley,lasso", "--solvers", "lbfgs-b,ad-gd,cvxpy"]
-    out = run(tmp_path, *chosen, "--time-limit", "60") / "functions"
+    out = run(tmp_path, *chosen, "--time-limit", "600") / "functions"
     assert "AdGD" in (out / "index.html").read_text(encoding="utf-8")
     by = {(row["data"], row["solver"], float(row["accuracy"])): row for row in table(out)}
     assert len(by) == 2 * 4 * 4

@@ -77,16 +77,16 @@ class Kernel:
 
     def __init__(self, function: Any) -> None:
         self._function = function
-        self._compiled: dict[str, Any] = {}
+        self.versions: dict[str, Any] = {}
         self.__doc__, self.__name__ = function.__doc__, function.__name__
 
     def __call__(self, *arguments: Any) -> Any:
         """Call the function compiled for the arguments' types."""
         types = _types_of(arguments)
-        found = self._compiled.get(types)
+        found = self.versions.get(types)
         if found is None:
-            with event.install_listener("numba:compile", _Waiting()):
-                found = self._compiled[types] = self._made(types, arguments)
+            with event.install_listener("numba:compile", Waiting()):
+                found = self.versions[types] = self._made(types, arguments)
         return found(*arguments)
 
     def _made(self, types: str, arguments: tuple[Any, ...]) -> Any:
@@ -131,14 +131,14 @@ WAITING = (
 )
 
 
-class _Waiting(event.Listener):
+class Waiting(event.Listener):
     """Says once per process why a call takes a second or two."""
 
     said = False
 
     def on_start(self, event: Any) -> None:  # noqa: ARG002
-        if not _Waiting.said:
-            _Waiting.said = True
+        if not Waiting.said:
+            Waiting.said = True
             sys.stderr.write(WAITING)
             sys.stderr.flush()
 
