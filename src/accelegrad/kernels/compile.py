@@ -137,6 +137,7 @@ class Waiting(event.Listener):
     said = False
 
     def on_start(self, event: Any) -> None:  # noqa: ARG002
+        """Say it, the first time."""
         if not Waiting.said:
             Waiting.said = True
             sys.stderr.write(WAITING)
