@@ -278,10 +278,13 @@ def parts_of(fit: Fit) -> list[tuple[Case, float]]:
     for target in targets:
         data = Data(X, target, keywords)
         case = Case(0, data, np.zeros(d + 1), {"scale": None}, chosen, penalty)
-        constant = best_constant(target, shares, loss, fitted) if fitted.fit_intercept else 0.0
-        margins = np.full(target.size, np.longdouble(constant))
-        losses = loss_values(name, margins, target, LONG, data.objective.parameter)
-        found.append((case, float(shares @ losses)))
+        constants = best_constants(target, shares, loss, fitted) if fitted.fit_intercept else [0.0]
+        nulls = []
+        for constant in constants:
+            margins = np.full(target.size, np.longdouble(constant))
+            losses = loss_values(name, margins, target, LONG, data.objective.parameter)
+            nulls.append(float(shares @ losses))
+        found.append((case, max(nulls)))
     return found
 
 
@@ -319,21 +322,25 @@ def checked_scale(fitted: Any, y: Any, shares: Any) -> float:
     return float(fitted.target_scale_)
 
 
-def best_constant(y: Any, shares: Any, loss: str, estimator: Any) -> Any:
-    """Return the best constant score of labels; the mean, the median or the quantile of targets."""
+def best_constants(y: Any, shares: Any, loss: str, estimator: Any) -> list[Any]:
+    """Return the best constant score of labels; the mean, the median or the quantile of targets.
+
+    There are two medians where the weights of the smaller targets add up to half, up to rounding.
+    """
     if loss in CLASSIFICATION:
         p = shares @ (y > 0)
         if loss == "log_loss":
-            return 0.0 if p in (0, 1) else np.log(p) - np.log(1 - p)
-        return 2 * p - 1 if loss != "hinge" else (1.0 if p > 0.5 else -1.0)
+            return [0.0 if p in (0, 1) else np.log(p) - np.log(1 - p)]
+        return [2 * p - 1 if loss != "hinge" else (1.0 if p > 0.5 else -1.0)]
     if loss.startswith("squared"):
-        return shares @ y
+        return [shares @ y]
     level = estimator.quantile if loss == "quantile" else 0.5
     if np.ptp(shares) == 0:
-        return np.quantile(y, level)
+        return [np.quantile(y, level)]
     order = np.argsort(y)
     reached = np.cumsum(shares[order])
-    return y[order[np.searchsorted(reached, level * reached[-1])]]
+    near = level * reached[-1] * np.array([1 - 4 * EPS * y.size, 1 + 4 * EPS * y.size])
+    return list(y[order[np.minimum(np.searchsorted(reached, near), y.size - 1)]])
 
 
 # -- the checks ------------------------------------------------------------------------------------

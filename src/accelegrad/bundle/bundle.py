@@ -14,6 +14,7 @@ from accelegrad.bundle.cut_model import Center, CutModel
 from accelegrad.bundle.quasi_newton import MOST_TRIALS, End, LineSearch, Pairs
 from accelegrad.bundle.spectral import Spectral
 from accelegrad.errors import NonFiniteError, Vector, whole_number
+from accelegrad.rounding import UNIT
 from accelegrad.rules.base import (
     Array,
     Evaluated,
@@ -367,7 +368,10 @@ class Bundle(StepRule):
         moved = state._replace(step_size=t, counts=_noted(counts, misses=1))
         if state.cuts.added == added:
             # The model knew this cut: its promise is rounding.
-            return self._without_model(moved, oracle)
+            if not self._plain:
+                return self._without_model(moved, oracle)
+            if promise < t * UNIT * inner(state.gradient, state.gradient):
+                return moved._replace(step_size=t / LARGEST_GROWTH), at
         error = state.value - state.term - (at.value - at.penalty)
         error -= inner(at.gradient, state.center - at.point)
         if error > promise and moved.counts.misses >= PATIENCE:
