@@ -9,6 +9,7 @@ import pytest
 from scipy.optimize import linprog
 
 import accelegrad as ag
+import proofs.estimators
 from accelegrad import kernels
 from proofs.battery import drawn
 from proofs.cases import OwnRidge
@@ -304,3 +305,8 @@ def test_tiny_slopes_and_a_penalty_end_with_a_result():
     result = ag.minimize(tiny, np.full(2, 1e6), penalty=penalty, restart="auto", tol=0.01)
     assert result.success
     assert result.gap <= 0.01
+
+
+def test_equal_weights_count_as_none_for_the_tolerance():
+    """Of two medians the weighted one was the smaller, which made the tolerance larger."""
+    proofs.estimators.check(332411854)

@@ -254,7 +254,7 @@ def best_constant(model: LinearModel) -> float:
         # Rounding may put the mean of equal targets outside their range, and hide a minimum of 0.
         return float(min(max(np.average(y, weights=weights), y.min()), y.max()))
     level = -loss.low / (loss.high - loss.low)
-    if weights is None:
+    if weights is None or np.ptp(weights) == 0.0:  # equal weights count as none
         return float(np.quantile(y, level))
     order = np.argsort(y)
     reached = np.cumsum(weights[order])
