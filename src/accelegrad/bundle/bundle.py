@@ -292,7 +292,8 @@ class Bundle(StepRule):
         if trial != 1.0:
             search = search._replace(trial=trial * search.trial)
         end = End(search.trial, at.value, inner(at.gradient, direction))
-        if search.is_over(end):
+        # Where the function is not finite beyond, no longer step is to be had.
+        if search.is_over(end) or (trial != 1.0 and search.fell(end)):
             counts = _noted(state.counts, misses=0)
             return self._centred(state, at, paired=True, search=NO_SEARCH, counts=counts), at
         following = state
