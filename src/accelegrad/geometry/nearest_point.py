@@ -93,30 +93,31 @@ class Rows:
         np.minimum(clipped, self.box_high, out=clipped)
         return clipped
 
-    def excess(self, u: Vector) -> Vector:
-        """Return how far each row is above its upper limit, or (negative) below its lower one."""
-        product = self.A @ u
+    def excess(self, product: Vector) -> Vector:
+        """Return how far A u is above each upper limit, or (negative) below each lower one."""
         return np.maximum(product - self.high, 0.0) + np.minimum(product - self.low, 0.0)
 
-    def nearer_limit(self, u: Vector) -> Vector:
-        """Return for each row the limit that A u exceeds, or the nearer one."""
-        product = self.A @ u
+    def nearer_limit(self, product: Vector) -> Vector:
+        """Return for each row the limit that A u, the product, exceeds, or the nearer one."""
         return np.where(product - self.high > self.low - product, self.high, self.low)
 
-    def rounding(self, u: Vector, x: Vector | float = 0.0) -> Vector:
-        """Return bounds of the rounding errors of A u and of A x, which led to u.
+    def rounding(self, size: Vector, product: Vector) -> Vector:
+        """Return bounds of the rounding errors of A u, the product, where |u| is at most `size`.
 
         Only the nearer limit counts: a large one on the other side of a cone's row must not hide
         that a tiny point lies outside.
         """
-        rounding: Vector = self._sizes @ (np.abs(u) + np.abs(x))
-        rounding += EXPLAINED * UNIT * np.abs(self.nearer_limit(u))
+        rounding: Vector = self._sizes @ size
+        rounding += EXPLAINED * UNIT * np.abs(self.nearer_limit(product))
         return rounding
 
     def meets(self, u: Vector) -> bool:
         """Return whether a point of the box satisfies the rows, up to rounding."""
-        excess = self.excess(u)
-        return not excess.any() or bool((np.abs(excess) <= self.rounding(u)).all())
+        product = self.A @ u
+        excess = self.excess(product)
+        if not excess.any():
+            return True
+        return bool((np.abs(excess) <= self.rounding(np.abs(u), product)).all())
 
 
 class Nearest(NamedTuple):
@@ -143,7 +144,7 @@ def nearest_point(rows: Rows, x: Vector) -> Nearest:
     met = [each for each in found if rows.meets(each.point)]
     if met:
         return min(met, key=lambda each: norm(each.point - x))
-    return min(found, key=lambda each: norm(rows.excess(each.point)))
+    return min(found, key=lambda each: norm(rows.excess(rows.A @ each.point)))
 
 
 def roughly_nearest(rows: Rows, x: Vector) -> Nearest:
@@ -188,7 +189,8 @@ def _refined(solve: Solver, rows: Rows, x: Vector) -> Nearest | None:
 
 def _offset(rows: Rows, x: Vector) -> Offset | None:
     """Return the limits of the offset; None if x is feasible or not finite."""
-    at = np.concatenate((x, rows.A @ x))
+    product = rows.A @ x
+    at = np.concatenate((x, product))
     low, high = rows.all_low - at, rows.all_high - at
     scale = max(float(low.max()), -float(high.min()))
     if not 0.0 < scale < math.inf:
@@ -197,7 +199,8 @@ def _offset(rows: Rows, x: Vector) -> Offset | None:
         low /= scale
         high /= scale
     # Rounding matters only in rows that x violates, or may violate.
-    rounding, room = rows.rounding(x), np.minimum(-low, high)[x.size :] * scale
+    rounding = rows.rounding(np.abs(x), product)
+    room = np.minimum(-low, high)[x.size :] * scale
     explained = rounding.max(initial=0.0, where=room <= rounding)
     return Offset(low, high, scale, float(explained) / scale)
 
@@ -342,9 +345,11 @@ def _by_daqp(rows: Rows, x: Vector, offset: Offset) -> Nearest | None:
         return None
     (point, m), on_box = found
     # Far away, the offset has the rounding error of large numbers.
-    slack = np.where(m > 0.0, rows.high, rows.low) - rows.A @ point
+    product = rows.A @ point
+    slack = np.where(m > 0.0, rows.high, rows.low) - product
     slack[m == 0.0] = 0.0
-    if (np.abs(slack) > NOTICED * rows.rounding(point)).any() or not rows.meets(point):
+    noticed = NOTICED * rows.rounding(np.abs(point), product)
+    if (np.abs(slack) > noticed).any() or not rows.meets(point):
         point = _polished(rows, x, point, on_box, m)
     return Nearest(point, m)
 
@@ -441,7 +446,9 @@ def _polished(rows: Rows, x: Vector, u: Vector, on_box: Vector, m: Vector) -> Ve
         missed = equations @ point - target
         point[free] -= np.linalg.lstsq(part, missed, rcond=None)[0]
     point = rows.clip(point)
-    worse = np.abs(rows.excess(point)) > np.maximum(np.abs(rows.excess(u)), rows.rounding(point, x))
+    product, sizes = rows.A @ point, np.abs(point) + np.abs(x)
+    allowed = np.maximum(np.abs(rows.excess(rows.A @ u)), rows.rounding(sizes, product))
+    worse = np.abs(rows.excess(product)) > allowed
     return u if worse.any() or not np.isfinite(point).all() else point
 
 

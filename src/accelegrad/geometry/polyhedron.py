@@ -105,7 +105,7 @@ class Polyhedron(FeasibleSet):
         point nearest to the origin: in the set, but not the nearest to x.
         """
         rows = self._rows
-        if np.array_equal(rows.clip(x), x) and not rows.excess(x).any():
+        if np.array_equal(rows.clip(x), x) and not rows.excess(rows.A @ x).any():
             return x
         point = nearest_point(rows, x).point
         if np.isfinite(x).all() and _missed(rows, x, point) > 0.0:
@@ -321,9 +321,10 @@ def _missed(rows: Rows, x: Vector, point: Vector) -> float:
     """Return the largest violation of a row by the point found for x, zero up to rounding."""
     if not np.isfinite(point).all():
         return math.inf
-    missed = np.abs(rows.excess(point))
+    product = rows.A @ point
+    missed = np.abs(rows.excess(product))
     terms = np.abs(rows.A) @ (np.abs(point) + UNIT * np.abs(x))
-    terms += np.abs(rows.nearer_limit(point))
+    terms += np.abs(rows.nearer_limit(product))
     wrong = missed > INCONSISTENT * np.maximum(terms, SMALLEST)
     return float(missed[wrong].max(initial=0.0))
 
