@@ -394,9 +394,14 @@ def test_progress(capsys):
 
 
 def test_import_is_light():
-    """Torch, JAX, Dask, Numba, scikit-learn, pandas and matplotlib are loaded when used."""
+    """Torch, JAX, Dask, Numba, scikit-learn, pandas and matplotlib are loaded when used.
+
+    A function needs none of them.
+    """
     heavy = "torch jax dask numba sklearn pandas matplotlib plotly tqdm"
-    code = f"import sys, accelegrad; print([m for m in {heavy.split()!r} if m in sys.modules])"
+    loaded = f"print([m for m in {heavy.split()!r} if m in sys.modules])"
+    minimize = "accelegrad.minimize(lambda x: (x @ x, 2.0 * x), [1.0, 2.0], tol=1e-6)"
+    code = f"import sys, accelegrad; {minimize}; {loaded}"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
 

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.optimize import brentq
-from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from accelegrad.errors import Vector, finite_vector
 from accelegrad.geometry.penalties import L1, OnLeading, Penalty
@@ -239,6 +238,8 @@ def _moments_of_blocks(X: Any, shares: Vector) -> list[tuple[float, Vector, Vect
                 continue
             block = X[rows].astype(np.float64)
             if sp.issparse(X):
+                from sklearn.utils.sparsefuncs import mean_variance_axis  # slow import
+
                 block.sum_duplicates()  # before squaring
                 mean, variance = mean_variance_axis(block, axis=0, weights=weights)
                 found.append((weight, mean, weight * variance))
