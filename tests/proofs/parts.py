@@ -446,8 +446,9 @@ def signs(rng: np.random.Generator) -> None:
     for share in (0.0, 1e-9, 1e-3, 0.1):
         w = best64 + share * size * rng.standard_normal(best64.size)
         with np.errstate(all="ignore"):
-            found = bound.by_balanced(model.at(w))
-        _refuse("ModelDual.by_balanced", found, known.value, 0.0, (data.keywords, data.X.shape))
+            at = model.at(w)
+            found = max(bound.by_balanced(at), bound.at_slopes(at.derivatives))
+        _refuse("ModelDual.at_slopes", found, known.value, 0.0, (data.keywords, data.X.shape))
 
 
 def direct(rng: np.random.Generator) -> None:

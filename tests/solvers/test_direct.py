@@ -5,10 +5,12 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize as scipy_minimize
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
+from sklearn.linear_model import LinearRegression
 
 import accelegrad as ag
 from accelegrad.proofs.column_sums import ColumnSums
 from accelegrad.proofs.fenchel import Terms
+from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.sklearn import AcceleGradClassifier
 from accelegrad.solvers.direct import DirectNewton
 
@@ -115,6 +117,30 @@ def test_what_it_does_not_serve():
     # Of short sparse rows the products cost little, but the factors of so many columns do not.
     short = sp.random(500, 5000, density=1e-3, format="csr", rng=np.random.default_rng(0))
     assert not serves(short, y[:500], "logistic", l2=1e-3)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_nonnegative_least_squares_are_proved_by_their_first_step(intercept):
+    """Nothing but signs and the losses bounds the weights, so the proof is in the null space."""
+    X, y = rows_for("squared")
+    model = ag.LinearModel(X, y, "squared", fit_intercept=intercept)
+    free = [-np.inf] * intercept
+    signs = ag.Box(np.append(np.zeros(X.shape[1]), free), np.inf)
+    minimum = found(model, feasible_set=signs)
+    assert minimum.steps == 1
+    assert minimum.value - minimum.bound <= 1e-3 * minimum.value
+    peer = LinearRegression(positive=True, fit_intercept=intercept).fit(X, y)
+    best = 0.5 * np.mean((peer.predict(X) - y) ** 2)
+    assert minimum.bound <= best * (1.0 + 1e-14)
+    assert minimum.value == pytest.approx(best, rel=1e-9)
+
+
+def test_least_squares_end_where_a_step_gains_nothing(monkeypatch):
+    X, y = rows_for("squared")
+    model, steps = ag.LinearModel(X, y, "squared", l2=1e-4), []
+    monkeypatch.setattr(ModelDual, "at_slopes", lambda *_: steps.append(1) or 0.0)
+    assert found(model, start=np.ones(X.shape[1]), rtol=1e-16) is None
+    assert 1 <= len(steps) <= 4
 
 
 def test_steps_that_find_nothing():

@@ -140,6 +140,8 @@ class ModelDual:
         """Return the bound by given slopes, or by balanced ones near them."""
         if self.needs_null_space:
             return self.without_terms("dual_value_at").at(theta)
+        if self.has_only_signs:
+            return self._in_null_space.at(theta)
         return self.bound(self.balanced(theta), least=least)
 
     def value_at(self, derivatives: npt.ArrayLike) -> float:

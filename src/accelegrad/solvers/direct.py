@@ -141,6 +141,8 @@ class DirectNewton:
                 bound = max(bound, dual.at_slopes(at.slopes_at(whole, caution)))
                 if lower - bound <= wanted:
                     return DirectMinimum(whole.w, lower, bound, number)
+            if self._is_least_squares and not lower < value:
+                return None  # this is the minimum up to rounding, and it is not proved
             if falls_enough(value, lower, aim.fall, 1.0):
                 at, value = whole, lower
             else:
