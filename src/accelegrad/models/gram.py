@@ -11,7 +11,14 @@ import scipy.sparse as sp
 from accelegrad import kernels
 from accelegrad.errors import Vector
 from accelegrad.kernels import blocks
-from accelegrad.models.matrix import BLOCK_ENTRIES, Matrix, RowNumbers, runs, stored_entries
+from accelegrad.models.matrix import (
+    BLOCK_ENTRIES,
+    Matrix,
+    Products,
+    RowNumbers,
+    runs,
+    stored_entries,
+)
 
 # Measured seconds, of which only the ratios matter: copying an entry of a dense and of a sparse row
 # for BLAS, one product in BLAS, one pair of entries in the kernel.
@@ -21,6 +28,8 @@ SCIPY_PAIR = 1e-8
 # Rows per block copied for BLAS: with fewer, adding up Gram matrices takes longer than computing
 # them (4000 x 1500, half the rows: 500 ms with 21 rows, 130 with 384).
 _BLOCK_ROWS = 384
+# Indexing rows takes about this many times as long as a product with them.
+INDEXING = 5
 
 
 class Storage(NamedTuple):
@@ -120,10 +129,15 @@ class ColumnProducts:
 
 
 def _combination(X: Any, rows: RowNumbers | None, weights: Vector) -> Vector:
+    if rows is None:
+        return Products(X).backward(weights)
+    n = X.shape[0]
+    if rows.size > n // INDEXING:
+        return Products(X).backward(np.bincount(rows, weights, n).astype(np.float64, copy=False))
     total = np.zeros(X.shape[1])
-    entries_per_row = max(stored_entries(X) // X.shape[0], 1)
+    entries_per_row = max(stored_entries(X) // n, 1)
     for part in runs(weights.size, BLOCK_ENTRIES // entries_per_row):
-        total += weights[part] @ X[part if rows is None else rows[part]]
+        total += weights[part] @ X[rows[part]]
     return total
 
 

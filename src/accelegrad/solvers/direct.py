@@ -61,8 +61,9 @@ class DirectNewton:
     """Minima of a small smooth sum over rows for one set of terms after another."""
 
     def __init__(self, model: LinearModel) -> None:
-        self._rows = soon_ready(model)
         self._is_least_squares = model.loss.name == "squared"
+        # One Gram matrix does not pay for compiling; one per step does.
+        self._rows = soon_ready(model) if self._is_least_squares else model
         self._first_reach: Reach | None = None
 
     @staticmethod
