@@ -37,7 +37,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # this lab, whichever is ins
 
 from accelegrad_lab.engine.worker import SolverError, Worker, environment
 from accelegrad_lab.functions import formulas
-from accelegrad_lab.functions.formulas import Evaluate
+from accelegrad_lab.functions.formulas import Evaluate, Formula
 
 MEAN_LIMIT, WORST_LIMIT = 1.05, 1.3  # as the project's goals have them
 FEWEST_ROUNDS, MOST_ROUNDS = 2, 60  # chosen; a round is two calls of each process
@@ -168,7 +168,7 @@ def _two_classes(name: str) -> Data:
 # -- functions: plain Python callables -------------------------------------------------------------
 
 
-def _affine(outer: Any, rows: int, n: int, l2: float = 0.0, condition: float = 1.0) -> Evaluate:
+def _affine(outer: Formula, rows: int, n: int, l2: float = 0.0, condition: float = 1.0) -> Evaluate:
     """Return outer(Ax - b) + l2/2 ||x||^2 with columns scaled from 1 to `condition`."""
     rng = np.random.default_rng(0)
     A = rng.standard_normal((rows, n)) * np.geomspace(1.0, condition, n)

@@ -430,8 +430,11 @@ def _on_simplex(formula: Formula, d: int, *, smooth: bool) -> Function:
 
 def _nonnegative(formula: Formula, d: int) -> Function:
     """Return a smooth function of coordinates that are not negative."""
-    limits = {"feasible_set": NonNegative(), "limits": lambda _, x: [x >= 0]}
-    return of_formula(formula, d, **limits, smooth=True)
+
+    def limits(_: Any, x: Any) -> Any:
+        return [x >= 0]
+
+    return of_formula(formula, d, feasible_set=NonNegative(), limits=limits, smooth=True)
 
 
 @SUITE.add(CONSTRAINED, "entropy and costs on the simplex, d=100")
