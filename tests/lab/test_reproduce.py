@@ -53,14 +53,6 @@ def no_real_data(monkeypatch):
 # -- tasks and the store ---------------------------------------------------------------------------
 
 
-def test_a_key_belongs_to_the_parameters_alone():
-    assert small_task().key == small_task().key
-    shuffled = Task("regression", dict(reversed(small_task().parameters.items())))
-    assert shuffled.key == small_task().key
-    assert small_task(rho=1.0).key != small_task().key
-    assert Task("other", small_task().parameters).key != small_task().key
-
-
 def test_a_damaged_result_is_computed_again(tmp_path):
     store = Store(tmp_path)
     good = store.get(small_task())
