@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.svm import LinearSVC
 
-from accelegrad_lab.datasets import DataError, Dataset, as_binary, find, read, sparse_text
+from accelegrad_lab.datasets import DataError, as_binary, find, read, sparse_text
 
 COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
@@ -66,21 +65,20 @@ def test_as_binary(labels: tuple[float, float]) -> None:
     assert np.array_equal(y, [1.0, -1.0, 1.0])
 
 
-def test_as_binary_needs_two_labels() -> None:
-    with pytest.raises(ValueError, match=r"two distinct labels, but it holds 1: 3\."):
-        as_binary([3, 3])
-    with pytest.raises(ValueError, match=r"holds 3: -1, 0, 0\.5\."):
-        as_binary([0.5, 0, -1, 0])
-    with pytest.raises(ValueError, match=r"holds 20: 1, 2, 3, 4, 5, \.\.\.\."):
-        as_binary(np.arange(20, 0, -1))
-    with pytest.raises(ValueError, match="finite"):
-        as_binary([1.0, np.nan])
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [([3, 3], r"two distinct labels, but it holds 1: 3\."), ([0.5, 0, -1, 0], r"3: -1, 0, 0\.5\."),
+     (range(20, 0, -1), r"holds 20: 1, 2, 3, 4, 5, \.\.\.\."), ([1.0, np.nan], "finite")],
+)  # fmt: skip
+def test_as_binary_needs_two_labels(y: list[float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        as_binary(list(y))
 
 
 # find
 
 
-@pytest.mark.parametrize("ending", ["", ".bz2", ".txt", ".libsvm"])
+@pytest.mark.parametrize("ending", ["", ".libsvm"])
 def test_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
     monkeypatch.setenv("ACCELEGRAD_DATA", str(tmp_path))
     assert find("a9a") is None
@@ -90,28 +88,18 @@ def test_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str) -> N
     path = written(tmp_path, SMALL, f"a9a{ending or '.bz2'}")
     assert find("a9a") == path
     assert find("a9a.t") == tmp_path / f"a9a.t{ending}"
-
-
-def test_find_without_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ACCELEGRAD_DATA", raising=False)
-    assert find("a9a") is None
     monkeypatch.setenv("ACCELEGRAD_DATA", "")
     assert find("a9a") is None
-    for wrong in [tmp_path / "none", written(tmp_path, SMALL, "file")]:
-        monkeypatch.setenv("ACCELEGRAD_DATA", str(wrong))
-        with pytest.raises(DataError, match=f"{re.escape(str(wrong))}.*ACCELEGRAD_DATA"):
-            find("a9a")
+    monkeypatch.setenv("ACCELEGRAD_DATA", str(path))  # which is no folder
+    with pytest.raises(DataError, match=f"{re.escape(str(path))}.*ACCELEGRAD_DATA"):
+        find("a9a")
 
 
 # The generator
 
 
-@pytest.fixture(scope="module")
-def text_data() -> Dataset:
-    return sparse_text(5000, 20000, seed=5)
-
-
-def test_text_is_like_text(text_data: Dataset) -> None:
+def test_text_is_like_text() -> None:
+    text_data = sparse_text(5000, 20000, seed=5)
     X, y = text_data.X, text_data.y
     assert isinstance(X, sp.csr_matrix)
     assert X.shape == (5000, 20000)
@@ -132,13 +120,9 @@ def test_text_is_like_text(text_data: Dataset) -> None:
     assert abs(y.mean()) < 0.05
     learned = LinearSVC(C=1.0, random_state=0).fit(X[:4000], y[:4000])
     assert 0.85 < learned.score(X[4000:], y[4000:]) < 0.95
-
-
-def test_label_noise_flips_labels_only(text_data: Dataset) -> None:
     clean = sparse_text(5000, 20000, seed=5, label_noise=0.0)
-    assert (clean.X != text_data.X).nnz == 0
-    assert np.mean(clean.y != text_data.y) == pytest.approx(0.05, abs=0.012)
-    assert abs(clean.y.sum()) <= 2
+    assert (clean.X != X).nnz == 0
+    assert np.mean(clean.y != y) == pytest.approx(0.05, abs=0.012)
 
 
 @pytest.mark.parametrize(("n", "d", "nnz"), [(2, 4, 1), (200, 50, 12), (300, 400, 100)])
@@ -156,42 +140,11 @@ def test_sizes_of_text(n: int, d: int, nnz: int) -> None:
     ("arguments", "message"),
     [
         ({"n": 1}, "n must be a whole number >= 2"),
-        ({"d": 3}, "d must be a whole number >= 4"),
-        ({"nnz": 0}, "nnz must be a whole number >= 1"),
         ({"d": 100, "nnz": 26}, "nnz must be at most d / 4 = 25, but it is 26"),
-        ({"seed": -1}, "seed must be a whole number >= 0"),
         ({"seed": None}, "seed must be a whole number >= 0"),
-        ({"label_noise": -0.1}, "label_noise must be a finite number >= 0"),
         ({"label_noise": 0.6}, "label_noise must be at most 0.5"),
     ],
 )
 def test_arguments_of_text(arguments: dict[str, object], message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         sparse_text(**{"seed": 0, **arguments})  # type: ignore[arg-type]
-
-
-# Real files
-
-
-# name, n_features to give, rows, features, non-zeros, the end of the description
-REAL = [
-    ("a9a", None, 32561, 123, 451592, "labels -1: 24720, +1: 7841"),
-    ("pol", 48, 15000, 48, 205963, "targets from 0 to 100"),
-    ("bodyfat", None, 252, 14, 3528, "176 distinct targets from 0 to 47.5"),
-]
-
-
-@pytest.mark.parametrize(("name", "given", "rows", "columns", "nonzeros", "targets"), REAL)
-def test_real_files(
-    name: str, given: int | None, rows: int, columns: int, nonzeros: int, targets: str
-) -> None:
-    if not os.environ.get("ACCELEGRAD_DATA"):
-        pytest.skip("ACCELEGRAD_DATA is not set: it names the folder of real data files")
-    path = find(name)
-    if path is None:
-        pytest.skip(f"the folder that ACCELEGRAD_DATA names has no {name}")
-    data = read(path, n_features=given)
-    assert data.name == name
-    assert data.X.shape == (rows, columns)
-    assert f"{rows} x {columns}, {nonzeros} non-zeros" in data.description
-    assert data.description.endswith(targets)

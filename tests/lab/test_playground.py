@@ -161,24 +161,16 @@ def test_bands_hold_the_minimum(page, method, name):
     assert frames[-1]["value"] - frames[-1]["lower"] < 0.5
 
 
-def test_the_default_needs_exact_values(page):
+def test_the_page_runs_by_itself(page):
     refused = page.execute_script(
         "try { Rules.run({fun: 'noisy', method: 'bundle', x0: [1, 1], noise: 1}) }"
         "catch (error) { return error.message }"
     )
     assert refused == "Bundle (the default) needs exact values: set the noise to 0."
-
-
-def test_addresses_choose_function_and_method(page):
     address = page.current_url
     page.get(f"{address}?fun=kinked&method=bundle")
     assert page.execute_script("return [$('fun').value, $('method').value]") == ["kinked", "bundle"]
-    page.get(f"{address}?fun=unknown&start=1")
-    assert page.execute_script("return $('fun').value") == "smooth"
     page.get(address)
-
-
-def test_the_page_runs_by_itself(page):
     text = page.page_source
     assert not re.search(r"""(?:src|href)=["']?(?!#|data:)\w""", text)  # nothing is loaded
     page.execute_script("$('fun').value = 'kinked'; chosenFunction()")

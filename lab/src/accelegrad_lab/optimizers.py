@@ -15,9 +15,9 @@ import argparse
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,9 @@ import numpy as np
 import scipy.sparse as sp
 
 import accelegrad as ag
-from accelegrad_lab.datasets import find, read
 from accelegrad_lab.engine.line_file import LineFile, put
-from accelegrad_lab.engine.rows import SHORT_ROWS
+from accelegrad_lab.engine.rows import SCALED, SHORT_ROWS
+from accelegrad_lab.engine.rows import rows_of as engine_rows
 from accelegrad_lab.report.profiles import geometric_mean
 from accelegrad_lab.report.tables import table_lines
 
@@ -101,17 +101,10 @@ class Problem:
 
 def rows_of(name: str) -> tuple[Any, Any]:
     """Return some rows of a set, columns without entries left out."""
-    path = find(name)
-    if path is None:
-        raise FileNotFoundError(f"{name} is not in the folder that ACCELEGRAD_DATA names")
-    data = read(path)
-    order = np.random.default_rng(0).permutation(len(data.y))[:ROWS]
-    X, y = sp.csr_matrix(data.X)[order], np.asarray(data.y)[order]
-    y = np.where(y == y.max(), 1.0, -1.0)
-    if name in STANDARDISED:
-        filled = X.toarray()
-        X = sp.csr_matrix((filled - filled.mean(0)) / np.maximum(filled.std(0), 1e-12))
-    return X[:, np.flatnonzero(X.getnnz(axis=0))], y
+    X, y = engine_rows(name + SCALED if name in STANDARDISED else name)
+    order = np.random.default_rng(0).permutation(len(y))[:ROWS]
+    X, y = sp.csr_matrix(X)[order], y[order]
+    return X[:, np.flatnonzero(X.getnnz(axis=0))], np.where(y == y.max(), 1.0, -1.0)
 
 
 # -- the frameworks ------------------------------------------------------------------------------
@@ -183,78 +176,50 @@ class OptaxRun:
         return np.asarray(point)
 
 
-@dataclass
-class Averages:
-    """What a run's points come to: the last, the second half's mean, and DoG's average."""
+def walked(problem: Problem, size: int, run: Any) -> tuple[Any, Any, Any]:
+    """Return the run after its last step, the mean of its second half, and DoG's average.
 
-    steps: int
-    done: int = 0
-    half: Any = 0.0
-    polynomial: Any = 0.0
-
-    def add(self, point: Any) -> None:
-        self.done += 1
-        if 2 * self.done > self.steps:
-            self.half = self.half + point
-        # Shamir and Zhang's average with gamma = 8, as DoG's authors recommend.
-        self.polynomial = self.polynomial + 9 / (self.done + 8) * (point - self.polynomial)
-
-
-def walked(problem: Problem, size: int, run: Any) -> tuple[Any, Averages]:
-    """Return the run after its last step, and averages of its points."""
-    averages = Averages(problem.steps(size))
-    for rows in problem.batches(size):
+    That is Shamir and Zhang's average with gamma = 8, as DoG's authors recommend.
+    """
+    steps, half, polynomial = problem.steps(size), 0.0, 0.0
+    for done, rows in enumerate(problem.batches(size), 1):
         run.step(problem.gradient(run.where(), rows))
-        averages.add(run.where())
-    averages.half = averages.half / (averages.steps - averages.steps // 2)
-    return run, averages
+        point = run.where()
+        if 2 * done > steps:
+            half = half + point / (steps - steps // 2)
+        polynomial = polynomial + 9 / (done + 8) * (point - polynomial)
+    return run, half, polynomial
 
 
 # -- what is compared ----------------------------------------------------------------------------
 
 
-def untuned() -> dict[str, Callable[[Any], Any]]:
-    """Return what makes a run of each optimizer that needs no step size, by name."""
-
-    def torch_run(path: str, name: str) -> Callable[[Any], Any]:
-        def make(start: Any) -> Any:
-            module = __import__(path, fromlist=[name])
-            return TorchRun(getattr(module, name), start)
-
-        return make
-
-    def ours_in_optax(start: Any) -> Any:
-        from accelegrad import optax as door
-
-        return OptaxRun(door.accelegrad, start, door.eval_params)
-
-    def contrib(name: str, output: str | None = None) -> Callable[[Any], Any]:
-        def make(start: Any) -> Any:
-            from optax import contrib
-
-            evaluated = None if output is None else getattr(contrib, output)
-            return OptaxRun(getattr(contrib, name), start, evaluated)
-
-        return make
-
-    return {
-        "AcceleGrad, torch": torch_run("accelegrad.torch", "AcceleGrad"),
-        "AcceleGrad, optax": ours_in_optax,
-        "AdamWScheduleFree": torch_run("schedulefree", "AdamWScheduleFree"),
-        "Prodigy": torch_run("prodigyopt", "Prodigy"),
-        "DoG": torch_run("dog", "DoG"),
-        "DAdaptAdam": torch_run("dadaptation", "DAdaptAdam"),
-        "DAdaptAdaGrad": torch_run("dadaptation", "DAdaptAdaGrad"),
-        "optax prodigy": contrib("prodigy"),
-        "optax dadapt_adamw": contrib("dadapt_adamw"),
-    }
+#: Optimizers without a step size: the framework, the module, the name, and what gives the output.
+UNTUNED = {
+    "AcceleGrad, torch": ("torch", "accelegrad.torch", "AcceleGrad", ""),
+    "AcceleGrad, optax": ("optax", "accelegrad.optax", "accelegrad", "eval_params"),
+    "AdamWScheduleFree": ("torch", "schedulefree", "AdamWScheduleFree", ""),
+    "Prodigy": ("torch", "prodigyopt", "Prodigy", ""),
+    "DoG": ("torch", "dog", "DoG", ""),
+    "DAdaptAdam": ("torch", "dadaptation", "DAdaptAdam", ""),
+    "DAdaptAdaGrad": ("torch", "dadaptation", "DAdaptAdaGrad", ""),
+    "optax prodigy": ("optax", "optax.contrib", "prodigy", ""),
+    "optax dadapt_adamw": ("optax", "optax.contrib", "dadapt_adamw", ""),
+}
 
 
-def untuned_share(problem: Problem, size: int, make: Callable[[Any], Any], name: str) -> float:
+def untuned_share(problem: Problem, size: int, name: str) -> float:
     """Return what an untuned run leaves; of DoG the better of its last point and its average."""
-    run, averages = walked(problem, size, make(problem.start))
+    framework, path, made, output = UNTUNED[name]
+    module = import_module(path)
+    make = getattr(module, made)
+    if framework == "torch":
+        run: Any = TorchRun(make, problem.start)
+    else:
+        run = OptaxRun(make, problem.start, getattr(module, output) if output else None)
+    run, _, polynomial = walked(problem, size, run)
     found = problem.share(run.output())
-    return min(found, problem.share(averages.polynomial)) if name == "DoG" else found
+    return min(found, problem.share(polynomial)) if name == "DoG" else found
 
 
 def tuned_shares(problem: Problem, size: int, name: str) -> dict[str, float]:
@@ -267,10 +232,10 @@ def tuned_shares(problem: Problem, size: int, name: str) -> dict[str, float]:
         def make(params: Any, lr: float = step_size) -> Any:
             return getattr(torch.optim, name)(params, lr=lr)
 
-        run, averages = walked(problem, size, TorchRun(make, problem.start))
+        run, half, _ = walked(problem, size, TorchRun(make, problem.start))
         best["constant"] = min(best["constant"], problem.share(run.output()))
-        decayed, _ = walked(problem, size, TorchRun(make, problem.start, decay=problem.steps(size)))
-        ends = problem.share(averages.half), problem.share(decayed.output())
+        decayed = TorchRun(make, problem.start, decay=problem.steps(size))
+        ends = problem.share(half), problem.share(walked(problem, size, decayed)[0].output())
         best["schedule"] = min(best["schedule"], *ends)
     return best
 
@@ -291,9 +256,9 @@ class Measured:
     def case(self, name: str, loss: str, size: int, problem: Callable[[], Problem]) -> Shares:
         """Return the share that each contestant leaves; measure what is missing."""
         start = f"{name} {loss} {size} "
-        for contestant, make in untuned().items():
+        for contestant in UNTUNED:
             if start + contestant not in self.known:
-                self.keep(start + contestant, untuned_share(problem(), size, make, contestant))
+                self.keep(start + contestant, untuned_share(problem(), size, contestant))
         for contestant in STEP_SIZES:
             if f"{start}{contestant}, constant" not in self.known:
                 for kind, left in tuned_shares(problem(), size, contestant).items():
@@ -318,7 +283,7 @@ def least(found: Shares, names: list[str]) -> tuple[str, float]:
 
 def summary(found: Shares) -> dict[str, tuple[str, float]]:
     """Return ours, and the best of each kind of peer."""
-    peers = [name for name in untuned() if name not in OURS]
+    peers = [name for name in UNTUNED if name not in OURS]
     return {
         "torch": least(found, [OURS[0]]),
         "optax": least(found, [OURS[1]]),

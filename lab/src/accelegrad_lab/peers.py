@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, Self
 
@@ -196,81 +197,82 @@ def _given(fit: Fit, setting: float) -> dict[str, Any]:
     return {"fit_intercept": False, "max_iter": MOST_STEPS, "tol": setting}
 
 
-def _of(module: str, name: str, **options: Any) -> Callable[[Fit, float], Any]:
-    """Return an estimator of scikit-learn with `C` and a seed."""
+Own = Callable[[Fit], dict[str, Any]]
+LINEAR = "sklearn.linear_model"
+
+
+def _made(
+    name: str, own: Own, module: str = LINEAR, *, limited: bool = True, **options: Any
+) -> Callable[[Fit, float], Any]:
+    """Return what makes an estimator: `own` gives the options that make the problem.
+
+    `limited`: it is also given iterations or a tolerance where there are no defaults.
+    """
 
     def make(fit: Fit, setting: float) -> Any:
         kind = getattr(__import__(module, fromlist=[name]), name)
-        return kind(C=fit.cost, random_state=0, **_given(fit, setting), **options)
+        return kind(**{**own(fit), **(_given(fit, setting) if limited else {}), **options})
 
     return make
+
+
+_fixed = partial(_made, limited=False)
+
+
+def _cost(fit: Fit) -> dict[str, Any]:
+    return {"C": fit.cost, "random_state": 0}
+
+
+def _alpha(fit: Fit) -> dict[str, Any]:
+    return {"alpha": fit.alpha}
 
 
 def _logistic(**options: Any) -> Callable[[Fit, float], Any]:
-    return _of("sklearn.linear_model", "LogisticRegression", **options)
+    return _made("LogisticRegression", _cost, **options)
 
 
 def _svc(**options: Any) -> Callable[[Fit, float], Any]:
-    def make(fit: Fit, setting: float) -> Any:
-        return _of("sklearn.svm", "LinearSVC", loss=fit.goal.loss, **options)(fit, setting)
+    def own(fit: Fit) -> dict[str, Any]:
+        return {**_cost(fit), "loss": fit.goal.loss}
 
-    return make
+    return _made("LinearSVC", own, "sklearn.svm", **options)
+
+
+def _zone(fit: Fit) -> float:
+    """Return the epsilon with which an epsilon-insensitive loss is that of a fit."""
+    return 0.0 if fit.goal.loss == "absolute" else fit.models[0].loss.parameter
 
 
 def _svr(**options: Any) -> Callable[[Fit, float], Any]:
-    def make(fit: Fit, setting: float) -> Any:
-        zone = 0.0 if fit.goal.loss == "absolute" else fit.models[0].loss.parameter
-        return _of("sklearn.svm", "LinearSVR", epsilon=zone, **options)(fit, setting)
+    def own(fit: Fit) -> dict[str, Any]:
+        return {**_cost(fit), "epsilon": _zone(fit)}
 
-    return make
+    return _made("LinearSVR", own, "sklearn.svm", **options)
 
 
 def _sgd(**options: Any) -> Callable[[Fit, float], Any]:
     def make(fit: Fit, setting: float) -> Any:
-        from sklearn.linear_model import SGDClassifier, SGDRegressor
-
-        given = {"alpha": fit.alpha, "random_state": 0, **_given(fit, setting), **options}
-        if "tol" in given:
-            given["tol"] = None
-        if fit.n_classes:
-            return SGDClassifier(fit.goal.name, **given)
-        loss = "epsilon_insensitive" if fit.goal.loss == "absolute" else fit.goal.name
-        zone = 0.0 if fit.goal.loss == "absolute" else fit.models[0].loss.parameter
-        return SGDRegressor(loss, epsilon=zone, **given)
+        own = {**_alpha(fit), "random_state": 0, "loss": fit.goal.name}
+        if not fit.n_classes:
+            own["epsilon"] = _zone(fit)
+        if fit.goal.loss == "absolute":
+            own["loss"] = "epsilon_insensitive"
+        unlimited: dict[str, Any] = {} if fit.defaults else {"tol": None}
+        kind = "SGDClassifier" if fit.n_classes else "SGDRegressor"
+        return _made(kind, lambda _: own, **unlimited, **options)(fit, setting)
 
     return make
 
 
 def _ridge(**options: Any) -> Callable[[Fit, float], Any]:
-    def make(fit: Fit, setting: float) -> Any:
-        from sklearn.linear_model import Ridge
+    def own(fit: Fit) -> dict[str, Any]:
+        return {"alpha": fit.alpha * fit.n_rows, "random_state": 0}
 
-        given = {"random_state": 0, **_given(fit, setting), **options}
-        return Ridge(alpha=fit.alpha * fit.n_rows, **given)
-
-    return make
+    return _made("Ridge", own, **options)
 
 
-def _simple(module: str, name: str, **options: Any) -> Callable[[Fit, float], Any]:
-    """Return an estimator whose strength is alpha itself."""
-
-    def make(fit: Fit, setting: float) -> Any:  # noqa: ARG001
-        kind = getattr(__import__(module, fromlist=[name]), name)
-        return kind(alpha=fit.alpha, **options)
-
-    return make
-
-
-def _least_squares(fit: Fit, setting: float) -> Any:  # noqa: ARG001
-    from sklearn.linear_model import LinearRegression
-
-    return LinearRegression(positive=True)
-
-
-def _huber(fit: Fit, setting: float) -> Any:
-    from sklearn.linear_model import HuberRegressor
-
-    return HuberRegressor(alpha=fit.alpha * fit.n_rows / fit.scale, **_given(fit, setting))
+def _huber(fit: Fit) -> dict[str, Any]:
+    return {"alpha": fit.alpha * fit.n_rows / fit.scale}
 
 
 def _quantile_of(fit: Fit) -> float:
@@ -278,37 +280,16 @@ def _quantile_of(fit: Fit) -> float:
     return fit.parameters.get("quantile", 0.5)
 
 
-def _quantile(fit: Fit, setting: float) -> Any:  # noqa: ARG001
-    from sklearn.linear_model import QuantileRegressor
-
-    return QuantileRegressor(
-        quantile=_quantile_of(fit), alpha=fit.alpha, fit_intercept=fit.defaults
-    )
+def _quantile(fit: Fit) -> dict[str, Any]:
+    return {**_alpha(fit), "quantile": _quantile_of(fit), "fit_intercept": fit.defaults}
 
 
 def _strengths(fit: Fit) -> Vector:
+    """Return the alphas of a path times the rows of a fold that are fitted to."""
     from accelegrad.sklearn.cv import strengths_to_try
 
-    return strengths_to_try(_estimator()(fit, math.nan).alphas)
-
-
-def _logistic_path(fit: Fit, setting: float) -> Any:  # noqa: ARG001
-    from sklearn.linear_model import LogisticRegressionCV
-
-    learnt = (1.0 - 1.0 / FOLDS) * fit.n_rows  # the rows of a fold that are fitted to
-    return LogisticRegressionCV(Cs=1.0 / (learnt * _strengths(fit)))
-
-
-def _ridge_path(fit: Fit, setting: float) -> Any:  # noqa: ARG001
-    from sklearn.linear_model import RidgeCV
-
-    return RidgeCV(alphas=(1.0 - 1.0 / FOLDS) * fit.n_rows * _strengths(fit), cv=FOLDS)
-
-
-def _lasso_path(fit: Fit, setting: float) -> Any:  # noqa: ARG001
-    from sklearn.linear_model import LassoCV
-
-    return LassoCV(alphas=fit.alphas)
+    learnt = (1.0 - 1.0 / FOLDS) * fit.n_rows
+    return learnt * strengths_to_try(_estimator()(fit, math.nan).alphas)
 
 
 class _Wrapped:
@@ -567,8 +548,9 @@ PEERS: Mapping[str, Peer] = {
         _logistic(solver="saga", l1_ratio=1.0), _l1("logistic"), _TWO, "l1",
     ),
     "skglm, l1 logistic": Peer(
-        "skglm", "skglm.SparseLogisticRegression", _simple("skglm", "SparseLogisticRegression"),
-        _l1("logistic"), _TWO, "l1 logistic", needs="skglm", apart=True, by_columns=True,
+        "skglm", "skglm.SparseLogisticRegression",
+        _fixed("SparseLogisticRegression", _alpha, "skglm"), _l1("logistic"), _TWO, "l1 logistic",
+        needs="skglm", apart=True, by_columns=True,
     ),
     "Ridge": Peer("Ridge", "Ridge", _ridge(), _plain("squared"), _TWO),
     "Ridge, cholesky": Peer(
@@ -586,27 +568,31 @@ PEERS: Mapping[str, Peer] = {
         "Ridge", "Ridge(positive=True)", _ridge(positive=True), _nonnegative("l2"), _TWO, "positive"
     ),
     "LinearRegression, positive": Peer(
-        "nnls", "LinearRegression(positive=True)", _least_squares, _nonnegative(None), _TWO
+        "nnls", "LinearRegression(positive=True)",
+        _fixed("LinearRegression", lambda _: {"positive": True}), _nonnegative(None), _TWO,
     ),
     "Lasso": Peer(
-        "Lasso", "Lasso", _simple("sklearn.linear_model", "Lasso"), _l1("squared"), _TWO,
+        "Lasso", "Lasso", _fixed("Lasso", _alpha), _l1("squared"), _TWO,
         by_columns=True,
     ),
     "celer": Peer(
-        "celer", "celer.Lasso", _simple("celer", "Lasso"), _l1("squared", sparse=True), _TWO,
+        "celer", "celer.Lasso", _fixed("Lasso", _alpha, "celer"), _l1("squared", sparse=True), _TWO,
         needs="celer", by_columns=True,
     ),
     "skglm": Peer(
-        "skglm", "skglm.Lasso", _simple("skglm", "Lasso"), _l1("squared", sparse=True), _TWO,
+        "skglm", "skglm.Lasso", _fixed("Lasso", _alpha, "skglm"), _l1("squared", sparse=True), _TWO,
         needs="skglm", apart=True, by_columns=True,
     ),
     "ElasticNet": Peer(
-        "Lasso", "ElasticNet", _simple("sklearn.linear_model", "ElasticNet", l1_ratio=HALF),
+        "Lasso", "ElasticNet", _fixed("ElasticNet", _alpha, l1_ratio=HALF),
         _l1("squared", "elasticnet"), _TWO, "elastic net",
     ),
-    "HuberRegressor": Peer("HuberRegressor", "HuberRegressor", _huber, _own_scale),
+    "HuberRegressor": Peer(
+        "HuberRegressor", "HuberRegressor", _made("HuberRegressor", _huber), _own_scale
+    ),
     "QuantileRegressor": Peer(
-        "QuantileRegressor", "QuantileRegressor", _quantile, _without_l2(*_KINKED), ladder=once
+        "QuantileRegressor", "QuantileRegressor", _fixed("QuantileRegressor", _quantile),
+        _without_l2(*_KINKED), ladder=once,
     ),
     "QuantReg": Peer(
         "QuantReg", "statsmodels QuantReg", _QuantReg, _dense_without_penalty, needs="statsmodels"
@@ -616,10 +602,15 @@ PEERS: Mapping[str, Peer] = {
         "L-BFGS-B", "scipy.optimize.minimize", _LBFGSB, _plain(*_SMOOTH), _ONE, "SciPy", dash="dash"
     ),
     "LogisticRegressionCV": Peer(
-        "LBFGS", "LogisticRegressionCV", _logistic_path, _path("logistic", "l2"), _TWO, "CV"
+        "LBFGS", "LogisticRegressionCV",
+        _fixed("LogisticRegressionCV", lambda fit: {"Cs": 1.0 / _strengths(fit)}),
+        _path("logistic", "l2"), _TWO, "CV"
     ),
-    "RidgeCV": Peer("Ridge", "RidgeCV", _ridge_path, _path("squared", "l2"), _TWO, "CV"),
-    "LassoCV": Peer("Lasso", "LassoCV", _lasso_path, _path("squared", "l1"), _TWO, "CV"),
+    "RidgeCV": Peer("Ridge", "RidgeCV",
+        _fixed("RidgeCV", lambda fit: {"alphas": _strengths(fit), "cv": FOLDS}),
+        _path("squared", "l2"), _TWO, "CV"),
+    "LassoCV": Peer("Lasso", "LassoCV", _fixed("LassoCV", lambda fit: {"alphas": fit.alphas}),
+        _path("squared", "l1"), _TWO, "CV"),
     # functions
     "auto": _function("AcceleGrad", "minimize(f, x0)", _ours("auto"), "auto", own=True),
     "accelegrad": _function(

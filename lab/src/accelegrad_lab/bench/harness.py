@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +21,14 @@ from accelegrad_lab.bench.results import Problem, Record, Results
 from accelegrad_lab.engine.fit import Rung, Sample
 from accelegrad_lab.engine.line_file import LineFile
 from accelegrad_lab.engine.runner import Progress
-from accelegrad_lab.engine.worker import Pair, SolverError, TimeLimitError, Timing, Worker
+from accelegrad_lab.engine.worker import (
+    Pair,
+    SolverError,
+    TimeLimitError,
+    Timing,
+    Worker,
+    environment,
+)
 from accelegrad_lab.peers import PEERS, SOLVERS
 
 CLOCK = "wall, default threads; CPU, one thread"  # results by other clocks do not belong together
@@ -197,21 +203,6 @@ def cold_call(function: Callable[..., Any], *arguments: Any, limit: float) -> tu
             return answer, answer
         finally:
             worker.end()
-
-
-@contextlib.contextmanager
-def environment(**variables: str) -> Iterator[None]:
-    """Have variables for the processes that are started within the block."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 # -- in the process --------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,8 @@ from accelegrad_lab.compare.runs import (
 )
 from accelegrad_lab.datasets import DataError, as_binary
 from accelegrad_lab.engine.runner import Progress, run_tasks
-from accelegrad_lab.engine.stored_data import imported_data, minimum_task, stored_rows, used_columns
-from accelegrad_lab.engine.tasks import Outcome, Store, Task
+from accelegrad_lab.engine.stored_data import imported_data, minimum_task, used_columns
+from accelegrad_lab.engine.tasks import Store, Task
 from accelegrad_lab.report.report import write_report
 
 KIND = "compared-run"
@@ -65,19 +65,29 @@ def compare(request: CompareRequest) -> Path:
     request = replace(request, loss=plain_loss_name(request.loss))
     _check(request)
     store = Store(request.out / "results")
-    plan = _plan(request, store)
+    comparison, names = _comparison(request, store)
     progress = Progress(1, shown=request.progress)
     try:
-        progress.part(f"{plan.data['source']}: minimum")
-        run_tasks([plan.minimum_task], store, jobs=1, progress=progress)
-        runs = plan.runs(store.get(plan.minimum_task))
-        progress.part(f"{plan.data['source']}: runs")
-        timed = [one for tasks in runs.values() for one in tasks] + list(plan.peer_tasks.values())
+        progress.part(f"{request.data.name}: minimum")
+        known = minimum_task(comparison.model)
+        run_tasks([known], store, jobs=1, progress=progress)
+        comparison = replace(comparison, minimum=store.get(known))
+        progress.part(f"{request.data.name}: runs")
+        runs, budget = _runs(comparison), float(request.peer_seconds)
+        peers = {
+            name: Task("compare-peer", {**comparison.model, "peer": name, "budget": budget})
+            for name in names
+        }
+        timed = [one for tasks in runs.values() for one in tasks] + list(peers.values())
         run_tasks(timed, store, jobs=1, progress=progress, default_threads=True)
         progress.part_done()
     finally:
         progress.close()
-    comparison = plan.comparison(runs, store)
+    comparison = replace(
+        comparison,
+        runs={method: [store.get(one) for one in tasks] for method, tasks in runs.items()},
+        peers={name: store.get(one) for name, one in peers.items()},
+    )
     save_curves(comparison, request.out / "curves.csv")
     return write_report(build_report(comparison, time.perf_counter() - begun), request.out)
 
@@ -109,97 +119,44 @@ def _known(kind: str, names: Iterable[str], valid: Iterable[str]) -> None:
             raise ValueError(f"there is no {kind} {name!r}: {nearest(name, allowed)}")
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """What is to be computed: the model is known, epsilon not before the minimum is."""
-
-    request: CompareRequest
-    data: dict[str, Any]
-    model: dict[str, Any]
-    rows: int
-    peers: list[str] = field(default_factory=list)
-    left_out: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def minimum_task(self) -> Task:
-        """The task that finds the minimum."""
-        return minimum_task(self.model)
-
-    @property
-    def peer_tasks(self) -> dict[str, Task]:
-        """The peers' tasks."""
-        seconds = float(self.request.peer_seconds)
-        return {
-            name: Task("compare-peer", {**self.model, "peer": name, "budget": seconds})
-            for name in self.peers
-        }
-
-    @property
-    def batch(self) -> int:
-        """The rows a gradient; 0 where that is all of them."""
-        size = self.request.batch_size or 0
-        return size if size < self.rows else 0
-
-    def runs(self, minimum: Outcome) -> dict[str, list[Task]]:
-        """Return the runs of our methods: those with random rows as often as there are seeds."""
-        return {method: self._runs_of(method, minimum) for method in self.request.methods}
-
-    def _runs_of(self, method: str, minimum: Outcome) -> list[Task]:
-        parameters = {**self.model, "method": method, "batch": 0}
+def _runs(comparison: Comparison) -> dict[str, list[Task]]:
+    """Return the runs of our methods: those with random rows as often as there are seeds."""
+    request, found = comparison.request, {}
+    for method in request.methods:
+        parameters = {**comparison.model, "method": method, "batch": 0}
+        draws: list[dict[str, int]] = [{}]
         if method in SOLVERS:
-            budget = float(self.request.peer_seconds)
-            return [Task(KIND, {**parameters, "budget": budget})]
-        parameters["epochs"] = self.request.epochs
+            parameters["budget"] = float(request.peer_seconds)
+        else:
+            parameters["epochs"] = request.epochs
         if method in UNIVERSAL:
-            return [Task(KIND, {**parameters, "epsilon": self.epsilon(minimum)})]
+            parameters["epsilon"] = comparison.epsilon
         if method in STOCHASTIC:
-            parameters["diameter"] = "auto" if self.diameter is None else self.diameter
-        if not self.batch or method not in STOCHASTIC:
-            return [Task(KIND, parameters)]
-        return [
-            Task(KIND, {**parameters, "batch": self.batch, "draw": draw})
-            for draw in range(self.request.seeds)
-        ]
-
-    @property
-    def diameter(self) -> float | None:
-        """D, None where it is automatic."""
-        return None if self.request.diameter is None else float(self.request.diameter)
-
-    def epsilon(self, minimum: Outcome) -> float:
-        """Return the accuracy that the universal methods are told."""
-        scale = max(minimum.facts["minimum"], 1e-9 * minimum.facts["start"]) or 1.0
-        return float(self.request.epsilon * scale)
-
-    def comparison(self, runs: dict[str, list[Task]], store: Store) -> Comparison:
-        """Return all results, for the report."""
-        minimum = store.get(self.minimum_task)
-        return Comparison(
-            request=self.request,
-            model=self.model,
-            data=_data_facts(self.data, self.request.loss, store),
-            minimum=minimum,
-            diameter=self.diameter,
-            epsilon=self.epsilon(minimum),
-            batch=self.batch,
-            runs={method: [store.get(one) for one in tasks] for method, tasks in runs.items()},
-            peers={name: store.get(one) for name, one in self.peer_tasks.items()},
-            left_out=self.left_out,
-        )
+            given = request.diameter
+            parameters["diameter"] = "auto" if given is None else float(given)
+            if comparison.batch:
+                batch = {"batch": comparison.batch}
+                draws = [{**batch, "draw": draw} for draw in range(request.seeds)]
+        found[method] = [Task(KIND, {**parameters, **draw}) for draw in draws]
+    return found
 
 
-def _plan(request: CompareRequest, store: Store) -> _Plan:
+def _comparison(request: CompareRequest, store: Store) -> tuple[Comparison, list[str]]:
+    """Return the comparison before its runs, and the peers that take part."""
+
     def check(y: Vector) -> None:
         _check_targets(request.data, request.loss, y)
 
     data = imported_data(request.data, store, check, request.target, request.reading)
-    rows = stored_rows(data, store).y.size
+    rows = used_columns({"data": data}, store).y.size
     l2 = 1 / rows if request.l2 is None else float(request.l2)
     model = {"data": data, "loss": request.loss, "options": _loss_options(request), "l2": l2}
     for method in set(request.methods) & set(SOLVERS):
         check_method({**model, "method": method, "budget": 1.0}, store)
     peers, left_out = chosen_peers(request.peers, fit_of(model, store))
-    return _Plan(request, data, model, rows, peers, left_out)
+    size = request.batch_size or 0
+    facts = _data_facts(data, request.loss, store)
+    return Comparison(request, model, facts, size if size < rows else 0, left_out), peers
 
 
 def _loss_options(request: CompareRequest) -> dict[str, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,13 +79,17 @@ class Comparison:
     request: CompareRequest
     model: Mapping[str, Any]
     data: Mapping[str, str]
-    minimum: Outcome
-    diameter: float | None  # None: automatic
-    epsilon: float
-    batch: int
-    runs: Mapping[str, Sequence[Outcome]]  # by method, one per seed
-    peers: Mapping[str, Outcome]
+    batch: int  # the rows per gradient; 0 where that is all of them
     left_out: Mapping[str, str]
+    minimum: Outcome = field(default_factory=lambda: Outcome({}, {}))
+    runs: Mapping[str, Sequence[Outcome]] = field(default_factory=dict)  # one per seed
+    peers: Mapping[str, Outcome] = field(default_factory=dict)
+
+    @property
+    def epsilon(self) -> float:
+        """The accuracy that the universal methods are told."""
+        scale = max(self.minimum.facts["minimum"], 1e-9 * self.minimum.facts["start"]) or 1.0
+        return float(self.request.epsilon * scale)
 
     @cached_property
     def lowest(self) -> float:
@@ -242,7 +246,7 @@ def _parameters(comparison: Comparison) -> dict[str, str]:
     facts = {"loss": request.loss + (f" ({words})" if words else "")}
     facts["l2"] = f"{comparison.model['l2']:.6g}"
     if set(comparison.runs) & set(STOCHASTIC):
-        given = comparison.diameter
+        given = request.diameter
         facts["D"] = "automatic: nothing is given" if given is None else f"{given:.6g}"
     if set(comparison.runs) & set(UNIVERSAL):
         facts["epsilon"] = f"{comparison.epsilon:.4g} ({request.epsilon:g} P*)"

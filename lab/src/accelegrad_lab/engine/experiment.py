@@ -44,26 +44,51 @@ class Results:
 
 
 class Experiment(ABC):
-    """An experiment, declared; the runner runs its tasks and the report shows its figures."""
+    """An experiment, declared; the runner runs its tasks and the report shows its figures.
+
+    A cell is one method with one setting on one problem; it has a task for each seed.
+    """
 
     name: str
     title: str
 
     @abstractmethod
-    def first(self, setup: Setup) -> list[Task]:
-        """Return the tasks that others build on: the minima."""
+    def cells(self, setup: Setup) -> dict[Any, list[Task]]:
+        """Return the tasks of each cell."""
 
     @abstractmethod
-    def tasks(self, setup: Setup) -> list[Task]:
-        """Return all the other tasks."""
+    def minimum(self, task: Task) -> Task:
+        """Return the task that finds the minimum of a task's problem."""
+
+    @abstractmethod
+    def scale(self, minimum: float) -> float:
+        """Return what gaps are divided by."""
 
     @abstractmethod
     def figures(self, setup: Setup, results: Results) -> list[Figure]:
         """Return what is drawn."""
 
-    def claims(self, setup: Setup, results: Results) -> list[Claim]:  # noqa: ARG002
+    @abstractmethod
+    def claims(self, setup: Setup, results: Results) -> list[Claim]:
         """Return the paper's claims that this experiment decides, measured."""
-        return []
+
+    def tasks(self, setup: Setup) -> list[Task]:
+        """Return the tasks of all cells."""
+        return [task for tasks in self.cells(setup).values() for task in tasks]
+
+    def first(self, setup: Setup) -> list[Task]:
+        """Return the tasks that others build on: the minima."""
+        return list({one.key: one for one in map(self.minimum, self.tasks(setup))}.values())
+
+    def families(self, setup: Setup, results: Results) -> dict[Any, Family]:
+        """Return the results of each cell."""
+        return {
+            cell: Family.of(
+                [results[task] for task in tasks],
+                [self.scale(results[self.minimum(task)].facts["minimum"]) for task in tasks],
+            )
+            for cell, tasks in self.cells(setup).items()
+        }
 
 
 @dataclass(frozen=True)

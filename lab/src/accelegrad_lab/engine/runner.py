@@ -84,48 +84,39 @@ def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
 
 
 class Progress:
-    """Two bars: the experiments, and the tasks of the running one. Silent unless shown."""
+    """A bar for the tasks of the running experiment. Silent unless shown."""
 
     def __init__(self, experiments: int, *, shown: bool) -> None:
-        self._whole: Any = None
-        self._part: Any = None
-        if shown:
-            from tqdm.auto import tqdm
-
-            self._tqdm = tqdm
-            self._whole = tqdm(total=experiments, desc="experiments", unit="", position=0)
+        self._experiments, self._done, self._shown = experiments, 0, shown
+        self._bar: Any = None
 
     def part(self, name: str) -> None:
         """Say which experiment runs now."""
-        if self._whole is not None:
-            self._close_part()
-            self._part = self._tqdm(desc=f"  {name}", unit="run", position=1, leave=False)
+        self.close()
+        if self._shown:
+            from tqdm.auto import tqdm
+
+            words = f"{self._done + 1}/{self._experiments} {name}"
+            self._bar = tqdm(desc=words, unit="run", leave=False)
 
     def begin(self, total: int, *, done: int) -> None:
         """Say how many runs there are, and how many were there already."""
-        if self._part is not None:
-            self._part.total = total
-            self._part.n = self._part.initial = done
-            self._part.refresh()
+        if self._bar is not None:
+            self._bar.total = total
+            self._bar.n = self._bar.initial = done
+            self._bar.refresh()
 
     def advance(self) -> None:
         """One run is done."""
-        if self._part is not None:
-            self._part.update(1)
+        if self._bar is not None:
+            self._bar.update(1)
 
     def part_done(self) -> None:
         """One experiment is done."""
-        if self._whole is not None:
-            self._close_part()
-            self._whole.update(1)
+        self._done += 1
 
     def close(self) -> None:
-        """Remove the bars."""
-        if self._whole is not None:
-            self._close_part()
-            self._whole.close()
-
-    def _close_part(self) -> None:
-        if self._part is not None:
-            self._part.close()
-            self._part = None
+        """Remove the bar."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None

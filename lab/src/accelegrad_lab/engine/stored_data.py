@@ -32,6 +32,7 @@ class StoredRows(NamedTuple):
     X: Any
     y: Vector
     description: str
+    empty: int = 0  # how many columns without entries were left out
 
 
 def generated_data(n: int, d: int, nnz: int, seed: int) -> dict[str, Any]:
@@ -100,48 +101,32 @@ def stored_rows(data: Mapping[str, Any], store: Store) -> StoredRows:
     return StoredRows(X, arrays["y"], facts["description"])
 
 
-def without_empty_columns(X: Any) -> Any:
-    """Return a sparse matrix without the columns that are empty in it (a dense one as it is).
-
-    A coordinate whose column is empty never leaves zero: leaving it out changes no method.
-    """
-    if isinstance(X, np.ndarray):
-        return X
-    used = np.unique(X.indices)
-    return X if used.size == X.shape[1] else X[:, used].tocsr()
-
-
 # -- models ----------------------------------------------------------------------------------------
 
 SAMPLE = ("data", "rows", "seed")
 MODEL = (*SAMPLE, "loss", "options", "l2")
 
 
-class UsedColumns(NamedTuple):
-    """A data set in memory; a sparse one without its empty columns."""
+def used_columns(parameters: Mapping[str, Any], store: Store) -> StoredRows:
+    """Return the data of a model, or a random sample of their rows.
 
-    X: Any
-    y: Vector
-    description: str
-    empty: int  # how many columns were left out
-
-
-def used_columns(parameters: Mapping[str, Any], store: Store) -> UsedColumns:
-    """Return the data of a model, or a random sample of their rows."""
+    Sparse columns that are empty in them are left out: their coordinates never leave zero.
+    """
     chosen = {name: parameters[name] for name in SAMPLE if name in parameters}
     return _used_columns(json.dumps(chosen, sort_keys=True), store.folder)
 
 
 @lru_cache(maxsize=2)
-def _used_columns(key: str, folder: Path) -> UsedColumns:
+def _used_columns(key: str, folder: Path) -> StoredRows:
     chosen = json.loads(key)
-    X, y, description = stored_rows(chosen["data"], Store(folder))
+    X, y, description, _ = stored_rows(chosen["data"], Store(folder))
     rows = chosen.get("rows", y.size)
     if rows < y.size:
         kept = np.sort(np.random.default_rng(chosen["seed"]).permutation(y.size)[:rows])
         X, y = X[kept], y[kept]
-    used = without_empty_columns(X)
-    return UsedColumns(used, y, description, X.shape[1] - used.shape[1])
+    used = range(X.shape[1]) if isinstance(X, np.ndarray) else np.unique(X.indices)
+    empty = X.shape[1] - len(used)
+    return StoredRows(X[:, used].tocsr() if empty else X, y, description, empty)
 
 
 def model_of(parameters: Mapping[str, Any], store: Store) -> LinearModel:

@@ -12,7 +12,7 @@ import os
 import signal
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
@@ -86,6 +86,25 @@ def compilations() -> Iterator[list[Any]]:
     found.extend(recorder.buffer)
 
 
+@contextlib.contextmanager
+def environment(**variables: str | None) -> Iterator[None]:
+    """Have variables (or have them not: None) for processes that are started in the block."""
+    before = {name: os.environ.get(name) for name in variables}
+    try:
+        _set(variables)
+        yield
+    finally:
+        _set(before)
+
+
+def _set(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
 class Worker:
     """A process that calls functions, on one thread or on as many as by default.
 
@@ -117,7 +136,7 @@ class Worker:
         SolverError
             If it raised an exception.
         """
-        connection = self._connected()
+        connection = self.start()
         try:
             connection.send((function, arguments))
             kind, answer = self._heard(connection, PREPARING)
@@ -137,7 +156,8 @@ class Worker:
         heard: tuple[str, Any] = connection.recv()
         return heard
 
-    def _connected(self) -> Connection:
+    def start(self) -> Connection:
+        """Start the process where it does not run; return the connection to it."""
         if self._connection is None:
             context = multiprocessing.get_context("spawn")
             self._connection, theirs = context.Pipe()

@@ -22,7 +22,7 @@ from typing import NoReturn
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad_lab.functions.problem import Evaluate
+from accelegrad_lab.functions.formulas import Evaluate
 
 Prox = Callable[[Vector, float], Vector]
 

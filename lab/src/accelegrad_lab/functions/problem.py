@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from accelegrad.errors import Vector
 from accelegrad.geometry.penalties import Penalty
 from accelegrad.geometry.sets import FeasibleSet
+from accelegrad_lab.functions.formulas import Evaluate, Formula, Statement, Vector
 
 SMOOTH = "smooth"
 MAX = "max-type"
@@ -19,9 +19,6 @@ SPECTRAL = "eigenvalues"
 CONSTRAINED = "constrained"
 COMPOSITE = "composite"
 KINDS = (SMOOTH, MAX, KINKS, SPECTRAL, CONSTRAINED, COMPOSITE)
-
-Evaluate = Callable[[Vector], tuple[float, Vector]]
-Statement = Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True)
@@ -79,18 +76,15 @@ class Cases(dict[str, Case]):
         return adding
 
 
-def gaussian(seed: int, *shape: int) -> Vector:
-    """Return standard normal numbers, the same on every machine."""
-    return np.random.default_rng(seed).standard_normal(shape)
+def of_formula(
+    formula: Formula, start: Vector | int, *, term: Formula | None = None, **more: Any
+) -> Function:
+    """Return the function of a formula from a start, or from the origin of so many coordinates.
 
-
-def signs_of(margins: Vector, seed: int, noise: float) -> Vector:
-    """Return labels +1 and -1: the signs of noisy margins, so that no plane separates them."""
-    labels: Vector = np.where(margins + noise * gaussian(seed, margins.size) >= 0, 1.0, -1.0)
-    return labels
-
-
-def max_at(values: Vector) -> tuple[float, int]:
-    """Return the largest entry and where it is."""
-    place = int(values.argmax())
-    return float(values[place]), place
+    `term` is the formula of the penalty.
+    """
+    x0 = np.zeros(start) if isinstance(start, int) else start
+    if term is None:
+        return Function(formula.fun, x0, formula.statement, **more)
+    slope, statement = term.fun, (formula + term).statement
+    return Function(formula.fun, x0, statement, slope=lambda x: slope(x)[1], **more)

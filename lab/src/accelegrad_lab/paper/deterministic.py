@@ -15,7 +15,7 @@ from accelegrad_lab.engine.experiment import (
     verdict_of,
 )
 from accelegrad_lab.engine.recording import NAMES
-from accelegrad_lab.engine.tasks import Task
+from accelegrad_lab.paper.claims import judged
 from accelegrad_lab.paper.regression import (
     ADAPTIVE,
     GAP_FLOOR,
@@ -24,7 +24,6 @@ from accelegrad_lab.paper.regression import (
     RIGHT,
     Families,
     RegressionExperiment,
-    data,
     problem_facts,
 )
 
@@ -48,24 +47,17 @@ class Deterministic(RegressionExperiment):
         adaptive = [(method, rho) for method in ADAPTIVE for rho in RHOS]
         return adaptive + [(method, epsilon) for method in SEARCHING for epsilon in EPSILONS]
 
-    def task(self, setup: Setup, p: int, seed: int, method: str, value: float) -> Task:
-        """Return one run; `value` is rho, or epsilon for the methods that search."""
-        parameters = {**data(setup, p, seed), "method": method, "batch": 0}
-        if method in SEARCHING:
-            iterations = budget(setup) // SEARCHING[method]
-            return Task("regression", {**parameters, "epsilon": value, "iterations": iterations})
-        more = {"rho": value, "projected": self.projected, "iterations": budget(setup)}
-        return Task("regression", {**parameters, **more})
+    def length(self, setup: Setup, method: str, seed: int) -> dict[str, int]:  # noqa: ARG002
+        """Return as many iterations as the calls of the budget allow."""
+        return {"batch": 0, "iterations": budget(setup) // SEARCHING.get(method, 1)}
 
     def figures(self, setup: Setup, results: Results) -> list[Figure]:
         """Return the paper's figure: adaptive methods by rho, searching ones by epsilon."""
+        families = self.families(setup, results)
         rows = [
-            self.adaptive_panels(setup, results, p)
+            self.adaptive_panels(families, p)
             + [
-                self.panel(
-                    f"{kind}: {NAMES[method].lower()}",
-                    self._searching_curves(setup, results, p, method),
-                )
+                self.panel(f"{kind}: {NAMES[method].lower()}", _by_epsilon(families, p, method))
                 for method in SEARCHING
             ]
             for p, kind in PROBLEMS.items()
@@ -91,14 +83,6 @@ class Deterministic(RegressionExperiment):
             )
         ]
 
-    def _searching_curves(self, setup: Setup, results: Results, p: int, method: str) -> list[Curve]:
-        return [
-            self.family(setup, results, p, method, epsilon).curve(
-                method, f"ε = 1e-{place + 1}", "last", scale=place / (len(EPSILONS) - 1)
-            )
-            for place, epsilon in enumerate(EPSILONS)
-        ]
-
     def claims(self, setup: Setup, results: Results) -> list[Claim]:
         """Return the claims of section 5 (those about projections are judged elsewhere)."""
         if not self.projected:
@@ -113,6 +97,15 @@ class Deterministic(RegressionExperiment):
             data_passes(families),
             rates(families),
         ]
+
+
+def _by_epsilon(families: Families, p: int, method: str) -> list[Curve]:
+    return [
+        families[p, method, epsilon].curve(
+            method, f"ε = 1e-{place + 1}", "last", scale=place / (len(EPSILONS) - 1)
+        )
+        for place, epsilon in enumerate(EPSILONS)
+    ]
 
 
 def beats_adagrad(families: Families) -> Claim:
@@ -134,14 +127,9 @@ def beats_adagrad(families: Families) -> Claim:
     evidence.append(("smooth, last: iterations to 1e-6 by ρ", pairs_text(ours, theirs)))
     slower = any(ours[rho] > theirs[rho] for rho in RIGHT)
     verdict = verdict_of(cells)
-    return Claim(
+    return judged(
         "accelegrad-beats-adagrad",
-        "AcceleGrad consistently overperforms AdaGrad in the deterministic setting.",
-        "Section 5",
         Verdict.IN_PART if verdict is Verdict.HOLDS and slower else verdict,
-        "both",
-        "Final gap of AcceleGrad at most AdaGrad's for every ρ ≥ 1, both problems, averaged and "
-        "last iterates; and no more iterations to 1e-6 with the last ones on the smooth problem.",
         evidence,
         "For the averages, which the theorems speak of, and for both points on the non-smooth "
         "problem AcceleGrad wins throughout. The last iterates of AdaGrad are faster on the smooth "
@@ -149,7 +137,6 @@ def beats_adagrad(families: Families) -> Claim:
         "descent, which AdaGrad becomes there, converges linearly."
         if slower and all(cells)
         else "",
-        "deterministic",
     )
 
 
@@ -166,14 +153,9 @@ def last_beats_average(families: Families) -> Claim:
     smooth = [smooth_last[rho] < smooth_average[rho] for rho in RIGHT]
     rough = [rough_last[rho] < rough_average[rho] for rho in RIGHT]
     verdict = verdict_of(smooth + rough, part=0.4)
-    return Claim(
+    return judged(
         "last-beats-average",
-        "The iterates y_t of AcceleGrad empirically converge faster than the averaged sequence.",
-        "Section 5",
         verdict,
-        "both",
-        "For every ρ ≥ 1: fewer iterations to a gap of 1e-3 (smooth), a smaller final gap "
-        "(non-smooth).",
         [
             (
                 "smooth: iterations to 1e-3, y_t / average by ρ",
@@ -185,7 +167,6 @@ def last_beats_average(families: Families) -> Claim:
         "right D, and with an overestimated one the average is better: y_t still oscillates."
         if all(smooth) and not all(rough)
         else "",
-        "deterministic",
     )
 
 
@@ -202,16 +183,10 @@ def overshoots(families: Families) -> Claim:
             cells.append(bool(np.all(np.diff([peaks[rho] for rho in RIGHT]) > 0)))
             what = f"{kind}, {NAMES[method]}: largest early gap by ρ, over the first at ρ = 1/2"
             evidence.append((what, cells_text(peaks)))
-    return Claim(
+    return judged(
         "overestimated-diameter-overshoots",
-        "Overestimating D causes an overshoot in the first iterations.",
-        "Section 5",
         verdict_of(cells),
-        "last",
-        "The largest gap within 20 iterations grows with ρ from ρ = 1 on, for both methods and "
-        "problems.",
         evidence,
-        figure="deterministic",
     )
 
 
@@ -234,15 +209,10 @@ def small_epsilon_helps(families: Families) -> Claim:
         cells.append(correlation >= 0.8)
         what = f"{NAMES[method]}: final gap by ε (rank correlation {correlation:.2f})"
         evidence.append((what, cells_text(finals)))
-    return Claim(
+    return judged(
         "small-epsilon-helps-smooth",
-        "For smooth problems, the universal methods perform better with smaller ε.",
-        "Section 5",
         verdict_of(cells, part=0.0),
-        "last",
-        "Rank correlation of ε and the final gap at least 0.8, for the primal and the fast method.",
         evidence,
-        figure="deterministic",
     )
 
 
@@ -257,21 +227,14 @@ def epsilon_must_fit(families: Families) -> Claim:
         best = min(finals, key=lambda name: finals[name])
         evidence.append((f"{NAMES[method]}: final gap by ε (best at {best})", cells_text(finals)))
     fast_unsaturated = all(cells["universal"]) and not cells["universal-fast"][0]
-    return Claim(
+    return judged(
         "epsilon-must-fit-nonsmooth",
-        "For non-smooth problems, small ε causes late adaptation, and large ε ends up with early "
-        "saturation.",
-        "Section 5",
         verdict_of([cell for both in cells.values() for cell in both]),
-        "last",
-        "The largest and the smallest ε both end at more than 1.5 times the gap of the best one, "
-        "for the primal and the fast method.",
         evidence,
         "It is plain for the primal method. The fast method is not yet saturated by the largest ε "
         "within this budget: its tests allow for τε/2 only, with a τ that falls."
         if fast_unsaturated
         else "",
-        "deterministic",
     )
 
 
@@ -284,17 +247,10 @@ def data_passes(families: Families) -> Claim:
         cells.append(max(abs(c - expected) for c in calls) <= tolerance)
         what = f"{NAMES[method]}: calls an iteration"
         evidence.append((what, f"{min(calls):.2f} to {max(calls):.2f}"))
-    return Claim(
+    return judged(
         "data-passes",
-        "The universal gradient method performs two data passes at each iteration (four for the "
-        "fast version), while AdaGrad and AcceleGrad require only a single one.",
-        "Section 5",
         verdict_of(cells),
-        "-",
-        "Mean calls an iteration within 10 % of two and four, and within 1 % of one for AdaGrad "
-        "and AcceleGrad. The points that a run tries around its answer are not counted.",
         evidence,
-        figure="deterministic",
     )
 
 
@@ -315,14 +271,8 @@ def rates(families: Families) -> Claim:
         cells += [value <= limit for value in fitted.values()]
         what = f"{PROBLEMS[p]}, {NAMES[method]}: slope by ρ (wanted ≤ {limit:g})"
         evidence.append((what, cells_text(fitted)))
-    return Claim(
+    return judged(
         "rates",
-        "AcceleGrad's average converges like 1/T² on smooth and like 1/√T on non-smooth "
-        "functions, AdaGrad's like 1/T and 1/√T.",
-        "Theorems of sections 2 to 4",
         verdict_of(cells),
-        "average",
-        "Fitted log-log slope over T ≥ 10 of at most -1.9, -0.5, -0.95 and -0.45, at ρ = 1 and 2.",
         evidence,
-        figure="deterministic",
     )

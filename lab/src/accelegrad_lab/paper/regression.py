@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -13,7 +13,7 @@ from accelegrad import LinearModel
 from accelegrad.errors import Vector
 from accelegrad.geometry.sets import WholeSpace
 from accelegrad_lab.engine.content import Curve, Panel
-from accelegrad_lab.engine.experiment import POINTS, Experiment, Family, Results, Setup
+from accelegrad_lab.engine.experiment import POINTS, Experiment, Family, Setup
 from accelegrad_lab.engine.recording import record
 from accelegrad_lab.engine.synthetic import PaperProblem, paper_regression
 from accelegrad_lab.engine.tasks import Outcome, Store, Task, task
@@ -32,7 +32,7 @@ def problem_of(parameters: dict[str, Any]) -> PaperProblem:
     return _problem(*(parameters[name] for name in DATA))
 
 
-def minimum_task(parameters: dict[str, Any]) -> Task:
+def minimum_task(parameters: Mapping[str, Any]) -> Task:
     """Return the task that finds the problem's minimum."""
     return Task("regression-minimum", {name: parameters[name] for name in DATA})
 
@@ -117,11 +117,6 @@ def size(setup: Setup) -> dict[str, Any]:
     return {"n": n, "d": d, "noise": 1e-2}
 
 
-def data(setup: Setup, p: int, seed: int) -> dict[str, Any]:
-    """Return the parameters of one problem."""
-    return {"p": p, "seed": seed, **size(setup)}
-
-
 def problem_facts(setup: Setup) -> dict[str, str]:
     """Return the problem in words."""
     chosen = size(setup)
@@ -133,7 +128,10 @@ def problem_facts(setup: Setup) -> dict[str, str]:
 
 
 class RegressionExperiment(Experiment):
-    """Methods with their parameters on the smooth and on the non-smooth problem."""
+    """Methods with their parameters on the smooth and on the non-smooth problem.
+
+    A cell is p, a method, and the value of its parameter: rho, or epsilon for those that search.
+    """
 
     axes: Sequence[str]  # what the x-axes of the figures can show
 
@@ -145,51 +143,47 @@ class RegressionExperiment(Experiment):
 
     @abstractmethod
     def choices(self) -> list[tuple[str, float]]:
-        """Return the methods, each with every value of its parameter (rho or epsilon)."""
+        """Return the methods, each with every value of its parameter."""
 
     @abstractmethod
-    def task(self, setup: Setup, p: int, seed: int, method: str, value: float) -> Task:
-        """Return one run; `value` is rho, or epsilon for the methods that search."""
+    def length(self, setup: Setup, method: str, seed: int) -> dict[str, int]:
+        """Return how long a run is, and on which rows."""
 
-    def first(self, setup: Setup) -> list[Task]:
-        """Return the minima."""
-        return [minimum_task(data(setup, p, s)) for p in PROBLEMS for s in range(setup.seeds)]
-
-    def tasks(self, setup: Setup) -> list[Task]:
+    def cells(self, setup: Setup) -> dict[tuple[int, str, float], list[Task]]:
         """Return every method with each of its parameters."""
-        return [
-            self.task(setup, p, seed, method, value)
-            for p in PROBLEMS
-            for seed in range(setup.seeds)
-            for method, value in self.choices()
-        ]
-
-    def family(self, setup: Setup, results: Results, p: int, method: str, value: float) -> Family:
-        """Return the results of one method with one parameter, relative to the minimum."""
-        seeds = range(setup.seeds)
-        outcomes = [results[self.task(setup, p, seed, method, value)] for seed in seeds]
-        minima = [results[minimum_task(data(setup, p, s))].facts["minimum"] for s in seeds]
-        return Family.of(outcomes, minima)
-
-    def families(self, setup: Setup, results: Results) -> Families:
-        """Return all of them, by p, method and parameter."""
         return {
-            (p, method, value): self.family(setup, results, p, method, value)
+            (p, method, value): [
+                self._task(setup, p, method, value, seed) for seed in range(setup.seeds)
+            ]
             for p in PROBLEMS
             for method, value in self.choices()
         }
+
+    def _task(self, setup: Setup, p: int, method: str, value: float, seed: int) -> Task:
+        adaptive = {"rho": value, "projected": self.projected}
+        more = adaptive if method in ADAPTIVE else {"epsilon": value}
+        known = {"p": p, "seed": seed, **size(setup), "method": method}
+        return Task("regression", {**known, **self.length(setup, method, seed), **more})
+
+    def minimum(self, task: Task) -> Task:
+        """Return the task that finds F*."""
+        return minimum_task(task.parameters)
+
+    def scale(self, minimum: float) -> float:
+        """Return F*: gaps are relative to it."""
+        return minimum
 
     def panel(self, title: str, curves: Sequence[Curve]) -> Panel:
         """Return a panel with this experiment's axes."""
         return Panel(title, curves, self.axes, "(F - F*) / F*")
 
-    def adaptive_panels(self, setup: Setup, results: Results, p: int) -> list[Panel]:
+    def adaptive_panels(self, families: Families, p: int) -> list[Panel]:
         """Return AcceleGrad and AdaGrad by rho: averaged, and last iterates."""
         return [
             self.panel(
                 f"{PROBLEMS[p]}: {words}",
                 [
-                    self.adaptive_curve(setup, results, p, method, rho, point)
+                    adaptive_curve(families, p, method, rho, point)
                     for method in ADAPTIVE
                     for rho in RHOS
                 ],
@@ -197,9 +191,7 @@ class RegressionExperiment(Experiment):
             for point, words in POINTS.items()
         ]
 
-    def adaptive_curve(
-        self, setup: Setup, results: Results, p: int, method: str, rho: float, point: str
-    ) -> Curve:
-        """Return one curve, the darker the larger rho."""
-        family = self.family(setup, results, p, method, rho)
-        return family.curve(method, f"ρ = {rho:g}", point, shade=SHADES[rho])
+
+def adaptive_curve(families: Families, p: int, method: str, rho: float, point: str) -> Curve:
+    """Return one curve, the darker the larger rho."""
+    return families[p, method, rho].curve(method, f"ρ = {rho:g}", point, shade=SHADES[rho])

@@ -18,7 +18,7 @@ from accelegrad_lab.engine.content import Claim, Figure, Report, Verdict
 from accelegrad_lab.engine.experiment import Experiment, Results, Setup
 from accelegrad_lab.engine.runner import Progress, run_tasks
 from accelegrad_lab.engine.stored_data import generated_data, imported_data, stored_rows
-from accelegrad_lab.engine.tasks import Store, Task
+from accelegrad_lab.engine.tasks import Store
 from accelegrad_lab.paper.deterministic import Deterministic
 from accelegrad_lab.paper.large_batch import LargeBatch
 from accelegrad_lab.paper.stochastic import Stochastic
@@ -164,7 +164,6 @@ def _facts(finished: Finished) -> dict[str, dict[str, str]]:
             "large-batch": stored_rows(setup.data, store).description,
             **{name: str(value) for name, value in setup.data.items()},
         }
-        facts["Minima"] = _minima(names, setup, store)
     return facts
 
 
@@ -175,14 +174,3 @@ def _timing(name: str, spent: float, setup: Setup, store: Store) -> str:
     runs = EXPERIMENTS[name].tasks(setup)
     inside = sum(store.get(one).facts["seconds"] for one in runs)
     return f"{spent:.1f} s ({len(runs)} runs, {inside:.1f} s within the methods)"
-
-
-def _minima(names: Sequence[str], setup: Setup, store: Store) -> dict[str, str]:
-    """Say how each minimum of the data set was found, and how exact it is."""
-    minima = {}
-    tasks: list[Task] = EXPERIMENTS["large-batch"].first(setup) if "large-batch" in names else []
-    for one in tasks:
-        facts = store.get(one).facts
-        known = f"{facts['minimum']:.15g} by {facts['solver']}"
-        minima[str(one.parameters["loss"])] = known
-    return minima

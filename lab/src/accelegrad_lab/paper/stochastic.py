@@ -13,7 +13,7 @@ from accelegrad_lab.engine.experiment import (
     verdict_of,
 )
 from accelegrad_lab.engine.recording import NAMES
-from accelegrad_lab.engine.tasks import Task
+from accelegrad_lab.paper.claims import judged
 from accelegrad_lab.paper.deterministic import Deterministic
 from accelegrad_lab.paper.regression import (
     ADAPTIVE,
@@ -23,8 +23,9 @@ from accelegrad_lab.paper.regression import (
     RIGHT,
     Families,
     RegressionExperiment,
-    data,
+    adaptive_curve,
     problem_facts,
+    size,
 )
 
 SLIGHTLY_MORE = 1.25  # the "slightly increased D" that cures AcceleGrad at rho = 1
@@ -51,29 +52,23 @@ class Stochastic(RegressionExperiment):
         searching = [(method, EPSILON) for method in NOISY_SEARCHES]
         return adaptive + (searching if self.projected else [])
 
-    def task(self, setup: Setup, p: int, seed: int, method: str, value: float) -> Task:
-        """Return one run; `value` is rho, or epsilon for the methods that search."""
-        known = data(setup, p, seed)
-        parameters = {**known, "method": method, "batch": 1, "draw": 1000 + seed}
-        steps = epochs(setup) * known["n"]
-        if method in NOISY_SEARCHES:
-            # They look at several rows a step: about as many are looked at in all.
-            more = {"epsilon": value, "iterations": steps // 4}
-        else:
-            more = {"rho": value, "projected": self.projected, "iterations": steps}
-        return Task("regression", {**parameters, **more})
+    def length(self, setup: Setup, method: str, seed: int) -> dict[str, int]:
+        """Return single rows; methods that search look at several in a step, so get fewer steps."""
+        steps = epochs(setup) * size(setup)["n"]
+        iterations = steps // 4 if method in NOISY_SEARCHES else steps
+        return {"batch": 1, "draw": 1000 + seed, "iterations": iterations}
 
     def figures(self, setup: Setup, results: Results) -> list[Figure]:
         """Return the paper's figure, and beside it the line searches."""
-        rows = []
+        families, rows = self.families(setup, results), []
         for p, kind in PROBLEMS.items():
-            row = self.adaptive_panels(setup, results, p)
+            row = self.adaptive_panels(families, p)
             if self.projected:
                 curves = [
-                    self.family(setup, results, p, m, EPSILON).curve(m, "under noise", "average")
-                    for m in NOISY_SEARCHES
+                    families[p, method, EPSILON].curve(method, "under noise", "average")
+                    for method in NOISY_SEARCHES
                 ]
-                curves.append(self.adaptive_curve(setup, results, p, "accelegrad", 2.0, "average"))
+                curves.append(adaptive_curve(families, p, "accelegrad", 2.0, "average"))
                 row.append(self.panel(f"{kind}: line searches", curves))
             rows.append(row)
         caption = (
@@ -147,16 +142,12 @@ def performs_similarly(families: Families) -> Claim:
     outside = {cell: x for cell, x in ratios.items() if not 1 / SIMILAR <= x <= SIMILAR}
     share = 1 - len(outside) / len(ratios)
     verdict = Verdict.HOLDS if share >= 0.75 else Verdict.FAILS
-    return Claim(
+    return judged(
         "similar-under-noise",
-        "AdaGrad and AcceleGrad perform similarly for most of the parameter choices under noise.",
-        "Appendix E",
         Verdict.IN_PART if verdict is Verdict.FAILS and share >= 0.5 else verdict,
-        "average",
-        f"Final gaps within a factor of {SIMILAR:g} for at least three quarters of all ρ ≥ 1.",
         _ratios_evidence(ratios),
         f"Not within the factor: {_cells_in_words(outside)}." if outside else "",
-        "stochastic",
+        SIMILAR=SIMILAR,
     )
 
 
@@ -177,17 +168,12 @@ def adagrad_ahead_once(families: Families) -> Claim:
         explanation = "AdaGrad is nowhere ahead by that factor here, not even at ρ = 1."
     holds = (2, 1.0) in ahead and not others
     partly = (2, 1.0) in ahead or not ahead
-    return Claim(
+    return judged(
         "adagrad-ahead-only-at-rho-1",
-        "AdaGrad overperforms AcceleGrad only for the smooth problem with ρ = 1.",
-        "Appendix E",
         Verdict.HOLDS if holds else Verdict.IN_PART if partly else Verdict.FAILS,
-        "average",
-        f"AcceleGrad's final gap more than {AHEAD:g} times AdaGrad's at (smooth, ρ = 1), and at no "
-        "other ρ ≥ 1.",
         _ratios_evidence(ratios),
         explanation,
-        "stochastic",
+        AHEAD=AHEAD,
     )
 
 
@@ -200,15 +186,9 @@ def larger_diameter_cures(families: Families) -> Claim:
     ratio = {rho: ours[rho] / theirs[rho] for rho in ours}
     cured = ratio[SLIGHTLY_MORE] <= AHEAD
     better = 5 * ours[SLIGHTLY_MORE] <= ours[1.0]
-    return Claim(
+    return judged(
         "larger-diameter-cures",
-        "This behaviour is caused by the projection step, and slightly increasing D cures the "
-        "problem for AcceleGrad.",
-        "Appendix E",
         Verdict.HOLDS if cured else Verdict.IN_PART if better else Verdict.FAILS,
-        "average",
-        f"At ρ = {SLIGHTLY_MORE:g} AcceleGrad's final gap is at most {AHEAD:g} times AdaGrad's "
-        "(smooth problem); in part, if it is at most a fifth of that at ρ = 1.",
         [
             ("final gap AcceleGrad / AdaGrad by ρ", pairs_text(ours, theirs)),
             ("their ratio by ρ", cells_text(ratio)),
@@ -218,7 +198,8 @@ def larger_diameter_cures(families: Families) -> Claim:
         else f"From ρ = 1 to ρ = {SLIGHTLY_MORE:g} the gap falls by a factor of "
         f"{ours[1.0] / ours[SLIGHTLY_MORE]:.1f}, but it is still {ratio[SLIGHTLY_MORE]:.1f} times "
         f"AdaGrad's with the same D; at ρ = 2 it is {ratio[2.0]:.1f} times that.",
-        "stochastic",
+        AHEAD=AHEAD,
+        SLIGHTLY_MORE=SLIGHTLY_MORE,
     )
 
 
@@ -234,16 +215,10 @@ def searches_fail(families: Families) -> Claim:
         how = f", ended: {', '.join(ended).lower()}" if ended else ""
         what = f"{PROBLEMS[p]}, {NAMES[method]}: final gap / AcceleGrad's"
         evidence.append((what, f"{number(gap)} / {number(ours)}{how}"))
-    return Claim(
+    return judged(
         "line-searches-fail-under-noise",
-        "Universal line search methods fail upon receiving stochastic feedback.",
-        "Section 5 and appendix E",
         verdict_of(cells),
-        "both",
-        "The better of average and last iterate ends at more than 3 times AcceleGrad's gap "
-        "(ρ = 2), or the run ends with a failure.",
         evidence,
-        figure="stochastic",
     )
 
 
@@ -256,15 +231,10 @@ def standard_rate(families: Families) -> Claim:
             fitted = slope(family.x["epochs"], family.average, start=1.0)
             cells.append(fitted <= -0.5)
             evidence.append((f"{kind}, {NAMES[method]}, ρ = 2", f"{fitted:.2f} (wanted ≤ -0.5)"))
-    return Claim(
+    return judged(
         "standard-rate-under-noise",
-        "AcceleGrad and AdaGrad ensure the standard rate 1/√T with noisy gradients.",
-        "Theorems 4.1 and 4.2",
         verdict_of(cells),
-        "average",
-        "Fitted log-log slope from the first epoch on of at most -0.5, at ρ = 2.",
         evidence,
-        figure="stochastic",
     )
 
 
@@ -293,21 +263,14 @@ def works_without_projection(projected: dict[str, Families], free: dict[str, Fam
         verdict = Verdict.HOLDS
     else:
         verdict = Verdict.IN_PART if len(lost) <= count / 4 else Verdict.FAILS
-    return Claim(
+    return judged(
         "works-without-projection",
-        "The methods work well in practice even if we ignore the projection step; in some cases "
-        "this may even improve the performance.",
-        "Appendix E",
         verdict,
-        "average",
-        "Final gap without projection at most 10 times that with it, for every ρ ≥ 1, method and "
-        "problem, exact or noisy; and smaller in at least one case.",
         [("smaller without projection", f"{better} of {count} cases"), *evidence],
         f"{len(lost)} of {count} cases lose more than that: {'; '.join(lost)}. There the "
         "projection is what ends the overshoot."
         if lost
         else "",
-        "deterministic-unprojected",
     )
 
 
@@ -322,14 +285,8 @@ def works_underestimated(free: dict[str, Families]) -> Claim:
             cells.append(half <= 3 * right)
             what = f"{setting}, {kind}: final gap at ρ = 1/2 / at ρ = 1"
             evidence.append((what, f"{number(half)} / {number(right)}"))
-    return Claim(
+    return judged(
         "works-with-underestimated-diameter",
-        "Without projection, the method works also when we underestimate D.",
-        "Appendix E",
         verdict_of(cells),
-        "average",
-        "AcceleGrad's final gap at ρ = 1/2 at most 3 times that at ρ = 1, exact and noisy, both "
-        "problems.",
         evidence,
-        figure="deterministic-unprojected",
     )

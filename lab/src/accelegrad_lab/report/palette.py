@@ -2,7 +2,7 @@
 
 The fixed colours start from Okabe and Ito's palette and were moved by a search in OKLab: of the
 twelve, any two differ by 0.08 at least for normal, deuteranope and protanope eyes, on either
-background. A test keeps that.
+background.
 """
 
 from __future__ import annotations

@@ -144,7 +144,6 @@ def _page(report: Report, prepared: Sequence[PreparedFigure], plotly: str) -> st
         css=(files / "page.css").read_text("utf-8"),
         navigation=_navigation(report),
         summary=_paragraphs(report.summary),
-        skip=_skip_link(),
         verdicts=_verdicts(report.claims) if report.claims else "",
         claims=_claims(report) if report.claims else "",
         figures="\n".join(_figure(figure, report.claims) for figure in prepared),
@@ -221,11 +220,6 @@ def _pill(verdict: Verdict) -> str:
         f'<span class="pill {CLASSES[verdict]}"><span class="sign" aria-hidden="true">'
         f"{SIGNS[verdict]}</span> {verdict.value}</span>"
     )
-
-
-def _skip_link() -> str:
-    """Return the link with which a keyboard gets past the navigation."""
-    return '<a class="skip" href="#figures">Skip to the figures</a>'
 
 
 def _claims(report: Report) -> str:

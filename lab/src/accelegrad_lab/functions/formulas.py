@@ -1,0 +1,200 @@
+"""Convex formulas: each computes a value with a subgradient, and states itself for CVXPY.
+
+``first + second`` is a sum, ``outer.of(A, b)`` is outer(A x + b).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit, logsumexp
+
+Vector = npt.NDArray[Any]
+Evaluate = Callable[[Vector], tuple[float, Vector]]
+Statement = Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A convex function of a vector."""
+
+    fun: Evaluate  # the exact value and one subgradient; it does not change x
+    statement: Statement  # the same, given CVXPY and its variable
+
+    def __add__(self, other: Formula) -> Formula:
+        def fun(x: Vector) -> tuple[float, Vector]:
+            (value, gradient), (more, slope) = self.fun(x), other.fun(x)
+            return value + more, gradient + slope
+
+        return Formula(fun, lambda cp, x: self.statement(cp, x) + other.statement(cp, x))
+
+    def of(self, A: Any, b: Vector | float = 0.0) -> Formula:
+        """Return this function of A x + b."""
+
+        def fun(x: Vector) -> tuple[float, Vector]:
+            value, slopes = self.fun(A @ x + b)
+            return value, A.T @ slopes
+
+        return Formula(fun, lambda cp, x: self.statement(cp, A @ x + b))
+
+
+# -- smooth ----------------------------------------------------------------------------------------
+
+
+def mean_logistic(y: Vector) -> Formula:
+    """Return the mean of log(1 + exp(-y_i z_i))."""
+
+    def fun(z: Vector) -> tuple[float, Vector]:
+        margins = y * z
+        return float(np.logaddexp(0.0, -margins).mean()), -y * expit(-margins) / y.size
+
+    return Formula(fun, lambda cp, z: cp.sum(cp.logistic(cp.multiply(-y, z))) / y.size)
+
+
+def squares(strength: float) -> Formula:
+    """Return strength/2 ||z||^2."""
+    return Formula(
+        lambda z: (strength / 2 * float(z @ z), strength * z),
+        lambda cp, z: strength / 2 * cp.sum_squares(z),
+    )
+
+
+def quadratic(H: Any, b: Vector) -> Formula:
+    """Return x'Hx/2 - b'x."""
+
+    def fun(x: Vector) -> tuple[float, Vector]:
+        Hx = H @ x
+        return float(x @ Hx) / 2 - float(b @ x), Hx - b
+
+    return Formula(fun, lambda cp, x: cp.quad_form(x, cp.psd_wrap(H)) / 2 - b @ x)
+
+
+def log_sum_exp() -> Formula:
+    """Return log sum_i exp(z_i)."""
+
+    def fun(z: Vector) -> tuple[float, Vector]:
+        value = float(logsumexp(z))
+        return value, np.exp(z - value)
+
+    return Formula(fun, lambda cp, z: cp.log_sum_exp(z))
+
+
+def exponential(z: Vector) -> tuple[Vector, Vector]:
+    """Return exp(z) and its slope; beyond 700, near the end of floats, it goes on as a line."""
+    slope: Vector = np.exp(np.minimum(z, 700.0))
+    return slope * (1.0 + np.maximum(z - 700.0, 0.0)), slope
+
+
+def sum_of_exponentials() -> Formula:
+    """Return sum_i exp(z_i)."""
+
+    def fun(z: Vector) -> tuple[float, Vector]:
+        terms, slopes = exponential(z)
+        return float(terms.sum()), slopes
+
+    return Formula(fun, lambda cp, z: cp.sum(cp.exp(z)))
+
+
+def mean_power(power: float) -> Formula:
+    """Return the mean of |z_i|^power, a power above 1."""
+
+    def fun(z: Vector) -> tuple[float, Vector]:
+        sizes = np.abs(z)
+        slopes = power / z.size * np.sign(z) * sizes ** (power - 1)
+        return float((sizes**power).mean()), slopes
+
+    return Formula(fun, lambda cp, z: cp.sum(cp.power(cp.abs(z), power)) / z.size)
+
+
+# -- with kinks ------------------------------------------------------------------------------------
+
+
+def absolute(weights: Vector | float) -> Formula:
+    """Return sum_i weights_i |z_i|."""
+
+    def fun(z: Vector) -> tuple[float, Vector]:
+        return float((weights * np.abs(z)).sum()), weights * np.sign(z)
+
+    return Formula(fun, lambda cp, z: cp.sum(cp.multiply(weights, cp.abs(z))))
+
+
+def mean_hinge(y: Vector) -> Formula:
+    """Return the mean of max(0, 1 - y_i z_i)."""
+
+    def fun(z: Vector) -> tuple[float, Vector]:
+        left = 1.0 - y * z
+        inside = left > 0
+        return float(left[inside].sum()) / y.size, -y * inside / y.size
+
+    return Formula(fun, lambda cp, z: cp.sum(cp.pos(1 - cp.multiply(y, z))) / y.size)
+
+
+def max_at(values: Vector) -> tuple[float, int]:
+    """Return the largest entry and where it is."""
+    place = int(values.argmax())
+    return float(values[place]), place
+
+
+def largest_linear(A: Vector, b: Vector | float = 0.0) -> Formula:
+    """Return max_i <a_i, x> + b_i."""
+
+    def fun(x: Vector) -> tuple[float, Vector]:
+        value, place = max_at(A @ x + b)
+        return value, A[place].copy()
+
+    return Formula(fun, lambda cp, x: cp.max(A @ x + b))
+
+
+def largest_quadratic(matrices: Vector, linear: Vector) -> Formula:
+    """Return max_k x'A_k x - b_k'x."""
+
+    def fun(x: Vector) -> tuple[float, Vector]:
+        products = matrices @ x
+        value, place = max_at(products @ x - linear @ x)
+        return value, 2 * products[place] - linear[place]
+
+    def statement(cp: Any, x: Any) -> Any:
+        pairs = zip(matrices, linear, strict=True)
+        return cp.maximum(*(cp.quad_form(x, cp.psd_wrap(H)) - b @ x for H, b in pairs))
+
+    return Formula(fun, statement)
+
+
+def of_neighbours(by_a: Vector, by_b: Vector) -> Vector:
+    """Return the gradient of a sum over neighbours from the derivatives of its terms."""
+    gradient = np.zeros(by_a.size + 1)
+    gradient[:-1] += by_a
+    gradient[1:] += by_b
+    return gradient
+
+
+def total_variation(strength: float) -> Formula:
+    """Return strength sum_j |x_j+1 - x_j|."""
+
+    def fun(x: Vector) -> tuple[float, Vector]:
+        jumps = np.diff(x)
+        signs = strength * np.sign(jumps)
+        return strength * float(np.abs(jumps).sum()), of_neighbours(-signs, signs)
+
+    return Formula(fun, lambda cp, x: strength * cp.norm1(x[1:] - x[:-1]))
+
+
+def largest_eigenvalue(constant: Vector, matrices: Vector) -> Formula:
+    """Return lambda_max(A_0 + sum_k x_k A_k)."""
+
+    def fun(x: Vector) -> tuple[float, Vector]:
+        values, vectors = np.linalg.eigh(constant + np.tensordot(x, matrices, 1))
+        top = vectors[:, -1]
+        return float(values[-1]), matrices @ top @ top
+
+    return Formula(fun, lambda cp, x: cp.lambda_max(affine_matrix(cp, constant, matrices, x)))
+
+
+def affine_matrix(cp: Any, constant: Vector, matrices: Vector, x: Any) -> Any:
+    """Return constant + sum_k x_k matrices_k for CVXPY."""
+    flat = matrices.reshape(len(matrices), -1).T @ x
+    return constant + cp.reshape(flat, constant.shape, order="C")
