@@ -16,7 +16,9 @@ ValueAndGradient = Callable[..., tuple[Any, Vector]]
 
 def with_jax(fun: Callable[..., Any]) -> ValueAndGradient:
     """Return value and gradient of a JAX function, in float64 whatever JAX's setting is."""
-    jax = _imported("jax")
+    require("jac='jax'", "jax", "jax")
+    import jax
+
     both = jax.value_and_grad(fun)
 
     def value_and_gradient(x: Any, *args: Any) -> tuple[Any, Vector]:
@@ -29,7 +31,8 @@ def with_jax(fun: Callable[..., Any]) -> ValueAndGradient:
 
 def with_torch(fun: Callable[..., Any]) -> ValueAndGradient:
     """Return value and gradient of a torch function of a float64 tensor."""
-    torch = _imported("torch")
+    require("jac='torch'", "torch", "torch")
+    import torch
 
     def value_and_gradient(x: Any, *args: Any) -> tuple[Any, Vector]:
         tensor = torch.tensor(np.asarray(x), dtype=torch.float64, requires_grad=True)
@@ -48,17 +51,6 @@ def with_torch(fun: Callable[..., Any]) -> ValueAndGradient:
         return value.detach(), gradient.numpy()
 
     return value_and_gradient
-
-
-def _imported(package: str) -> Any:
-    require(f"jac={package!r}", package, package)
-    if package == "jax":
-        import jax
-
-        return jax
-    import torch
-
-    return torch
 
 
 #: The strings that `jac` accepts

@@ -7,6 +7,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
@@ -34,6 +35,7 @@ from accelegrad.proofs.cuts import CutCertificate
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.rules import Rule
 from accelegrad.run.compiled import CompiledRule, compiled_twin
+from accelegrad.run.convexity import NEAR
 from accelegrad.run.fingerprint import run_kind
 from accelegrad.run.loop import Run
 from accelegrad.run.oracle import QUIET, FunctionOracle, MinibatchOracle, ModelOracle, Oracle
@@ -45,8 +47,6 @@ from accelegrad.setting import Setting, checked_space, resolve
 from accelegrad.solvers.oracles import sum_oracle
 from accelegrad.solvers.row_oracle import Goal
 
-#: The shortest distance over which multipliers prove anything, relative to 1 + ||x||. Chosen.
-SHORTEST_REACH = 1e-3
 #: Entries of the result that have x0's shape.
 SHAPED = ("x", "jac", "x_average", "x_last", "x_best")
 
@@ -56,7 +56,6 @@ class Problem(NamedTuple):
 
     fun: Any
     model: LinearModel | None  # `fun`, if it is one
-    size: int  # of x0
     shape: tuple[int, ...] | None  # of x0, () for a number; None if x0 is flat
     args: tuple[Any, ...]
     jac: Any
@@ -65,12 +64,7 @@ class Problem(NamedTuple):
     replacement: bool
     rng: Any
     accuracy: float
-
-    @property
-    def largest_product(self) -> int:
-        """The number of entries of the largest matrix that a run multiplies with vectors."""
-        model, d = self.model, self.size
-        return d * default_size(d) if model is None else model.n_samples * model.n_parameters
+    limited: bool  # whether BLAS has one thread during the run
 
 
 def minimize(
@@ -275,7 +269,9 @@ def minimize(
     >>> bool(np.linalg.norm(target) <= result.certified_radius)
     True
     """
-    parameters = {"diameter": diameter, **_method_options(options, more)}
+    parameters: dict[str, Any] = {"diameter": diameter}
+    if options is not None or more:
+        parameters |= _method_options(options, more)
     project_y = parameters.pop("project_y", None)
     noisy = batch_size is not None
     model = fun if isinstance(fun, LinearModel) else None
@@ -287,17 +283,23 @@ def minimize(
         feasible_set = constraint_set(feasible_set, limits)
         if limits.given and feasible_set is not None:
             start = feasible_set.project(start)  # as SciPy does
+    # the number of entries of the largest matrix that the run multiplies with vectors
+    d = start.size
+    entries = d * default_size(d) if model is None else model.n_samples * d
     problem = Problem(
-        *(fun, model, start.size, shape, args, jac, exact, batch_size, replacement, rng),
+        *(fun, model, shape, args, jac, exact, batch_size, replacement, rng),
         accuracy=real_number("accuracy", accuracy, least=0.0),
+        limited=entries >= threads.FEWEST_SPLIT,
     )
+    if output not in OUTPUTS:
+        raise _not_among("output", output, OUTPUTS)
     run_options = Options(
         max_iter=whole_number("max_iter", max_iter, least=1),
         tol=None if tol is None else real_number("tol", tol, above=0),
         rtol=None if rtol is None else real_number("rtol", rtol, above=0),
         time_limit=None if time_limit is None else real_number("time_limit", time_limit, above=0),
         target=None if target is None else real_number("target", target),
-        output=_choice("output", output, OUTPUTS),
+        output=output,
         exact=exact and not noisy,
         callback=None if callback is None else _scipy_callback(callback, problem),
         callback_at=None if callback_at is None else _iterations(callback_at),
@@ -306,7 +308,7 @@ def minimize(
         checkpoint=None if checkpoint is None else _checkpoint_path(checkpoint),
         checkpoint_every=whole_number("checkpoint_every", checkpoint_every, least=1),
     )
-    with threads.single_for(problem.largest_product):
+    with threads.single() if problem.limited else nullcontext():
         oracle = _oracle(problem)
         with np.errstate(**QUIET):  # the oracle restores the user's settings for `fun`
             space = checked_space(start, feasible_set, penalty, model)
@@ -337,9 +339,10 @@ def _run(
         oracle = _oracle_of_rows(setting, problem, request, options.goal)
     oracle.penalty = penalty
     judge = ModelOracle(model, penalty) if model is not None and request.minibatches else None
-    bracket = Bracket(None, None)
     if oracle.exact_values or judge is not None:
         bracket = _bracket(request, options, setting, oracle)
+    else:
+        bracket = Bracket(None, None)
     _check_needs(rule, oracle, options, bracket)
     restarts = None if request.restart is None else _restarts(request.restart, setting, oracle)
     if isinstance(oracle, MinibatchOracle):
@@ -380,7 +383,7 @@ def _multipliers(
         kept = cuts.kept
         values = result["fun"] - kept.values_at(x)
         slopes, below = np.vstack([slopes, kept.slopes]), np.append(below, np.maximum(values, 0.0))
-    reach = max(norm(x - start), SHORTEST_REACH * (1.0 + norm(x)))
+    reach = max(norm(x - start), NEAR * (1.0 + norm(x)))
     return limits.multipliers(x, slopes, below, reach)
 
 
@@ -394,8 +397,6 @@ def _shaped(result: OptimizeResult, shape: tuple[int, ...]) -> OptimizeResult:
 def _method_options(
     options: Mapping[str, Any] | None, keywords: Mapping[str, Any]
 ) -> dict[str, Any]:
-    if options is None and not keywords:
-        return {}
     if not isinstance(options, Mapping | None):
         raise TypeError(f"options must be a mapping of names to values, not {options!r}.")
     _refuse_unknown(options or {}, keywords)
@@ -443,10 +444,8 @@ def _start(x0: Any, model: LinearModel | None) -> Vector:
     return start
 
 
-def _choice(name: str, given: Any, valid: tuple[str, ...]) -> str:
-    if not isinstance(given, str) or given not in valid:
-        raise ValueError(f"{name} is {given!r}: {nearest(str(given), valid)}")
-    return given
+def _not_among(name: str, given: Any, valid: tuple[str, ...]) -> ValueError:
+    return ValueError(f"{name} is {given!r}: {nearest(str(given), valid)}")
 
 
 def _oracle(problem: Problem) -> Oracle:
@@ -482,9 +481,12 @@ def _oracle(problem: Problem) -> Oracle:
         raise TypeError("fun is None: jac must be a function that returns the gradient.")
     if not isinstance(problem.args, tuple):
         raise TypeError(f"args must be a tuple, not {problem.args!r}.")
+    jac = None if jac is True else jac
+    if problem.limited:
+        fun, jac = (None if f is None else threads.for_user(f) for f in (fun, jac))
     return FunctionOracle(
-        None if fun is None else threads.for_user(fun, problem.largest_product),
-        None if jac is True else threads.for_user(jac, problem.largest_product),
+        fun,
+        jac,
         problem.args,
         exact=problem.exact,
         shape=problem.shape,
@@ -547,7 +549,9 @@ def _model_dual(request: Request, model: LinearModel) -> ModelDual | None:
 
 
 def _restarts(given: Any, setting: Setting, oracle: Oracle) -> Restarts | None:
-    _choice("restart", given, ("auto", "adaptive"))
+    valid = ("auto", "adaptive")
+    if given not in valid:
+        raise _not_among("restart", given, valid)
     if given == "auto" and not oracle.exact_values:
         return None  # a restart discards the average, which mostly costs more under noise
     if setting.choice.of_rows:
@@ -563,7 +567,7 @@ def _restarts(given: Any, setting: Setting, oracle: Oracle) -> Restarts | None:
         )
     if not oracle.exact_values:
         raise ValueError("restart='adaptive' compares values, which have to be exact.")
-    return Restarts()
+    return Restarts(setting.rule)
 
 
 def _check_needs(rule: Rule, oracle: Oracle, options: Options, bracket: Bracket) -> None:
@@ -608,7 +612,7 @@ def _scipy_callback(
         names = set(inspect.signature(callback).parameters)
     except ValueError:  # a builtin without a signature
         names = set()
-    asked, shape = threads.for_user(callback, problem.largest_product), problem.shape
+    shape, asked = problem.shape, threads.for_user(callback) if problem.limited else callback
 
     def shaped(result: OptimizeResult) -> OptimizeResult:
         return result if shape is None else _shaped(result, shape)

@@ -28,9 +28,9 @@ from accelegrad.run.oracle import checked_gradient, checked_value, split_pair
 
 #: Distances at which differences are taken, in radii.
 DISTANCES = tuple(10.0**-power for power in range(8))
-#: Random directions per point, the largest number of single coordinates, and repeated evaluations
-#: of a point, unchanged and with other last digits. Chosen.
-DIRECTIONS, COORDINATES, REPEATS = 3, 6, 3
+#: Per point: random directions, steepest and random single coordinates, and repeated evaluations,
+#: unchanged and with other last digits. Chosen.
+DRAWS = 3
 #: The change of the last digits in units of rounding (sums of many terms lose that much too), and
 #: the allowance relative to the measured rounding error, which is a sample. Chosen.
 SHAKEN, ALLOWED = 8.0, 32.0
@@ -227,14 +227,12 @@ class _Check:
         if not (math.isfinite(value) and np.isfinite(gradient).all()):
             self.left_out += 1
             return None
-        for _ in range(REPEATS):
+        for _ in range(DRAWS):
             again, other = self.function(x)
             change = norm(other - gradient) * self.radius
             self.noise = max(self.noise, abs(again - value), change)
         digits = SHAKEN * UNIT * (np.abs(x) + self.radius / math.sqrt(x.size))
-        shaken = [
-            self.function(x + s * digits) for s in self.rng.choice([-1, 1], (REPEATS, x.size))
-        ]
+        shaken = [self.function(x + s * digits) for s in self.rng.choice([-1, 1], (DRAWS, x.size))]
         values = [abs(other - value) for other, _ in shaken if math.isfinite(other)]
         moved = min((norm(g - gradient) for _, g in shaken if np.isfinite(g).all()), default=0.0)
         length = norm(gradient)
@@ -253,11 +251,11 @@ class _Check:
 
     def _directions(self, gradient: Vector) -> list[Vector]:
         size = gradient.size
-        ways = [gradient, *self.rng.standard_normal((DIRECTIONS, size))]
+        ways = [gradient, *self.rng.standard_normal((DRAWS, size))]
         ways = [way / norm(way) for way in ways if norm(way) > 0.0]
-        largest = np.argsort(-np.abs(gradient))[: COORDINATES // 2]
-        others = self.rng.permutation(size)[: COORDINATES // 2]
-        for j in range(size) if size <= COORDINATES else sorted({*largest, *others}):
+        largest = np.argsort(-np.abs(gradient))[:DRAWS]
+        others = self.rng.permutation(size)[:DRAWS]
+        for j in range(size) if size <= 2 * DRAWS else sorted({*largest, *others}):
             unit = np.zeros(size)
             unit[j] = 1.0
             ways.append(unit)

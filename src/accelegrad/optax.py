@@ -35,10 +35,11 @@ from accelegrad.rules import (
     UDoG,
     UniXGrad,
 )
-from accelegrad.rules.arrays import CompensatedSum, Tree, larger, together
+from accelegrad.rules.arrays import Tree, larger, together
 from accelegrad.rules.base import QueryRule, TwoPhaseRule, weighted_average
+from accelegrad.rules.diagonal import DiagonalRule
 from accelegrad.rules.distance import check_radius
-from accelegrad.rules.schedules import LARGEST_SIZE, SMALLEST_SIZE, adaptive_step
+from accelegrad.rules.schedules import LARGEST_SIZE, adaptive_step
 from accelegrad.rules.untuned import Seen, UntunedAcceleGrad, UntunedState
 
 __all__ = ["AcceleGradState", "a_dog", "accelegrad", "adagrad_norm", "eval_params", "unixgrad"]
@@ -49,25 +50,10 @@ LearningRate: TypeAlias = Any  # a number, or a schedule: a function of the coun
 Projection: TypeAlias = Callable[[Params], Params]
 Prox: TypeAlias = Callable[[Params, Any], Params]
 
-#: Fields of the rules' states that are not kept: no later step reads them, or the parameters hold
-#: them (`IN_PARAMS`).
-OMITTED: dict[type[Rule], frozenset[str]] = {
-    UntunedAcceleGrad: frozenset({"query_point", "step_size"}),
-    AcceleGrad: frozenset({"query_point", "gradient_point"}),
-    DiagonalAcceleGrad: frozenset({"query_point", "gradient_point", "step_size"}),
-    DistanceFreeAcceleGrad: frozenset({"query_point", "gradient_point", "noisy"}),
-    DistanceFreeDiagonalAcceleGrad: frozenset({"query_point", "gradient_point", "step_size"}),
-    ADoG: frozenset({"query_point", "gradient_point"}),
-    DoG: frozenset({"query_point"}),
-    AdaGrad: frozenset({"query_point"}),
-    UniXGrad: frozenset({"query_point", "point"}),
-    UDoG: frozenset({"query_point"}),
-}
-#: The point of the next gradient, which the parameters hold. States keep it too if a parameter is
-#: below float32, whose rounding would lose short steps.
-IN_PARAMS = {"query_point"}
-#: The same in every state: batches are noisy.
-CONSTANT = {"noisy": True}
+#: Fields of the rules' states that are not kept: the parameters hold the query point, `count` gives
+#: the iteration, batches are noisy, and no later step reads y. States keep the query point if
+#: a parameter is below float32, whose rounding would lose short steps.
+OMITTED = {"iteration", "query_point", "gradient_point", "noisy"}
 #: What `UntunedAcceleGrad` learns while it searches for its radius.
 LEARNT = ("radius", "evidence", "agreement", "compared", "last_growth", "grown_from")
 #: Parameters of rules in units of the gradient
@@ -460,7 +446,7 @@ def _largest(gradient: Tree, layout: _Layout) -> Any:
 
 def _unit_of(size: Any) -> Any:
     """Return the power of two that brings a size into range; zero for zero and infinity."""
-    ratio = size / jnp.clip(size, SMALLEST_SIZE, LARGEST_SIZE)
+    ratio = size / jnp.clip(size, 1 / LARGEST_SIZE, LARGEST_SIZE)
     unit = ratio / (2 * jnp.frexp(ratio)[0])
     return jnp.where((size > 0) & jnp.isfinite(size), unit, 0.0).astype(size.dtype)
 
@@ -519,8 +505,8 @@ class SearchingAcceleGrad(UntunedAcceleGrad):
         def numbers(learn: bool) -> tuple[Any, Any, dict[str, Any]]:
             alpha, reach = self.acceleration(state), self.reach(state)
             found = self._searched(state, gradient, alpha, reach) if learn else state
-            learnt = {name: _as_array(getattr(found, name), dtype) for name in LEARNT}
-            return _as_array(alpha, dtype), _as_array(reach, dtype), learnt
+            learnt = {name: jnp.asarray(getattr(found, name), dtype) for name in LEARNT}
+            return jnp.asarray(alpha, dtype), jnp.asarray(reach, dtype), learnt
 
         alpha, reach, found = _chosen(
             state.averaged == 0, lambda: numbers(learn=True), lambda: numbers(learn=False)
@@ -688,14 +674,16 @@ class _Stored:
 
     def __init__(self, rule: Rule) -> None:
         example = rule.init(Tree([np.zeros(1)]))
-        omitted = OMITTED[type(rule)]
-        self.point = next(iter(IN_PARAMS & omitted), None)
-        self.unread = dict.fromkeys(({"iteration"} | omitted) & set(example._fields))
-        self.constant = {name: CONSTANT[name] for name in self.unread.keys() & CONSTANT.keys()}
-        trees = {name for name in example._fields if isinstance(getattr(example, name), Tree)}
-        self.points = sorted(trees - self.unread.keys())
-        unused = {name for name in example._fields if getattr(example, name) is None}
-        self.numbers = sorted(set(example._fields) - trees - unused - self.unread.keys())
+        omitted = set(OMITTED)
+        if isinstance(rule, DiagonalRule | UntunedAcceleGrad):
+            omitted.add("step_size")  # for logs only, and a pass over the parameters
+        if isinstance(rule, UniXGrad):
+            omitted.add("point")
+        fields = example._asdict()
+        self.unread = dict.fromkeys(omitted & fields.keys())
+        read = {name: field for name, field in fields.items() if name not in omitted}
+        self.points = sorted(name for name in read if isinstance(read[name], Tree))
+        self.numbers = sorted(name for name in read if isinstance(read[name], int | float))
 
     def first(self, rule: Rule, layout: _Layout) -> Any:
         """Return the state before the first step.
@@ -737,25 +725,18 @@ class _Stored:
     def _kept(self, state: Any, layout: _Layout) -> Any:
         kept = dict(self.unread)
         kept |= {name: layout.tree(getattr(state, name)) for name in self.points}
-        kept |= {name: _as_array(getattr(state, name), layout.dtype) for name in self.numbers}
-        if self.point is not None and layout.coarse:
-            kept[self.point] = layout.tree(getattr(state, self.point))
-        elif self.point is not None and not layout.params:
+        kept |= {name: jnp.asarray(getattr(state, name), layout.dtype) for name in self.numbers}
+        if layout.coarse:
+            kept["query_point"] = layout.tree(state.query_point)
+        elif not layout.params:
             # `optax.tree.map_params` calls this without arrays and needs both forms to match.
-            kept[self.point] = jnp.zeros([], layout.dtype)
+            kept["query_point"] = jnp.zeros([], layout.dtype)
         return state._replace(**kept)
 
     def _restored(self, kept: Any, iteration: Any, layout: _Layout) -> Any:
         points = {name: layout.point(getattr(kept, name)) for name in self.points}
-        if self.point is not None:
-            exact = getattr(kept, self.point) if layout.coarse else layout.given
-            points[self.point] = layout.point(exact)
+        points["query_point"] = layout.point(kept.query_point if layout.coarse else layout.given)
+        if "noisy" in self.unread:
+            points["noisy"] = True
         # A count of the arrays' type preserves their type in every formula.
-        return kept._replace(iteration=iteration.astype(layout.dtype), **self.constant, **points)
-
-
-def _as_array(number: Any, dtype: Any) -> Any:
-    """Return a number of a state as an array, a compensated sum as two."""
-    if isinstance(number, CompensatedSum):
-        return CompensatedSum(*(jnp.asarray(part, dtype) for part in number))
-    return jnp.asarray(number, dtype)
+        return kept._replace(iteration=iteration.astype(layout.dtype), **points)

@@ -204,18 +204,16 @@ def _rule_and_diameter(
         return method, _diameter_of(method, parameters)
     given: Any = parameters.get("diameter")
     if name == "diagonal" and np.ndim(given) == 1:
-        rule = _built(name, METHODS[name], parameters)
+        rule = _built(name, parameters, given)
         return rule, _diameter_of(rule, {})
     diameter = _checked_diameter(given)
-    entry = METHODS[name]
-    if diameter is not None or entry.automatic is None:
-        return _built(name, entry, {**parameters, "diameter": diameter}), diameter
-    rule = _built_automatic(name, entry, parameters)
-    if capped and "largest_radius" in rule.can:
+    rule = _built(name, parameters, diameter)
+    automatic = type(rule) is METHODS[name].automatic
+    if automatic and capped and "largest_radius" in rule.can:
         bound = _known_distance(space, proven)
         if bound < math.inf:
             rule = rule.with_parameters(largest_radius=bound)
-    return rule, None
+    return rule, diameter
 
 
 def _checked_diameter(given: Any) -> float | None:
@@ -238,36 +236,29 @@ def _diameter_of(rule: Rule, parameters: Mapping[str, Any]) -> float | None:
     return float(np.linalg.norm(held))  # of widths, the diameter of the box
 
 
-def _built(name: str, entry: Method, parameters: Mapping[str, Any]) -> Rule:
-    for parameter in entry.needs:
-        if parameters.get(parameter) is None:
-            raise ValueError(f"{parameter} is needed by method {name!r}: {_MEANING[parameter]}.")
-    # Any method accepts a diameter, which gives the certificate.
-    allowed = {*entry.needs, *entry.takes}
-    _refuse_others(name, parameters, allowed | {"diameter"})
-    return entry.rule(**_given(parameters, allowed))
-
-
-def _built_automatic(name: str, entry: Method, parameters: Mapping[str, Any]) -> Rule:
-    assert entry.automatic is not None
-    for parameter in entry.takes:
-        if parameters.get(parameter) is not None:
+def _built(name: str, parameters: Mapping[str, Any], diameter: Any) -> Rule:
+    """Return a method's rule; without a diameter, its variant that finds one, if there is one."""
+    entry = METHODS[name]
+    rule, needs, takes = entry.rule, entry.needs, entry.takes
+    if diameter is None and entry.automatic is not None:
+        rule, needs, takes = entry.automatic, (), RADIUS
+    given = {}
+    for parameter, value in {**parameters, "diameter": diameter}.items():
+        if value is None:
+            continue
+        if parameter in needs or parameter in takes:
+            given[parameter] = value
+        elif parameter in entry.takes:
             raise ValueError(
                 f"{parameter} is not a parameter of method {name!r} with diameter='auto'; it goes "
                 "with a diameter that is a number."
             )
-    _refuse_others(name, parameters, {"diameter", *RADIUS})
-    return entry.automatic(**_given(parameters, set(RADIUS)))
-
-
-def _given(parameters: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
-    return {name: parameters[name] for name in names if parameters.get(name) is not None}
-
-
-def _refuse_others(name: str, parameters: Mapping[str, Any], allowed: set[str]) -> None:
-    for parameter, value in parameters.items():
-        if value is not None and parameter not in allowed:
+        elif parameter != "diameter":  # any method accepts one, which gives the certificate
             raise ValueError(f"{parameter} is not a parameter of method {name!r}.")
+    for parameter in needs:
+        if parameter not in given:
+            raise ValueError(f"{parameter} is needed by method {name!r}: {_MEANING[parameter]}.")
+    return rule(**given)
 
 
 def _bind(
@@ -291,7 +282,8 @@ def _bind(
         _refuse_coupled_set(rule, chosen)
         bound["project"] = chosen.project  # type: ignore[union-attr]
         if "cuts" in rule.can:
-            bound["lowest_of_cuts"] = chosen.lowest_of_cuts  # type: ignore[union-attr]
+            for name in ("lowest_of_cuts", "lowest_of_quadratic"):
+                bound[name] = getattr(chosen, name)
     elif (
         chosen is None
         and diameter is not None

@@ -121,13 +121,8 @@ def as_given() -> AbstractContextManager[None]:
     return _Within(_USERS)
 
 
-def for_user(function: Callable[..., Any], entries: int) -> Callable[..., Any]:
-    """Wrap a user's function so that it is called with as many BLAS threads as before the run.
-
-    It is returned unchanged if `single_for` sets no limit.
-    """
-    if entries < FEWEST_SPLIT:
-        return function
+def for_user(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a user's function so that it is called with as many BLAS threads as before the run."""
 
     def called(*args: Any, **kwargs: Any) -> Any:
         with _Within(_USERS):

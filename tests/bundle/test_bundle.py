@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import accelegrad as ag
-from accelegrad.bundle import bundle, cut_model
+from accelegrad.bundle import bundle, cut_model, quasi_newton
 from accelegrad.bundle.bundle import INSURED, UNINSURED, Bundle
 from accelegrad.bundle.cut_memory import DEFAULT_BYTES
 from accelegrad.run.result import Status
@@ -87,7 +87,8 @@ TRANSCRIBED = {
     ),
     # most cuts are forgotten
     "few cuts": (max_linear(7, 100, 60), 100, None, 12, 36, {"search", "model", "insurance"}),
-    "box": (max_linear(3, 20), 20, (-1.0, 1.0), None, 24, {"model", "insurance"}),
+    "box": (max_linear(3, 20), 20, (-1.0, 1.0), None, 24, {"search", "model", "insurance"}),
+    "smooth in a box": (ILL_CONDITIONED, 10, (-0.5, 0.5), None, 16, {"start", "search"}),
 }
 
 
@@ -97,6 +98,8 @@ def test_equals_the_transcription(name, monkeypatch):
     # Without this a set's model is solved to some percent of its promise only.
     monkeypatch.setattr(cut_model, "MISSED", 1e-12)
     monkeypatch.setattr(cut_model, "MOST_ROUNDS", 60)
+    monkeypatch.setattr(quasi_newton, "ACCURATE", 1e-12)
+    monkeypatch.setattr(quasi_newton, "MOST_STEPS", 5000)
     # AcceleGrad's first step would come when these functions are solved.
     monkeypatch.setattr(bundle, "UNINSURED", 1)
     fun, d, box, size, calls, kinds = TRANSCRIBED[name]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -165,26 +164,10 @@ def test_another_kind_of_file(tmp_path: Path) -> None:
         load_model(tmp_path / "nothing.agm")
 
 
-def last_byte(whole: bytes, member: zipfile.ZipInfo) -> int:
-    """Return where a member's content ends: behind a header of 30 bytes, name and extra field."""
-    lengths = np.frombuffer(whole, dtype="<u2", count=2, offset=member.header_offset + 26)
-    return member.header_offset + 30 + int(lengths.sum()) + member.compress_size - 1
-
-
-def test_cuts_and_a_changed_byte_in_any_array_are_noticed(model: Path) -> None:
+def test_cuts_are_noticed(model: Path) -> None:
     whole = model.read_bytes()
     for length in range(0, len(whole), 97):
         model.write_bytes(whole[:length])
-        with pytest.raises(ArchiveError):
-            load_model(model)
-    model.write_bytes(whole)
-    with zipfile.ZipFile(model) as file:
-        members = file.infolist()
-    assert len(members) > 3
-    for member in members:
-        damaged = bytearray(whole)
-        damaged[last_byte(whole, member)] ^= 4
-        model.write_bytes(bytes(damaged))
         with pytest.raises(ArchiveError):
             load_model(model)
 

@@ -300,3 +300,11 @@ def test_the_lowest_point_of_cuts_meets_the_conditions_of_optimality(seed):
     values = slopes @ (point - center) - below
     size = scale * np.abs(slopes).max()
     assert values.max() - found.weights @ values <= 1e-8 * size
+
+
+@pytest.mark.parametrize("outside", [5.5e-17, 1e-15, 1e-12])
+def test_a_point_outside_by_rounding_stays_where_it_is(outside):
+    """Another row, active at a larger limit, must not hide what the small one misses."""
+    chosen = Polyhedron(np.vstack([np.eye(3), np.ones(3)]), 0.0, [1.0, 1.0, 1.0, 3.0])
+    found = chosen.project(np.array([1.0, -outside, 0.5]))
+    np.testing.assert_array_equal(found, [1.0, 0.0, 0.5])

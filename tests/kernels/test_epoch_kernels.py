@@ -18,7 +18,7 @@ from accelegrad.kernels.gradient import data
 from accelegrad.kernels.sparse_steps import LEVEL, SparseSteps
 from accelegrad.kernels.steps import Chunk, Settings
 from accelegrad.models.losses import LOSSES, make_loss
-from accelegrad.rules.distance_free import REACH, STEP, TRUST
+from accelegrad.rules.distance_free import REACH, TRUST
 
 
 @dataclass(frozen=True)
@@ -385,20 +385,6 @@ def test_columns_may_be_repeated_in_a_row_and_out_of_order(kind, batch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_entries_that_cancel_within_a_batch_count_once(kind):
-    """A total that returns to zero is listed twice: its square must not be."""
-    X = sp.csr_matrix(np.array([[1.0, 0.5], [-1.0, 0.5], [1.0, 1.0]]))
-    y, loss = np.array([-9.0, -9.0, -9.0]), make_loss("absolute").shape  # all slopes are 1
-    settings = dict(initial_radius=1e-6) if kind == "distance_free" else dict(diameter=1.0)
-    sparse = Twin(kind, X, y, loss, np.zeros(2), **settings)
-    dense = Twin(kind, X.toarray(), y, loss, np.zeros(2), **settings)
-    for twin in (sparse, dense):
-        twin.advance(np.array([0, 1, 2, 1, 0, 2]), 3)
-    assert apart(sparse.query(), dense.query()) <= 1e-14
-    assert sparse.step_size == pytest.approx(dense.step_size, rel=1e-14)
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_nothing_moves_before_the_first_step_and_while_all_gradients_are_zero(kind):
     case = Case(Config(kind, loss="squared", away=True, intercept=True))
     for twin in (case.sparse(), case.dense()):
@@ -415,4 +401,4 @@ def test_nothing_moves_before_the_first_step_and_while_all_gradients_are_zero(ki
 
 
 def test_constants_are_those_of_the_rules():
-    assert (kernel_steps.STEP, kernel_steps.REACH, kernel_steps.TRUST) == (STEP, REACH, TRUST)
+    assert (kernel_steps.REACH, kernel_steps.TRUST) == (REACH, TRUST)

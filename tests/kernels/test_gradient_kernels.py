@@ -22,7 +22,7 @@ LOSSES = [
     *("squared_epsilon_insensitive", "smoothed_absolute", "smoothed_quantile"),
     "smoothed_epsilon_insensitive",
 ]
-TOLERANCE = {np.float64: 1e-12, np.float32: 1e-5}
+TYPES = [np.float64, np.float32]  # both are summed in float64
 
 
 def csr(index: type):
@@ -83,13 +83,13 @@ def assert_close(found, expected, tolerance: float) -> None:
 # The same numbers
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_pass_gives_what_the_products_give(loss: str, layout: str, dtype: type) -> None:
     X, y = data(loss, dtype=dtype)
     weights = np.random.default_rng(1).integers(0, 4, len(y)).astype(float)
-    tolerance = TOLERANCE[dtype]
+    tolerance = 1e-12
     for intercept in (False, True):
         for weight in (None, weights):
             options = {"l2": 0.3, "fit_intercept": intercept, "sample_weight": weight}
@@ -137,45 +137,6 @@ def test_any_shape_on_more_threads_than_rows(n: int, d: int, layout: str) -> Non
         assert_close(compiled(model.at, w, threads=threads).margins, X @ w[:-1] + w[-1], 1e-12)
 
 
-UNTIDY = (np.array([1.0, 2.0, 3.0, 4.0, 5.0]), [2, 0, 2, 1, 0], [0, 3, 3, 5])
-
-
-@pytest.mark.parametrize(
-    "X",
-    [sp.csr_array((3, 3)), sp.csr_array(UNTIDY, shape=(3, 3))],
-    ids=["without entries", "unsorted, and column 2 twice"],
-)
-def test_unusual_rows(X) -> None:
-    y, w = [1.0, -1.0, 1.0], np.array([0.3, -0.2, 0.1, 0.5])
-    expected = LinearModel(X.toarray(), y, fit_intercept=True).value_and_gradient(w)
-    model = LinearModel(X, y, fit_intercept=True)
-    found = compiled(model.value_and_gradient, w, threads=2)
-    assert found[0] == pytest.approx(expected[0], rel=1e-15)
-    assert_close(found[1], expected[1], 1e-15)
-
-
-@pytest.mark.parametrize("dtype", TOLERANCE)
-def test_wide_sparse_rows_take_turns_with_their_gradient(dtype: type) -> None:
-    from accelegrad.kernels import gradient
-
-    n, d, row_entries = 301, gradient.WIDE, 2 * gradient.WIDE // 300
-    rng = np.random.default_rng(4)
-    ends = np.arange(n + 1) * row_entries
-    parts = rng.normal(size=ends[-1]).astype(dtype), rng.integers(0, d, ends[-1]), ends
-    model = LinearModel(sp.csr_array(parts, shape=(n, d)), rng.normal(size=n), "squared")
-    w = rng.normal(size=d)
-    exact = model.X.astype(np.float64)
-    margins = exact @ w
-    expected = exact.T @ (margins - model.y) / n
-    for threads in (1, 2):
-        at = compiled(model.at, w, threads=threads)
-        assert_close(at.margins, margins, 1e-12)
-        assert_close(at.gradient, expected, 1e-12)
-    rows = np.array([5, 300, 5, 17])
-    some = compiled(model.batch_value_and_gradient, w, rows)[1]
-    assert_close(some, exact[rows].T @ (margins - model.y)[rows] / 4, 1e-12)
-
-
 def test_uneven_rows_are_split_by_entries() -> None:
     lengths = np.array([0, 0, 50, 1, 1, 1, 1, 46, 0])
     ends = np.concatenate([[0], np.cumsum(lengths)])
@@ -221,23 +182,10 @@ def test_nan_and_overflow_come_out_as_from_the_products(layout: str, loss: str) 
             np.testing.assert_allclose(at.derivatives, before.derivatives, rtol=1e-15, atol=1e-300)
 
 
-def test_float32_data_are_summed_in_float64() -> None:
-    n, d = 2000, 400
-    rng = np.random.default_rng(5)
-    X, y = rng.normal(size=(n, d)).astype(np.float32), rng.normal(size=n)
-    w = rng.normal(size=d)
-    exact = LinearModel(X.astype(np.float64), y, "squared").value_and_gradient(w)
-    for layout in ("dense", "int32"):
-        model = LinearModel(LAYOUTS[layout](X), y, "squared")
-        found = compiled(model.value_and_gradient, w, threads=2)
-        assert found[0] == pytest.approx(exact[0], rel=1e-13)
-        assert_close(found[1], exact[1], 1e-13)
-
-
 # Batches
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_batches(layout: str, dtype: type) -> None:
     X, y = data("huber", dtype=dtype)
@@ -258,16 +206,8 @@ def test_batches(layout: str, dtype: type) -> None:
                 value, gradient = plain(model.batch_value_and_gradient, w, rows)
                 for threads in (1, 2):
                     found = compiled(model.batch_value_and_gradient, w, rows, threads=threads)
-                    assert found[0] == pytest.approx(value, rel=TOLERANCE[dtype])
-                    assert_close(found[1], gradient, TOLERANCE[dtype])
-
-
-def test_rows_of_a_batch_are_checked() -> None:
-    X, y = data("logistic")
-    model = LinearModel(X, y)
-    for rows in ([], [203], [-1], [0.5]):
-        with kernels.use("always"), pytest.raises(ValueError, match="rows must be"):
-            model.batch_value_and_gradient(np.zeros(7), rows)
+                    assert found[0] == pytest.approx(value, rel=1e-12)
+                    assert_close(found[1], gradient, 1e-12)
 
 
 # Arrays are taken as they are
@@ -328,16 +268,6 @@ def test_small_data_wide_rows_and_other_layouts_are_left_to_the_products() -> No
         assert not wanted(large)
 
 
-def test_index_arrays_of_any_type_are_read() -> None:
-    X, y = data("logistic")
-    expected = compiled(LinearModel(sp.csr_array(X), y).value_and_gradient, np.ones(7))
-    for types in ((np.int32, np.int64), (np.int64, np.int32), (np.int64, np.int64)):
-        other = sp.csr_array(X)
-        other.indices, other.indptr = map(np.ndarray.astype, (other.indices, other.indptr), types)
-        found = compiled(LinearModel(other, y).value_and_gradient, np.ones(7))
-        np.testing.assert_array_equal(found[1], expected[1])
-
-
 def test_blocks_are_as_many_as_pay(monkeypatch) -> None:
     monkeypatch.undo()
     with kernels.use(threads=8):
@@ -376,24 +306,6 @@ def test_the_usual_variables_limit_the_threads(name) -> None:
     code = "from accelegrad import kernels; print(kernels.threads())"
     names = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     assert run_python(code, **(dict.fromkeys(names, "") | {name: "1"})) == "1"
-
-
-def test_numba_is_loaded_for_large_data_only() -> None:
-    code = """
-import sys, numpy as np, accelegrad as ag
-assert "numba" not in sys.modules
-y = np.where(np.arange(1 << 14) % 2, 1.0, -1.0)
-small = ag.LinearModel(np.ones((100, 10)), y[:100], l2=0.1)
-ag.minimize(small, max_iter=3)
-ag.minimize(small, batch_size=10, max_iter=3, rng=0)
-assert "numba" not in sys.modules
-large = ag.LinearModel(np.ones((1 << 14, 160)), y)  # 21 MB
-assert "numba" not in sys.modules
-large.value(np.zeros(160))
-print("numba" in sys.modules)
-"""
-    assert run_python(code, ACCELEGRAD_KERNELS="auto") == "True"
-    assert run_python(code, ACCELEGRAD_KERNELS="never") == "False"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

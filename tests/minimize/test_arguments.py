@@ -9,13 +9,13 @@ from scipy.optimize import minimize as scipy_minimize
 
 import accelegrad as ag
 from accelegrad.catalogue import METHODS, MethodOptions
-from toys import LeastSquares
+from toys import AbsoluteDeviations, LeastSquares
 
 PROBLEM = LeastSquares.random(30, 4, 2)
 START = np.zeros(4)
 #: Every parameter of a single method: two values that differ in effect, and what goes with them.
 USES = {
-    "bundle_size": (4, 9, dict(method="bundle", feasible_set=ag.Box(-0.5, 0.5))),
+    "bundle_size": (4, 9, dict(method="bundle", fun=AbsoluteDeviations.random(30, 4, 2))),
     "project_y": (False, None, dict(method="accelegrad", feasible_set=ag.Box(-0.01, 0.01))),
     "gradient_bound": (3.0, None, dict(diameter=4.0)),
     "gradient_scale": (5.0, None, dict(method="unixgrad", diameter=4.0)),
@@ -30,8 +30,8 @@ USES = {
 GROUPS = ("Problem", "Method", "Stopping", "Output", "Observation")
 
 
-def run(**given):
-    return ag.minimize(PROBLEM, START, max_iter=12, **given)
+def run(fun=PROBLEM, **given):
+    return ag.minimize(fun, START, max_iter=12, **given)
 
 
 @pytest.mark.parametrize("name", MethodOptions.__annotations__)

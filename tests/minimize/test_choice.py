@@ -277,23 +277,6 @@ def test_what_the_method_for_sums_cannot_do_is_refused(problem, options, message
         ag.minimize(problem, **options)
 
 
-@pytest.mark.parametrize("method", ["auto", *RULES])
-@pytest.mark.parametrize("loss", ["logistic", "hinge"])
-def test_a_resumed_run_is_the_run_that_was_not_stopped(loss, method, tmp_path):
-    if (loss, method) == ("logistic", "interior-point"):
-        loss = "quantile"
-    file = tmp_path / "run.agc"
-    # A step of the dual is a row in Python here, and an epoch of few rows has all there is to it.
-    problem = model(loss, rows=600 if method == "dual-ascent" else 3000)
-    options = dict(max_iter=8, method=method, tol=1e-12)
-    whole = ag.minimize(problem, rng=4, **options)
-    ag.minimize(problem, rng=4, **{**options, "max_iter": 5}, checkpoint=file)
-    resumed = ag.minimize(problem, rng=99, **options, resume=file)
-    np.testing.assert_array_equal(resumed.x, whole.x)
-    assert resumed.fun == whole.fun
-    assert resumed.gap == whole.gap
-
-
 # -- the tables ----------------------------------------------------------------------------------
 
 

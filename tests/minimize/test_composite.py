@@ -346,34 +346,6 @@ def known_minimum(loss, name, seed):
     return model, x, model.value(x) + value(x)
 
 
-# Those whose level sets, with a nonnegative loss, prove how far away a minimiser can be.
-PROVEN = ["l1", "elastic net", "nearly l1", "groups", "nuclear norm"]
-
-
-@pytest.mark.parametrize("name", PROVEN)
-@pytest.mark.parametrize("loss", ["squared", "logistic"])
-def test_no_lower_bound_of_a_model_is_above_the_minimum(loss, name):
-    seed = 21
-    model, _, least = known_minimum(loss, name, seed)
-    start, seen = np.random.default_rng(seed).standard_normal(D), []
-    result = solve(
-        model,
-        PENALTIES[name][0],
-        start,
-        tol=1e-8,
-        callback=lambda intermediate_result: seen.append(intermediate_result.lower_bound),
-    )
-    assert len(seen) == result.nit
-    assert max(seen) <= least + 1e-12
-    # It never falls, but for what it allows for the rounding of the best value, at each point anew.
-    assert (np.diff(seen) >= -1e-13).all()
-    assert result.status is Status.CONVERGED
-    assert result.message == "Converged: the certified gap is within tol."
-    assert result.certified_radius == math.inf
-    assert result.gap <= 1e-8 * max(1, abs(result.fun))
-    assert result.lower_bound <= least + 1e-12
-
-
 @pytest.mark.parametrize("name", PENALTIES)
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_a_functions_bound_holds_as_far_as_it_says(loss, name):
@@ -397,17 +369,6 @@ def test_a_functions_bound_holds_as_far_as_it_says(loss, name):
     assert math.dist(x, start) <= result.certified_radius < math.inf
     assert least - 1e-9 * max(1, abs(least)) <= result.lower_bound <= least + 1e-12
     np.testing.assert_allclose(result.x, x, atol=1e-3)
-
-
-@pytest.mark.parametrize("scale", [1e-6, 1e6])
-def test_the_bound_gets_tight_at_any_scale(scale):
-    """In other units of x, the relative gap of the elastic net is as small."""
-    data = sparse_data(27)
-    model = ag.LinearModel(data.X / scale, data.y, "squared")
-    result = solve(model, ag.ElasticNet(0.1 / scale, 0.1 / scale**2), tol=1e-9)
-    assert result.status is Status.CONVERGED
-    unscaled = solve(ag.LinearModel(data.X, data.y, "squared"), ag.ElasticNet(0.1, 0.1), tol=1e-9)
-    np.testing.assert_allclose(result.x / scale, unscaled.x, atol=1e-4)
 
 
 # ---------------------------------------------------------------------------- the universal rate
@@ -481,35 +442,6 @@ def test_minibatches_never_diverge(method, seed):
         values = [composite(model, penalty, x) for x in seen]
         assert max(values) <= 1.01 * model.value(np.zeros(30))
         assert result.fun < model.value(np.zeros(30))
-
-
-# ------------------------------------------------------------- outputs, callbacks, checkpoints
-
-
-@pytest.mark.parametrize("noise", [{}, {"batch_size": 3, "rng": 5}])
-@pytest.mark.parametrize("name", ["elastic net", "nuclear norm"])
-@pytest.mark.parametrize("method", ["accelegrad", "u-dog"])
-def test_resuming_bit_for_bit(tmp_path, noise, name, method):
-    model, penalty = small_problem("squared", 54)[0], PENALTIES[name][0]
-    path = tmp_path / "run.npz"
-    settings = {"tol": None, "method": method, "trace": True, **noise}
-    whole = solve(model, penalty, max_iter=90, **settings)
-    solve(model, penalty, max_iter=37, checkpoint=path, **settings)
-    resumed = solve(model, penalty, max_iter=90, resume=path, **settings)
-    for field in ("x", "x_average", "x_last"):
-        np.testing.assert_array_equal(resumed[field], whole[field])
-    assert (resumed.fun, resumed.lower_bound) == (whole.fun, whole.lower_bound)
-    np.testing.assert_array_equal(resumed.trace.value, whole.trace.value)
-    np.testing.assert_array_equal(resumed.trace.gap, whole.trace.gap)
-
-
-def test_a_checkpoint_of_another_penalty_is_refused(tmp_path):
-    model, path = small_problem("squared", 55)[0], tmp_path / "run.npz"
-    for method in ("auto", "accelegrad"):
-        options = {"tol": None, "method": method}
-        solve(model, ag.L1(0.3), max_iter=1, checkpoint=path, **options)
-        with pytest.raises(ValueError, match="penalty"):
-            solve(model, ag.L1(0.4), max_iter=9, resume=path, **options)
 
 
 # -------------------------------------------------------------------------------------- errors

@@ -85,24 +85,6 @@ def test_calls_are_counted_truthfully(method):
         assert apart.njev <= 42 < apart.nfev
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_every_method_by_name_and_as_a_rule(method):
-    named = ag.minimize(PROBLEM, START, method=method, max_iter=30, **METHODS[method])
-    rules = {
-        "accelegrad": ag.AcceleGrad(diameter=DIAMETER),
-        "adagrad": ag.AdaGrad(diameter=DIAMETER),
-        "universal": ag.UniversalGradient(epsilon=1e-3),
-        "universal-dual": ag.UniversalDualGradient(epsilon=1e-3),
-        "universal-fast": ag.UniversalFastGradient(epsilon=1e-3),
-        "linear-coupling": ag.LinearCoupling(smoothness=PROBLEM.smoothness),
-        "subgradient": ag.Subgradient(step_size=0.5),
-    }
-    as_rule = ag.minimize(PROBLEM, START, method=rules[method], max_iter=30)
-    np.testing.assert_array_equal(named.x, as_rule.x)
-    assert named.gap == as_rule.gap
-    assert named.fun < 0.2 * PROBLEM(START)[0]
-
-
 def test_whole_space_leaves_the_projection_out():
     """The paper's variant without projection: the same as the rule without `project`."""
     D = 0.2 * DIAMETER

@@ -11,15 +11,10 @@ import accelegrad as ag
 from accelegrad.geometry.penalties import OnLeading
 from accelegrad.models import scaling
 from accelegrad.models.scaling import ColumnScaling, column_scaling
-from accelegrad.proofs.bracket import Bracket
-from accelegrad.proofs.certificate import DualCertificate
 from accelegrad.rules import AcceleGrad, UniversalDualGradient
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.diagonal import DistanceFreeDiagonalAcceleGrad
 from accelegrad.rules.rescaled import Rescaled
-from accelegrad.run.loop import Run
-from accelegrad.run.oracle import ModelOracle
-from accelegrad.run.progress import Options, Progress
 from stepping import oracle_of
 
 N, D = 60, 7
@@ -256,35 +251,6 @@ def test_frozen_samples_are_passed_on_in_the_right_coordinates():
     # An oracle that cannot be frozen does not seem to be able to.
     plain = oracle_of(raw.value_and_gradient)
     assert Rescaled(inner, change).step(inner.init(np.zeros(D)), plain).state.iteration == 1
-
-
-def run_of(rule, model, path=None, **options):
-    oracle = ModelOracle(model)
-    certificate = Bracket(None, DualCertificate(model.dual))
-    options = Options(trace=True, checkpoint=path, **options)
-    return Run(Progress(rule, oracle, np.zeros(model.n_parameters), options, certificate))
-
-
-@pytest.mark.parametrize("name", ["accelegrad", "distance-free", "universal-dual"])
-def test_loop_certificate_and_checkpoint(tmp_path, name):
-    """The certificate sees evaluations in x, where its l2 term is meant."""
-    X, y, _ = data(8, spread=1.0)
-    model = model_of(X, y, l2=0.05)
-    rule = Rescaled(RULES[name], column_scaling(model))
-    whole = run_of(rule, model, max_iter=40)()
-    best = run_of(Rescaled(RULES["accelegrad"], rule.change), model, max_iter=2000)()
-    assert best.gap <= 1e-10
-    start = model.value(np.zeros(D))
-    # What is proved is true, and worth something.
-    assert whole.lower_bound <= best.fun
-    assert best.fun - whole.lower_bound <= 0.1 * (start - best.fun)
-    path = tmp_path / "half"
-    run_of(rule, model, path, max_iter=15)()
-    resumed = run_of(rule, model, max_iter=40)
-    resumed.resume(path)
-    result = resumed()
-    assert np.array_equal(result.x_last, whole.x_last)
-    assert np.array_equal(result.x_average, whole.x_average)
 
 
 @pytest.mark.parametrize(

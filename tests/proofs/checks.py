@@ -35,17 +35,8 @@ REFUSED_FOR_STREAMS = re.compile(
 )
 POINTS = ("x", "x_average", "x_last", "x_best")
 COMPARED = (
-    "x",
-    "fun",
-    "lower_bound",
-    "gap",
-    "nit",
-    "status",
-    "certified_radius",
-    "x_average",
-    "x_last",
-    "x_best",
-    "success",
+    *(*POINTS, "fun", "jac", "lower_bound", "gap", "certified_radius", "nit", "nfev", "njev"),
+    *("rows", "status", "success", "message", "n_restarts"),
 )
 TRACED = ("iteration", "value", "gap", "step", "calls")
 
@@ -349,7 +340,7 @@ def same(a: Any, b: Any) -> bool:
     if a is None or b is None:
         return a is b
     a, b = np.asarray(a), np.asarray(b)
-    return a.shape == b.shape and a.tobytes() == b.tobytes()
+    return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
 
 
 def check_observers(case: Case, result: OptimizeResult) -> None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import argparse
 import collections
+import faulthandler
 import importlib
-import importlib.util
 import multiprocessing
-import multiprocessing.queues
+import queue
 import resource
 import secrets
 import signal
@@ -30,7 +30,7 @@ sys.path.insert(0, str(HERE.parent))
 
 TIME_LIMIT = 60  # seconds of the processor for one case, compiling included
 MEMORY = 6 << 30  # bytes of addresses that a process may take
-#: What is checked, and its share; those that are not there are left out.
+#: What is checked, and its share.
 CHECKS = {"checks": 8, "battery": 3, "parts": 2, "polyhedra": 1, "estimators": 2}
 
 
@@ -49,15 +49,9 @@ class Report(NamedTuple):
     text: str = ""
 
 
-def available() -> dict[str, Any]:
-    """Return the functions check(seed) that there are."""
-    there = [name for name in CHECKS if importlib.util.find_spec(f"proofs.{name}")]
-    return {name: importlib.import_module(f"proofs.{name}").check for name in there}
-
-
-def schedule(names: Any) -> list[str]:
-    """Return the order in which checks take turns."""
-    return [name for name in names for _ in range(CHECKS[name])]
+def check_of(name: str) -> Any:
+    """Return the function check(seed) of a module."""
+    return importlib.import_module(f"proofs.{name}").check
 
 
 def guarded(check: Any, seed: int) -> tuple[str, str]:
@@ -67,10 +61,8 @@ def guarded(check: Any, seed: int) -> tuple[str, str]:
     try:
         check(seed)
     except HungError:
-        return (
-            "hung",
-            f"no end after {TIME_LIMIT} seconds of the processor\n{traceback.format_exc(limit=-4)}",
-        )
+        where = traceback.format_exc(limit=-4)
+        return "hung", f"no end after {TIME_LIMIT} seconds of the processor\n{where}"
     except AssertionError as error:
         return str(getattr(error, "kind", "AssertionError")), str(error)
     except Exception as error:
@@ -88,13 +80,14 @@ def work(worker: int, first: int, step: int, until: float, reports: Any) -> None
     """Run cases one after the other and report."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says when to stop
-    checks = available()
-    turns, seed = schedule(checks), first
+    turns, seed = [name for name, share in CHECKS.items() for _ in range(share)], first
     parent = multiprocessing.parent_process()
     while time.time() < until and (parent is None or parent.is_alive()):
         name = turns[seed // step % len(turns)]
         reports.put(Report(worker, name, seed, "begun"))
-        kind, text = guarded(checks[name], seed)
+        # Ends the process where it is stuck in compiled code, by the clock, on a busy machine.
+        faulthandler.dump_traceback_later(10 * TIME_LIMIT, exit=True)
+        kind, text = guarded(check_of(name), seed)
         reports.put(Report(worker, name, seed, "found" if kind else "done", kind, text))
         seed += step
 
@@ -106,14 +99,14 @@ def command(report: Report) -> str:
 
 
 class Watch:
-    """The parent: starts workers, prints what they find, and replaces one that hangs in compiled code."""
+    """The parent: starts workers, prints what they find, and replaces one that has died."""
 
     def __init__(self, processes: int, first: int, until: float) -> None:
         self.context = multiprocessing.get_context("spawn")
         self.reports: Any = self.context.Queue()
         self.step, self.until = processes, until
         self.runs, self.kinds = 0, collections.Counter[str]()
-        self.busy: dict[int, tuple[float, Report]] = {}
+        self.busy: dict[int, Report] = {}
         self.workers = {number: self._start(number, first + number) for number in range(processes)}
 
     def _start(self, number: int, seed: int) -> Any:
@@ -124,20 +117,16 @@ class Watch:
 
     def run(self) -> int:
         """Listen until all workers are done; return how many findings there were."""
-        while (
-            any(worker.is_alive() for worker in self.workers.values()) or not self.reports.empty()
-        ):
+        while any(worker.is_alive() for worker in self.workers.values()) or self.busy:
             try:
                 self._take(self.reports.get(timeout=1.0))
-            except Exception as error:
-                if type(error).__name__ != "Empty":
-                    raise
-            self._replace_stuck()
+            except queue.Empty:
+                self._replace_dead()
         return sum(self.kinds.values())
 
     def _take(self, report: Report) -> None:
         if report.state == "begun":
-            self.busy[report.worker] = time.time(), report
+            self.busy[report.worker] = report
             return
         self.busy.pop(report.worker, None)
         self.runs += 1
@@ -148,24 +137,15 @@ class Watch:
         self.kinds[report.kind] += 1
         print(f"\n--- {report.kind}\n{command(report)}\n{report.text}", flush=True)
 
-    def _replace_stuck(self) -> None:
-        for number, (begun, report) in list(self.busy.items()):
+    def _replace_dead(self) -> None:
+        for number, report in list(self.busy.items()):
             worker = self.workers[number]
-            late = time.time() - begun > 10 * TIME_LIMIT  # by the clock, on a busy machine
-            if worker.is_alive() and not late:
+            if worker.is_alive():
                 continue
-            if not worker.is_alive() and not self.reports.empty():
-                continue  # its last words are still to be read
-            kind = (
-                "stuck in compiled code"
-                if late
-                else f"the process died, exit code {worker.exitcode}"
-            )
-            worker.kill()
-            worker.join()
             del self.busy[number]
             self.runs += 1
-            self._print(report._replace(kind=kind))
+            code = worker.exitcode
+            self._print(report._replace(kind=f"stuck, or the process died, exit code {code}"))
             self.workers[number] = self._start(number, report.seed + self.step)
 
 
@@ -182,11 +162,11 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> int:
     given = parse(arguments)
     if given.only is not None:
-        kind, text = guarded(available()[given.check], given.only)
+        kind, text = guarded(check_of(given.check), given.only)
         print(f"{kind}\n{text}" if kind else f"seed {given.only}: nothing found")
         return int(bool(kind))
     first = secrets.randbelow(10**9) if given.seed is None else given.seed
-    print(f"seeds from {first} on; checks: {', '.join(available())}", flush=True)
+    print(f"seeds from {first} on; checks: {', '.join(CHECKS)}", flush=True)
     begun = time.time()
     watch = Watch(given.processes, first, begun + 60 * given.minutes)
     found = watch.run()

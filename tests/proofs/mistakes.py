@@ -187,98 +187,76 @@ class Mistake(NamedTuple):
         return f"{self.where} {self.note}".strip()
 
 
-def _sets() -> Iterator[Mistake]:
-    for name in ("Ball", "Box", "Simplex", "L1Ball", "Halfspace", "Affine", "Product"):
-        yield Mistake(f"geometry.sets:{name}.linear_minimum", raised(1e-3), "0.1 % too high")
-    yield Mistake("geometry.polyhedron:Polyhedron.linear_minimum", raised(1e-3), "0.1 % too high")
-    yield Mistake("geometry.polyhedron:_limit_sum", first_raised(1e-3), "0.1 % too high")
-    yield Mistake("geometry.sets:NonNegative.linear_minimum", always(0.0), "0 for every slope")
-    for name in ("FeasibleSet", "Halfspace", "Affine"):
-        yield Mistake(
-            f"geometry.sets:{name}.linear_minimum_in_ball", raised(1e-3), "0.1 % too high"
-        )
-    yield Mistake("geometry.sets:FeasibleSet._dual_bound", raised(1e-3), "0.1 % too high")
-    yield Mistake("geometry.sets:_half_chord", scaled(0.999), "0.1 % too short")
-    for name in ("FeasibleSet", "Box", "Simplex"):
-        yield Mistake(f"geometry.sets:{name}.diameter_for", scaled(0.99), "1 % too small")
+SETS, PENALTIES, REGION = "geometry.sets:", "geometry.penalties:", "proofs.region:Region."
+CUTS, MEMORY = "proofs.cuts:CutCertificate.", "bundle.cut_memory:CutMemory."
+FENCHEL, DUAL, NULL = "proofs.fenchel:", "proofs.model_dual:ModelDual.", "proofs.null_space:"
+CLASSES = "proofs.multinomial_dual:"
+#: Lower bounds that are 0.1 % too high
+TOO_HIGH = (
+    *(f"{SETS}{name}.linear_minimum" for name in ("Ball", "Box", "Simplex", "L1Ball")),
+    *(f"{SETS}{name}.linear_minimum" for name in ("Halfspace", "Affine", "Product")),
+    *(f"{SETS}{name}.linear_minimum_in_ball" for name in ("FeasibleSet", "Halfspace", "Affine")),
+    f"{SETS}FeasibleSet._dual_bound",
+    "geometry.polyhedron:Polyhedron.linear_minimum",
+    "proofs.certificate:LateBound.__call__",
+    *(f"{FENCHEL}{name}" for name in ("scaled_bound", "Terms.lower_bound")),
+    *(f"{FENCHEL}Terms.{name}" for name in ("_separable_least", "_least_in_set")),
+    *(f"{DUAL}{name}" for name in ("at_slopes", "by", "bound")),
+    *(f"{NULL}DualBounds._value", f"{CLASSES}MultinomialDual.at"),
+)
+#: Those that come first in a tuple
+FIRST_TOO_HIGH = (
+    *("geometry.polyhedron:_limit_sum", f"{FENCHEL}level", "proofs.model_dual:level"),
+    *(f"{REGION}minimum", f"{REGION}minimum_with_penalty"),
+)
+#: Distances that are too small by 0.1 %
+TOO_SHORT = (
+    *(f"{SETS}_half_chord", f"{DUAL}distance_bound"),
+    *(
+        f"{PENALTIES}{name}.{function}"
+        for name in ("L1", "ElasticNet", "GroupL2", "NuclearNorm")
+        for function in ("level_radius", "prox")
+    ),
+)
+FORGOTTEN = Mistake(f"{NULL}NullSpace.largest_imbalance", always(0.0))
+FREE_INTERCEPT = Mistake(f"{FENCHEL}Terms._least_with_intercept", always(0.0))
+FREE_CLASSES = Mistake(f"{CLASSES}MultinomialDual._imbalance_cost", always(0.0))
 
-
-def _penalties() -> Iterator[Mistake]:
-    yield Mistake(
-        "geometry.penalties:Penalty.affine_minorant", first_scaled(1.001), "slope 0.1 % too steep"
-    )
-    for name in ("L1", "ElasticNet", "GroupL2", "NuclearNorm"):
-        yield Mistake(f"geometry.penalties:{name}.level_radius", scaled(0.999), "0.1 % too small")
-        yield Mistake(f"geometry.penalties:{name}.prox", scaled(0.999), "0.1 % too short")
+MISTAKES = [
+    *(Mistake(where, raised(1e-3), "0.1 % too high") for where in TOO_HIGH),
+    *(Mistake(where, first_raised(1e-3), "0.1 % too high") for where in FIRST_TOO_HIGH),
+    *(Mistake(where, scaled(0.999), "0.1 % too short") for where in TOO_SHORT),
+    *(
+        Mistake(f"{SETS}{name}.diameter_for", scaled(0.99), "1 % too small")
+        for name in ("FeasibleSet", "Box", "Simplex")
+    ),
+    Mistake(f"{PENALTIES}Penalty.affine_minorant", first_scaled(1.001), "slope 0.1 % too steep"),
     # Of a norm no bound uses the value.
-    yield Mistake("geometry.penalties:ElasticNet.value", scaled(1.001), "0.1 % too large")
-
-
-def _certificates() -> Iterator[Mistake]:
-    cuts = "proofs.cuts:CutCertificate"
-    yield Mistake("proofs.region:Region.minimum", first_raised(1e-3), "0.1 % too high")
-    yield Mistake("proofs.region:Region.minimum", first_scaled(-1.0), "wrong sign")
-    yield Mistake("proofs.region:Region.minimum", radius_too_small, "1 % smaller ball")
-    yield Mistake("proofs.region:Region.minimum_with_penalty", first_raised(1e-3), "0.1 % too high")
-    yield Mistake("proofs.region:Region.minimum_with_penalty", radius_too_small, "1 % smaller ball")
-    yield Mistake("proofs.region:Region._lagrangian", slack_dropped, "term dropped")
-    yield Mistake(f"{cuts}.__init__", wrong_sign_of_allowance, "allowance with the wrong sign")
-    yield Mistake(f"{cuts}._cut", penalty_counted_twice, "penalty counted twice")
-    yield Mistake(f"{cuts}.widen", bound_kept_when_widened, "old bound kept")
-    yield Mistake(f"{cuts}._raise_by_sum", weight_too_small, "weight 0.1 % too small")
-    memory = "bundle.cut_memory:CutMemory"
-    yield Mistake(f"{memory}.mean", level_of_mean_raised, "level 1e-9 too high")
-    yield Mistake(f"{memory}.mean", not_normalised, "weights not normalised")
-    yield Mistake(f"{cuts}._raise_by_average", average_in_smaller_ball, "1 % smaller ball")
-    yield Mistake("proofs.certificate:LateBound.__call__", raised(1e-3), "0.1 % too high")
-    yield Mistake("proofs.bracket:Bracket.radius_of", always(float("inf")), "claimed everywhere")
-    yield Mistake("setting:_proven_radius", scaled(0.5), "half of it")
-
-
-def _models() -> Iterator[Mistake]:
-    fenchel, dual = "proofs.fenchel", "proofs.model_dual:ModelDual"
-    yield Mistake(f"{fenchel}:scaled_bound", raised(1e-3), "0.1 % too high")
-    yield Mistake(f"{fenchel}:scaled_bound", argument(1, 0.999), "norm 0.1 % too small")
-    yield Mistake(f"{fenchel}:level", first_raised(1e-3), "0.1 % too high")
-    yield Mistake("proofs.model_dual:level", first_raised(1e-3), "0.1 % too high")
-    yield Mistake(f"{fenchel}:Terms.lower_bound", raised(1e-3), "0.1 % too high")
-    yield Mistake(f"{fenchel}:Terms._separable_least", raised(1e-3), "0.1 % too high")
-    yield Mistake(f"{fenchel}:Terms._least_in_set", raised(1e-3), "0.1 % too high")
-    yield Mistake(f"{fenchel}:Terms._largest_multiple", always(1.0), "no multiple")
-    free = Mistake(f"{fenchel}:Terms._least_with_intercept", always(0.0))
-    yield Mistake(
-        f"{fenchel}:Terms.balance", always((1.0, 1.0)), "not balanced, for nothing", (free,)
-    )
-    yield Mistake(f"{dual}.at_slopes", raised(1e-3), "0.1 % too high")
-    yield Mistake(f"{dual}.by", raised(1e-3), "0.1 % too high")
-    yield Mistake(f"{dual}.bound", raised(1e-3), "0.1 % too high")
-    yield Mistake(f"{dual}.distance_bound", scaled(0.999), "0.1 % too short")
-    yield Mistake(f"{dual}.distance_by_gap", scaled(0.5), "half of it")
-    yield Mistake("models.losses:Loss.conjugate", scaled(1.001), "0.1 % too large")
-    yield Mistake("proofs.null_space:DualBounds._value", raised(1e-3), "0.1 % too high")
-    yield Mistake(f"{fenchel}:SlopeSums.at", sums_too_high, "level 0.1 % too high")
-    yield Mistake("proofs.column_sums:ColumnSums.at", level_too_high, "level 0.1 % too high")
-    forgotten = Mistake("proofs.null_space:NullSpace.largest_imbalance", always(0.0))
-    yield Mistake(
-        "proofs.null_space:NullSpace.project",
-        same(1),
-        "not projected, and what is left forgotten",
-        (forgotten,),
-    )
-    yield Mistake(
-        "proofs.null_space:DualBounds._scaled_down",
-        clipped_only,
-        "clipped, and what is left forgotten",
-        (forgotten,),
-    )
-    many = "proofs.multinomial_dual:MultinomialDual"
-    yield Mistake(f"{many}.at", raised(1e-3), "0.1 % too high")
-    freed = Mistake(f"{many}._imbalance_cost", always(0.0))
-    balanced = "proofs.multinomial_dual:Balance.of"
-    yield Mistake(balanced, softmax_alone, "left unbalanced, for nothing", (freed,))
-
-
-MISTAKES = [*_certificates(), *_models(), *_sets(), *_penalties()]
+    Mistake(f"{PENALTIES}ElasticNet.value", scaled(1.001), "0.1 % too large"),
+    Mistake(f"{REGION}minimum", first_scaled(-1.0), "wrong sign"),
+    Mistake(f"{REGION}minimum", radius_too_small, "1 % smaller ball"),
+    Mistake(f"{REGION}minimum_with_penalty", radius_too_small, "1 % smaller ball"),
+    Mistake(f"{REGION}_lagrangian", slack_dropped, "term dropped"),
+    Mistake(f"{CUTS}__init__", wrong_sign_of_allowance, "allowance with the wrong sign"),
+    Mistake(f"{CUTS}_cut", penalty_counted_twice, "penalty counted twice"),
+    Mistake(f"{CUTS}widen", bound_kept_when_widened, "old bound kept"),
+    Mistake(f"{CUTS}_raise_by_sum", weight_too_small, "weight 0.1 % too small"),
+    Mistake(f"{CUTS}_raise_by_average", average_in_smaller_ball, "1 % smaller ball"),
+    Mistake(f"{MEMORY}mean", level_of_mean_raised, "level 1e-9 too high"),
+    Mistake(f"{MEMORY}mean", not_normalised, "weights not normalised"),
+    Mistake("proofs.bracket:Bracket.radius_of", always(float("inf")), "claimed everywhere"),
+    Mistake("setting:_proven_radius", scaled(0.5), "half of it"),
+    Mistake(f"{FENCHEL}scaled_bound", argument(1, 0.999), "norm 0.1 % too small"),
+    Mistake(f"{FENCHEL}Terms._largest_multiple", always(1.0), "no multiple"),
+    Mistake(f"{FENCHEL}Terms.balance", always((1.0, 1.0)), "not balanced", (FREE_INTERCEPT,)),
+    Mistake(f"{FENCHEL}SlopeSums.at", sums_too_high, "level 0.1 % too high"),
+    Mistake("proofs.column_sums:ColumnSums.at", level_too_high, "level 0.1 % too high"),
+    Mistake(f"{DUAL}distance_by_gap", scaled(0.5), "half of it"),
+    Mistake("models.losses:Loss.conjugate", scaled(1.001), "0.1 % too large"),
+    Mistake(f"{NULL}NullSpace.project", same(1), "not projected", (FORGOTTEN,)),
+    Mistake(f"{NULL}DualBounds._scaled_down", clipped_only, "clipped", (FORGOTTEN,)),
+    Mistake(f"{CLASSES}Balance.of", softmax_alone, "left unbalanced", (FREE_CLASSES,)),
+]
 
 
 @contextmanager
@@ -313,6 +291,9 @@ class Found(NamedTuple):
     seconds: float
     runs: int
     kind: str
+
+    def line(self) -> str:
+        return f"{self.seconds:5.1f} s, {self.runs} runs: {self.check} {self.seed}, {self.kind}"
 
 
 def find(mistake: Mistake, seconds: float, first: int = 0, only: str | None = None) -> Found | None:
@@ -352,11 +333,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"{mistake.name:75s} NOT THERE any more: adapt the table ({error})", flush=True)
             continue
         missed += found is None
-        text = (
-            "NOT FOUND"
-            if found is None
-            else f"{found.seconds:5.1f} s, {found.runs} runs: {found.check} {found.seed}, {found.kind}"
-        )
+        text = "NOT FOUND" if found is None else found.line()
         print(f"{mistake.name:75s} {text}", flush=True)
     print(f"{missed} not found")
     return int(missed > 0)

@@ -195,11 +195,12 @@ def test_float32_data_with_offsets_are_computed_in_float64(columns, l2, form):
 
 
 @pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("l2", [0.0, 1e-2])
 @pytest.mark.parametrize("loss", ["logistic", "squared_hinge", *KINKED, "squared"])
 @pytest.mark.parametrize("method", ["auto", "accelegrad"])
-def test_data_without_any_entry(method, loss, intercept):
+def test_data_without_any_entry(method, loss, intercept, l2):
     _, y = data()
-    model = ag.LinearModel(np.zeros((60, 2)), y, loss, l2=1e-2, fit_intercept=intercept)
+    model = ag.LinearModel(np.zeros((60, 2)), y, loss, l2=l2, fit_intercept=intercept)
     result = ag.minimize(model, method=method, tol=1e-3, max_iter=300, rng=0)
     assert result.success
 

@@ -10,6 +10,7 @@ from scipy.optimize import linprog
 
 import accelegrad as ag
 import proofs.estimators
+import proofs.polyhedra
 from accelegrad import kernels
 from proofs.battery import drawn
 from proofs.cases import OwnRidge
@@ -310,3 +311,9 @@ def test_tiny_slopes_and_a_penalty_end_with_a_result():
 def test_equal_weights_count_as_none_for_the_tolerance():
     """Of two medians the weighted one was the smaller, which made the tolerance larger."""
     proofs.estimators.check(332411854)
+
+
+@pytest.mark.parametrize("seed", [711899709, 692175533])
+def test_the_minimum_over_degenerate_or_nearly_parallel_rows_is_proved(seed):
+    """Multipliers found from far away lacked digits: no more than a gap of 7e-4 was proved."""
+    proofs.polyhedra.check(seed)

@@ -42,7 +42,7 @@ class Run:
         while len(self.points) < steps:
             if self._owes():
                 self._insure()
-            elif box is None and self._smooth():
+            elif self._smooth():
                 self._search()
             else:
                 self._follow_model()
@@ -117,7 +117,7 @@ class Run:
     # -- L-BFGS ------------------------------------------------------------------------------------
 
     def _direction(self):
-        """Minus the inverse of the curvature times the gradient, by BFGS's full matrices."""
+        """Towards the quadratic model's minimum, by BFGS's full matrices."""
         eye = np.eye(self.x0.size)
         H = eye
         if self.pairs:
@@ -126,18 +126,22 @@ class Run:
         for s, y in self.pairs:
             V = eye - np.outer(y, s) / (s @ y)
             H = V.T @ H @ V + np.outer(s, s) / (s @ y)
-        return -H @ self.gradient
+        if self.box is None:
+            return -H @ self.gradient
+        if not self.pairs:
+            return np.clip(self.center - self.t * self.gradient, *self.box) - self.center
+        return lowest_in_box(np.linalg.inv(H), self.gradient, self.center, self.box)
 
     def _search(self):
         """Search along a line for a lower value and a flatter slope."""
         p, start = self._direction(), (0.0, self.value, None)
-        a = 1.0 if self.pairs else self.t
+        a = 1.0 if self.pairs or self.box else self.t
         s0 = self.gradient @ p
         low, high = start, None
         for _ in range(quasi_newton.MOST_TRIALS):
             value, gradient = self.evaluate(self.center + a * p, "search")
             fell = self._fell(value, gradient @ p, a, s0)
-            if fell and gradient @ p >= quasi_newton.STEEP * s0:
+            if fell and (self.box or gradient @ p >= quasi_newton.STEEP * s0):
                 self._centre(self.center + a * p, value, gradient, paired=True)
                 self._note(missed=False)
                 return
@@ -264,7 +268,7 @@ class Run:
         calls = len(self.points)
         if self.gap == inf:
             return False
-        if self.box is None and self._smooth():
+        if self._smooth():
             return False
         behind = self.insured_value - self.value + self.gap
         its = self.calls_insured + (bundle.UNINSURED if self.box is None else 0)
@@ -299,12 +303,23 @@ def nearest_lowest(slopes, errors, center, t, box=None):
         sides = np.c_[np.eye(d), np.zeros(d)]
         rows += [sides, -sides]
         right += [(box[1] - center) / unit, (center - box[0]) / unit]
-    A, b = sp.csc_matrix(np.vstack(rows)), np.concatenate(right)
+    solution = solved(P, np.append(np.zeros(d), 1.0), np.vstack(rows), np.concatenate(right))
+    return center + unit * np.array(solution.x)[:d], np.array(solution.z)[:n]
+
+
+def lowest_in_box(B, gradient, center, box):
+    """Return the offset z in the box where <g, z> + <z, B z> / 2 is lowest, by Clarabel."""
+    sides = np.eye(center.size)
+    right = np.concatenate([box[1] - center, center - box[0]])
+    unit = np.abs(B).max()
+    return np.array(solved(B / unit, gradient / unit, np.vstack([sides, -sides]), right).x)
+
+
+def solved(P, q, A, b):
+    """Minimise <q, x> + <x, P x> / 2 with A x <= b."""
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-13
-    q = np.append(np.zeros(d), 1.0)
-    solution = clarabel.DefaultSolver(
-        P, q, A, b, [clarabel.NonnegativeConeT(len(b))], settings
-    ).solve()
-    return center + unit * np.array(solution.x)[:d], np.array(solution.z)[:n]
+    cones = [clarabel.NonnegativeConeT(len(b))]
+    P, A = sp.csc_matrix(np.triu(P) if isinstance(P, np.ndarray) else P), sp.csc_matrix(A)
+    return clarabel.DefaultSolver(P, q, A, b, cones, settings).solve()

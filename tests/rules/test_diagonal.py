@@ -290,13 +290,16 @@ def test_coordinates_without_gradient_do_not_move(rule):
         (lambda: DiagonalAcceleGrad([[1.0]]), r"diameter must be one-dimensional"),
         (lambda: DiagonalAcceleGrad([]), "diameter must have at least one entry"),
         (lambda: DiagonalAcceleGrad(1.0, -1.0), "gradient_bound must be a finite number >= 0"),
-        (lambda: DiagonalAcceleGrad([1.0, 2.0]).init(np.zeros(3)), "have x0's length 3"),
+        (lambda: DiagonalAcceleGrad([1.0, 2.0]).init(np.zeros(3)), r"have x0's shape \(3,\)"),
         (
             lambda: DistanceFreeDiagonalAcceleGrad(-1.0),
             "initial_radius must be a finite number > 0",
         ),
         (lambda: DistanceFreeDiagonalAcceleGrad([0.0]), r"initial_radius\[0\] is 0"),
-        (lambda: DistanceFreeDiagonalAcceleGrad([1.0]).init(np.zeros(3)), "have x0's length 3"),
+        (
+            lambda: DistanceFreeDiagonalAcceleGrad([1.0]).init(np.zeros(3)),
+            r"have x0's shape \(3,\)",
+        ),
     ],
 )
 def test_bad_values(make, message):

@@ -34,6 +34,10 @@ RUNS = {
 }
 
 
+NET = ag.ElasticNet(0.02, 0.05)
+OTHER_BITS = ("Philox", "MT19937", "SFC64")
+
+
 def model(**options):
     rng = np.random.default_rng(7)
     X = rng.standard_normal((40, 5))
@@ -49,7 +53,22 @@ MODEL_RUNS = {
     "replacement": (dict(), dict(batch_size=7, replacement=True, **BALL)),
     "adagrad, one row": (dict(loss="hinge"), dict(method="adagrad", batch_size=1, **BALL)),
     "line search, full": (dict(), dict(method="universal", epsilon=1e-4, **BALL)),
+    "elastic net": (dict(loss="squared"), dict(penalty=NET, method="accelegrad", tol=1e-12)),
+    "elastic net, noise": (dict(loss="squared"), dict(penalty=NET, method="u-dog", batch_size=3)),
+    "scaled": (dict(l2=0.01, fit_intercept=True), dict(scale="columns")),
+    "restarts": (dict(l2=0.05), dict(restart="adaptive")),
+    "restarts, unscaled": (dict(l2=0.05), dict(restart="adaptive", scale=None, method="u-dog")),
 }
+#: Methods for sums over rows end within a few steps.
+SOLVER_RUNS = {
+    "auto": dict(loss="logistic"),
+    "accelegrad-newton": dict(loss="hinge"),
+    "dual-ascent": dict(loss="logistic"),
+    "proximal-newton": dict(loss="hinge"),
+    "interior-point": dict(loss="quantile"),
+}
+#: Samples have to come from the same generator; which one it is concerns no other run.
+BITS = [*((name, "PCG64") for name in MODEL_RUNS), *(("permutation", b) for b in OTHER_BITS)]
 
 
 def assert_same(first, second):
@@ -58,20 +77,23 @@ def assert_same(first, second):
         assert (first[name] is None) == (second[name] is None), name
         if first[name] is not None:
             np.testing.assert_array_equal(first[name], second[name], err_msg=name)
-    for name in ("fun", "nit", "nfev", "njev", "status", "message", "lower_bound", "gap"):
+    numbers = ("fun", "nit", "nfev", "njev", "lower_bound", "gap", "n_restarts")
+    for name in ("status", "message", *numbers):
         assert first[name] == second[name], name
     if first.trace is not None:
         for name in ("iteration", "value", "gap", "step", "calls"):
             np.testing.assert_array_equal(first.trace[name], second.trace[name])
 
 
-def resumed_equals_uninterrupted(run, path):
+def resumed_equals_uninterrupted(run, path, steps=(31, 64, 90)):
     """`run(**options)` is done at once, and again in three pieces, observed and not."""
+    one, two, three = steps
     for trace in (True, False):
-        whole = run(max_iter=90, trace=trace)
-        run(max_iter=31, trace=trace, checkpoint=path, checkpoint_every=10)
-        run(max_iter=64, trace=trace, checkpoint=path, checkpoint_every=10, resume=path)
-        assert_same(run(max_iter=90, trace=trace, resume=path), whole)
+        whole = run(max_iter=three, trace=trace)
+        run(max_iter=one, trace=trace, checkpoint=path, checkpoint_every=10)
+        run(max_iter=two, trace=trace, checkpoint=path, checkpoint_every=10, resume=path)
+        assert_same(run(max_iter=three, trace=trace, resume=path), whole)
+    return whole
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -82,8 +104,7 @@ def test_resume_is_bit_for_bit(name, tmp_path):
     resumed_equals_uninterrupted(run, tmp_path / "run.agc")
 
 
-@pytest.mark.parametrize("name", MODEL_RUNS)
-@pytest.mark.parametrize("bits", ["PCG64", "Philox", "MT19937", "SFC64"])
+@pytest.mark.parametrize(("name", "bits"), BITS)
 def test_resume_of_a_linear_model_is_bit_for_bit(name, bits, tmp_path):
     of_model, of_run = MODEL_RUNS[name]
 
@@ -91,7 +112,19 @@ def test_resume_of_a_linear_model_is_bit_for_bit(name, bits, tmp_path):
         rng = np.random.Generator(getattr(np.random, bits)(5))
         return ag.minimize(model(**of_model), rng=rng, **of_run, **options)
 
-    resumed_equals_uninterrupted(run, tmp_path / "run.agc")
+    whole = resumed_equals_uninterrupted(run, tmp_path / "run.agc")
+    assert (whole.n_restarts > 0) == ("restarts" in name)
+
+
+@pytest.mark.parametrize("method", SOLVER_RUNS)
+def test_resume_of_a_solver_is_bit_for_bit(method, tmp_path):
+    problem = model(l2=1e-3, **SOLVER_RUNS[method])
+
+    def run(**options):
+        rng = 99 if "resume" in options else 4  # a checkpoint holds the generator
+        return ag.minimize(problem, rng=rng, method=method, tol=1e-12, **options)
+
+    resumed_equals_uninterrupted(run, tmp_path / "run.agc", (2, 4, 8))
 
 
 def test_a_crash_while_writing_leaves_the_checkpoint_before(tmp_path, monkeypatch):
@@ -139,7 +172,7 @@ def test_another_version_gets_a_clear_error(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "FORMAT", checkpoints.FORMAT._replace(version=99))
     ag.minimize(PROBLEM, START, max_iter=10, checkpoint=path, **BALL)
     monkeypatch.undo()
-    with pytest.raises(ag.CheckpointError, match=r"version 99 cannot be read.*reads.*version 5"):
+    with pytest.raises(ag.CheckpointError, match=r"version 99 cannot be read.*reads.*version 7"):
         ag.minimize(PROBLEM, START, resume=path, **BALL)
 
 

@@ -227,27 +227,6 @@ def test_a_large_constant_is_no_alarm(constant):
     assert found.status is not Status.NOT_CONVEX
 
 
-@pytest.mark.parametrize("kind", [np.float32, np.float16])
-@pytest.mark.parametrize("apart", [False, True])
-def test_functions_of_few_bits_are_not_refused(kind, apart):
-    rng = np.random.default_rng(2)
-    A, b = (rng.standard_normal(shape).astype(kind) for shape in ((20, 6), 20))
-
-    def value(x):
-        with np.errstate(over="ignore", invalid="ignore"):  # few bits do not reach far
-            r = A @ x.astype(kind) - b
-            return kind(0.5) * (r @ r)
-
-    def gradient(x):
-        with np.errstate(over="ignore", invalid="ignore"):
-            return A.T @ (A @ x.astype(kind) - b)
-
-    for method in ("auto", "accelegrad", "u-dog"):
-        given = (value, gradient) if apart else (lambda x: (value(x), gradient(x)), True)
-        found = ag.minimize(given[0], np.zeros(6), jac=given[1], method=method, max_iter=150)
-        assert found.status is not Status.NOT_CONVEX, found.message
-
-
 # -- ends of the bundle ----------------------------------------------------------------------------
 
 

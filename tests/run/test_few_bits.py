@@ -81,6 +81,22 @@ def test_bounds_of_functions_in_float32_are_no_higher_than_the_minimum(shape, re
         assert found.fun - found.gap <= least
 
 
+@pytest.mark.parametrize("method", ["auto", "accelegrad"])
+def test_functions_in_float16_are_not_refused(method):
+    fun, _ = least_squares(np.random.default_rng(2), 1.0, 0.0)
+
+    def value(x):
+        with np.errstate(over="ignore", invalid="ignore"):  # few bits do not reach far
+            return fun(x, np.float16)[0]
+
+    def gradient(x):
+        with np.errstate(over="ignore", invalid="ignore"):
+            return fun(x, np.float16)[1]
+
+    found = ag.minimize(value, np.zeros(D), jac=gradient, method=method, max_iter=150)
+    assert found.status is not Status.NOT_CONVEX, found.message
+
+
 def test_gaps_in_float32_end_at_its_rounding():
     fun, least = least_squares(np.random.default_rng(0), 1.0, 1.0)
     found = ag.minimize(lambda x: fun(x, np.float32), np.zeros(D), feasible_set=ag.Box(-5.0, 5.0))

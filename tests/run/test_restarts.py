@@ -150,46 +150,20 @@ def test_restarts_with_sets_penalties_and_scaling(wish):
     assert restarted.fun == pytest.approx(plain.fun, abs=2e-9)
 
 
-# ---------------------------------------------------------------------------------- checkpoints
-
-
-@pytest.mark.parametrize(
-    ("settings", "stop"),
-    [
-        ({"restart": "adaptive"}, 5),
-        ({"restart": "adaptive"}, 25),
-        ({"restart": "adaptive", "scale": None, "method": "u-dog"}, 25),
-    ],
-)
-def test_resuming_across_a_restart_bit_for_bit(tmp_path, settings, stop):
-    model, path = logistic_model(8, n=100, d=10, l2=0.05), tmp_path / "run.npz"
-    settings = {"trace": True, **settings}
-    whole = ag.minimize(model, max_iter=600, **settings)
-    before = ag.minimize(model, max_iter=stop, checkpoint=path, **settings)
-    resumed = ag.minimize(model, max_iter=600, resume=path, **settings)
-    assert whole.n_restarts > before.n_restarts
-    assert resumed.n_restarts == whole.n_restarts
-    for field in ("x", "x_average", "x_last"):
-        np.testing.assert_array_equal(resumed[field], whole[field])
-    assert (resumed.fun, resumed.lower_bound) == (whole.fun, whole.lower_bound)
-    for column in ("value", "gap", "step", "calls"):
-        np.testing.assert_array_equal(resumed.trace[column], whole.trace[column])
-
-
 # ----------------------------------------------------------------------------------- the policy
 
 
 def test_a_stage_ends_when_its_second_half_brings_little():
-    policy = Restarts()
+    policy = Restarts(ag.DoG())
     falling = [policy.stalled(2.0**-t) for t in range(restarts.SHORTEST_STAGE - 1)]
     assert not any(falling)  # the second half brought less, but the stage is short
     assert policy.stalled(2.0 ** -(restarts.SHORTEST_STAGE - 1))
-    steady = Restarts()
+    steady = Restarts(ag.DoG())
     assert not any(steady.stalled(-float(t)) for t in range(500))
 
 
 def test_after_a_stage_that_brought_nothing_the_next_is_twice_as_long():
-    policy = Restarts()
+    policy = Restarts(ag.DoG())
     for values in ([3.0, 2.0, 1.0], [1.0, 1.0], [1.0, 1.0]):
         for value in values:
             policy.stalled(value)
@@ -200,7 +174,6 @@ def test_after_a_stage_that_brought_nothing_the_next_is_twice_as_long():
 # --------------------------------------------------------------------------------------- errors
 
 MODEL = logistic_model(9, n=50, d=6, l2=0.1)
-UNREGULARISED = ag.LinearModel(MODEL.X, MODEL.y, "logistic")
 
 
 @pytest.mark.parametrize(
@@ -225,19 +198,3 @@ UNREGULARISED = ag.LinearModel(MODEL.X, MODEL.y, "logistic")
 def test_what_cannot_be_restarted(fun, options, words):
     with pytest.raises(ValueError, match=words):
         ag.minimize(fun, max_iter=5, **options)
-
-
-@pytest.mark.parametrize(
-    ("fun", "options", "kind"),
-    [
-        (MODEL, {}, "adaptive"),
-        (UNREGULARISED, {}, "adaptive"),
-        (quadratic, {"x0": np.zeros(60)}, "adaptive"),
-        (MODEL, {"batch_size": 5, "rng": 0}, None),
-    ],
-)
-def test_auto_takes_what_can_be_had(fun, options, kind):
-    chosen = ag.minimize(fun, restart="auto", max_iter=300, **options)
-    named = ag.minimize(fun, restart=kind, max_iter=300, **options)
-    np.testing.assert_array_equal(chosen.x, named.x)
-    assert chosen.n_restarts == named.n_restarts

@@ -140,7 +140,7 @@ class Valley(Plain):
         return (self.A.T * (bends * noise)) @ self.A + 0.02 * np.eye(6), self.cost
 
     def shorter(self, point, trial, value, fall):
-        move = trial.point - point
+        move = trial - point
         return shorter_share(lambda t: self.value_and_gradient(point + t * move)[0], value, fall)
 
     def curvature(self, point, number, caution):
@@ -258,7 +258,7 @@ def test_a_step_that_is_too_long_is_halved_until_the_value_falls():
     t, move, evaluations = 1.0, far.point - start.point, oracle.points
     while model.value(start.point + t * move) > start.value - 1e-4 * t * fall:
         t /= 2
-    assert oracle.shorter(start.point, far, start.value, fall) == t < 0.25
+    assert oracle.shorter(start.point, far.point, start.value, fall) == t < 0.25
     assert oracle.points == evaluations
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from accelegrad.bundle.cut_memory import FEWEST_CUTS, CutMemory, default_size
 from accelegrad.bundle.cut_model import Center, CutModel
+from accelegrad.bundle.last_digits import LastDigits
 from accelegrad.bundle.quasi_newton import MOST_TRIALS, End, LineSearch, Pairs
-from accelegrad.bundle.spectral import Spectral
 from accelegrad.errors import NonFiniteError, Vector, whole_number
 from accelegrad.rounding import UNIT
 from accelegrad.rules.base import (
@@ -103,7 +103,7 @@ class BundleState(NamedTuple):
     pairs: Pairs
     insurance: Any  # AcceleGrad's state
     insured_value: float  # lowest value found by AcceleGrad; inf: it cannot continue
-    spectral: Spectral = Spectral()
+    last_digits: LastDigits = LastDigits()
 
     @property
     def smooth(self) -> bool:
@@ -165,8 +165,9 @@ class Bundle(StepRule):
     same cuts and best point. Its share is such that the whole takes at most about twice its calls.
 
     With a feasible set or a penalty, Newton's method on the dual finds the model's minimiser, with
-    projections or proximal maps and no evaluation. Where the model lacks digits, spectral steps
-    (Barzilai and Borwein's, projected or proximal) take its place while they pay.
+    projections or proximal maps and no evaluation, and the steps of L-BFGS lead to the minimum of
+    its quadratic model over the set. Where values show no more progress, such steps continue while
+    they pay.
 
     Parameters
     ----------
@@ -176,8 +177,9 @@ class Bundle(StepRule):
         The length of the first step; by default that of x0, or 1 if it is shorter.
     project, prox : callable, optional
         The projection onto a feasible set, and the proximal map of a penalty. `minimize` sets them.
-    term, lowest_of_cuts : callable, optional
-        The penalty's value, and the set's own minimum of a model of cuts. `minimize` sets them.
+    term, lowest_of_cuts, lowest_of_quadratic : callable, optional
+        The penalty's value, and the set's own minimum of a model of cuts and of a quadratic one.
+        `minimize` sets them.
 
     References
     ----------
@@ -191,6 +193,7 @@ class Bundle(StepRule):
     prox: Prox | None = None
     term: Callable[[Array], float] | None = None
     lowest_of_cuts: Callable[..., Any] | None = None
+    lowest_of_quadratic: Callable[..., Any] | None = None
 
     title = "bundle method"
     can = frozenset({"values", "project", "prox", "term", "radius", "cuts"})
@@ -279,7 +282,7 @@ class Bundle(StepRule):
     # -- steps of L-BFGS ---------------------------------------------------------------------------
 
     def _searches(self, state: BundleState) -> bool:
-        return self._plain and (state.search.direction is not None or state.smooth)
+        return state.search.direction is not None or state.smooth
 
     def _search(self, state: BundleState, oracle: Recorder) -> tuple[BundleState, Evaluated]:
         search = state.search
@@ -291,7 +294,10 @@ class Bundle(StepRule):
         at, trial = _finite_trial(oracle, lambda share: state.center + share * length * direction)
         if trial != 1.0:
             search = search._replace(trial=trial * search.trial)
-        end = End(search.trial, at.value, inner(at.gradient, direction))
+        # A penalty is replaced by its chord, which lies above it and ends where it does.
+        rise, term = search.rise or 0.0, at.penalty - state.term
+        value = at.value - term + search.trial * rise
+        end = End(search.trial, value, inner(at.gradient, direction) + rise)
         # Where the function is not finite beyond, no longer step is to be had.
         if search.is_over(end) or (trial != 1.0 and search.fell(end)):
             counts = _noted(state.counts, misses=0)
@@ -307,6 +313,8 @@ class Bundle(StepRule):
         return following._replace(search=search), at
 
     def _new_search(self, state: BundleState) -> LineSearch:
+        if not self._plain:
+            return self._search_in_set(state)
         direction, trial = state.pairs.direction(state.gradient), 1.0
         slope = inner(state.gradient, direction)
         if not slope < 0.0:
@@ -315,6 +323,31 @@ class Bundle(StepRule):
         if state.pairs.count == 0:
             trial = state.step_size
         return LineSearch.along(direction, state.value, slope, trial)
+
+    def _search_in_set(self, state: BundleState) -> LineSearch:
+        """Return a search towards the quadratic model's minimum, with a set or a term."""
+        c, g, t = state.center, state.gradient, state.step_size
+        point = self._lowest_of_quadratic(state, c, g)
+        if point is not None:
+            search = self._search_towards(state, point)
+            if search.start.slope < 0.0:
+                return search
+        return self._search_towards(state, self._model(state.cuts).feasible(c - t * g, t))
+
+    def _lowest_of_quadratic(self, state: BundleState, c: Vector, g: Vector) -> Vector | None:
+        """Return where the quadratic model around c is lowest; None if it is not known."""
+        if state.pairs.count == 0:
+            return None
+        if self.lowest_of_quadratic is not None and self.prox is None:
+            found: Vector | None = self.lowest_of_quadratic(c, g, state.pairs.matrix())
+            return found
+        return state.pairs.lowest(c, g, self._model(state.cuts).feasible)
+
+    def _search_towards(self, state: BundleState, point: Vector) -> LineSearch:
+        direction = point - state.center
+        rise = 0.0 if self.term is None else float(self.term(point)) - state.term
+        slope = inner(state.gradient, direction) + rise
+        return LineSearch.along(direction, state.value, slope, 1.0, rise)
 
     def _given_up(self, state: BundleState, search: LineSearch) -> BundleState:
         """End a search without success, at a point where the value fell, if any."""
@@ -339,7 +372,7 @@ class Bundle(StepRule):
         if trial.is_rough:
             return self._without_model(state, oracle)
         # If nothing seems to be left, the next cut may give a proof; with a set or a term a
-        # spectral step is more likely to.
+        # quasi-Newton step is more likely to.
         news = self._plain and trial.estimated_gap < state.estimated_gap
         if not self._is_resolved(state, trial) and not news:
             done = state._replace(step_size=t, estimated_gap=trial.estimated_gap)
@@ -386,18 +419,24 @@ class Bundle(StepRule):
         return moved, at
 
     def _without_model(self, state: BundleState, oracle: Recorder) -> tuple[BundleState, Evaluated]:
-        """Do a step without the model: a spectral one with a set or a term, if it pays."""
-        spectral = state.spectral
-        if self._plain or spectral.waits:
-            waited = spectral if self._plain else spectral.waited()
-            return self._insure(state._replace(spectral=waited), oracle)
-        seen = state.curvature[-1] if state.curvature else state.step_size
-        spectral = spectral.begun(state.center, state.gradient, seen)
+        """Do a step without the model: a quasi-Newton one with a set or a term, if it pays."""
+        sequence = state.last_digits
+        if self._plain or sequence.waits:
+            waited = sequence.waited() if sequence.waits else sequence
+            return self._insure(state._replace(last_digits=waited), oracle)
+        sequence = sequence.begun(state.center, state.gradient)
+        point, gradient = sequence.point, sequence.gradient
+        assert point is not None
+        assert gradient is not None
+        lowest = self._lowest_of_quadratic(state, point, gradient)
         try:
-            at = oracle(self._model(state.cuts).feasible(spectral.target, spectral.length))
+            at = None if lowest is None else oracle(lowest)
         except NonFiniteError:
-            return self._insure(state._replace(spectral=spectral.given_up()), oracle)
-        following = state._replace(spectral=spectral.after(at))
+            at = None
+        if at is None:
+            return self._insure(state._replace(last_digits=sequence.given_up()), oracle)
+        state.pairs.add(at.point - point, at.gradient - gradient)
+        following = state._replace(last_digits=sequence.after(at))
         if at.value < state.value:
             following = self._centred(following, at, paired=False)
         return following, at

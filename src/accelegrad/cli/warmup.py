@@ -44,7 +44,6 @@ def compile_all() -> None:
 
     from accelegrad import LinearModel, kernels, minimize
     from accelegrad.kernels.arrays import read_only
-    from accelegrad.kernels.gradient import ENTRIES_PER_COLUMN, WIDE
     from accelegrad.kernels.gram import add_gram
     from accelegrad.sklearn import AcceleGradClassifier
 
@@ -52,13 +51,10 @@ def compile_all() -> None:
     n = 400
     few, classes = rng.standard_normal((n, 3)), rng.integers(0, 3, n)
     y = np.where(classes == 0, -1.0, 1.0)
-    many = np.tile(np.arange(WIDE), ENTRIES_PER_COLUMN)
-    wide = sp.csr_array((many + 1.0, many, np.linspace(0, many.size, n + 1).astype(int)))
     with kernels.use("always", threads=1):
         for dtype in (np.float64, np.float32):
             sparse = sp.csr_array(few.astype(dtype))
             for loss in ("logistic", "hinge"):
-                LinearModel(wide.astype(dtype), y, loss).value_and_gradient(np.zeros(WIDE))
                 for X in (few.astype(dtype), sparse):
                     model = LinearModel(X, y, loss, l2=1.0)
                     model.value_and_gradient(np.zeros(3))

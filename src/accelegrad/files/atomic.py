@@ -22,8 +22,14 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     device, such as /dev/stdout, must not be replaced: it is written to directly.
     """
     mode = path.stat().st_mode if path.exists() else None
-    if mode is not None and (_is_standard_output(path) or not _is_replaceable(mode)):
-        with _opened_at_once(path) as file:
+    if mode is not None and _is_standard_output(path):
+        # Opened again, a redirected file would be overwritten from its beginning.
+        sys.stdout.flush()
+        with open(os.dup(_STANDARD_OUTPUT), "wb") as file:
+            yield file
+        return
+    if mode is not None and not stat.S_ISREG(mode):  # opening a folder raises the error
+        with path.open("wb") as file:
             yield file
         return
     path = path.resolve()
@@ -43,23 +49,10 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
-def _is_replaceable(mode: int) -> bool:
-    # A folder is not, but opening it raises the error.
-    return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
-
-
 def _is_standard_output(path: Path) -> bool:
     if path.absolute().parts[1:2] not in (("dev",), ("proc",)):
         return False
     return os.path.samestat(path.stat(), os.fstat(_STANDARD_OUTPUT))
-
-
-def _opened_at_once(path: Path) -> BinaryIO:
-    if not _is_standard_output(path):
-        return path.open("wb")
-    # Opened again, a redirected file would be overwritten from its beginning.
-    sys.stdout.flush()
-    return open(os.dup(_STANDARD_OUTPUT), "wb")
 
 
 def _mode_of_new_files() -> int:

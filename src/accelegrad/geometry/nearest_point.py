@@ -314,6 +314,21 @@ def _lowest_in_unit(
     return LowestOfCuts(weights / total, step * total, on_box, m, length * z[:size])
 
 
+def lowest_of_quadratic(rows: Rows, center: Vector, g: Vector, matrix: Vector) -> Vector | None:
+    """Return the minimiser of <g, z> + <z, matrix z> / 2 over the rows, as center + z, by DAQP.
+
+    It is feasible up to DAQP's tolerance. None: DAQP fails, or would take long.
+    """
+    if center.size > MOST_COORDINATES:
+        return None
+    import daqp
+
+    at = np.concatenate((center, rows.A @ center))
+    low, high = rows.all_low - at, rows.all_high - at
+    z, _, status, _ = daqp.solve(matrix, g, rows.A, high, low, rows.senses)
+    return center + z if status == 1 and np.isfinite(z).all() else None
+
+
 # -- solvers --------------------------------------------------------------------------------------
 
 
@@ -323,12 +338,14 @@ def _shortest(
     """Return the shortest z by DAQP, with multipliers: z = -(on_box + A' m); None: it failed."""
     import daqp
 
-    for tolerance in TOLERANCES:
+    first, last = TOLERANCES
+    # The rounding of a large row must not hide what a small one misses: it counts after a failure.
+    for tolerance in dict.fromkeys((first, max(first, rounding), max(last, rounding))):
         # Without matrix and linear term DAQP minimises the norm. Its reduction of equations gives
         # wrong multipliers.
         z, _, status, info = daqp.solve(
             *(None, None, A, high, low, senses),
-            primal_tol=max(tolerance, rounding),
+            primal_tol=tolerance,
             zero_tol=SINGULAR,
             sing_tol=SINGULAR,
             eq_reduction=-1,

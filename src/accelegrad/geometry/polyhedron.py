@@ -14,6 +14,7 @@ from accelegrad.geometry.nearest_point import (
     Rows,
     finite_size,
     lowest_of_cuts,
+    lowest_of_quadratic,
     nearest_point,
     roughly_nearest,
 )
@@ -118,29 +119,57 @@ class Polyhedron(FeasibleSet):
         """Return the weights of cuts where the highest is lowest: see `nearest_point`."""
         return lowest_of_cuts(self._rows, center, slopes, below, step)
 
+    def lowest_of_quadratic(self, center: Vector, g: Vector, matrix: Vector) -> Vector | None:
+        """Return where a quadratic model around a point of the set is lowest, if DAQP finds it."""
+        point = lowest_of_quadratic(self._rows, center, g, matrix)
+        return None if point is None else self.project(point)
+
     def linear_minimum(self, g: Vector) -> float:
-        """Return a lower bound on the minimum, -inf if no box around the set is known.
+        """Return a lower bound on the minimum, -inf if no box around the set is known."""
+        if not g.any():
+            return 0.0
+        bound, _ = self._by_proximal_steps(g, self._inner, self._hull, self.diameter)
+        return bound
+
+    def linear_minimum_in_ball(self, g: Vector, center: Vector, radius: float) -> float:
+        """Return a lower bound on <g, u> over the points of the set in a ball.
+
+        Where the minimum over the set lies in the ball, proximal steps find its multipliers:
+        they are shorter than those of the search in the ball, so their projections lose no digits.
+        """
+        low, high = self._hull
+        with np.errstate(over="ignore"):
+            low = np.maximum(low, np.nextafter(center - radius, -math.inf))
+            high = np.minimum(high, np.nextafter(center + radius, math.inf))
+        bound, lowest = self._by_proximal_steps(g, center, (low, high), 2.0 * radius)
+        if lowest is not None and norm(lowest - center) <= radius:
+            return bound
+        return max(bound, super().linear_minimum_in_ball(g, center, radius))
+
+    def _by_proximal_steps(
+        self, g: Vector, u: Vector, box: tuple[Vector, Vector], diameter: float
+    ) -> tuple[float, Vector | None]:
+        """Return a lower bound on <g, u> over the set in a box, and a point that attains it.
 
         A few proximal steps, which are projections, lead to a minimiser. Each gives multipliers,
         from which a bound follows: valid for any multipliers, and tight up to rounding for the
         right ones.
         """
-        size, diameter = norm(g), self.diameter
-        if size == 0.0:
-            return 0.0
-        if not (math.isfinite(size) and diameter < LARGEST):
-            return -math.inf
-        best, u, unit = -math.inf, self._inner, g / size
+        size = norm(g)
+        if not (0.0 < size < math.inf and diameter < LARGEST):
+            return -math.inf, None
+        best, unit, lowest = -math.inf, g / size, None
         # A single point has diameter 0: any step length will do.
         for length in PROXIMAL_STEPS * (diameter or 1.0):
             u, multipliers = roughly_nearest(self._rows, u - length * unit)
-            best = max(best, _linear_bound(self._rows, self._hull, unit, multipliers / -length))
+            best = max(best, _linear_bound(self._rows, box, unit, multipliers / -length))
             if float(unit @ u) - best <= TIGHT * diameter:
+                lowest = u
                 break
-        return best * size - FEW * UNIT * abs(best) * size
+        return best * size - FEW * UNIT * abs(best) * size, lowest
 
     def _linear_bound(self, g: Vector, center: Vector, radius: float) -> float:  # noqa: ARG002
-        """Return no bound: it takes too long, to gain at most 1e-12 of the radius times ||g||."""
+        """Return no bound: `linear_minimum_in_ball` has searched for a better one."""
         return -math.inf
 
     def proximal_minimum(

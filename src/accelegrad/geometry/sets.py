@@ -80,6 +80,9 @@ class FeasibleSet(OnVectors):
     #: A function of a centre, slopes of cuts, how far each is below the highest one, and a step,
     #: that returns the weights of cuts where the highest is lowest; None: projections find them.
     lowest_of_cuts: Callable[[Vector, Vector, Vector, float], Any] | None = None
+    #: A function of a point of the set, a gradient and a curvature matrix, that returns where this
+    #: quadratic model is lowest (None: it failed); None: projections are fast enough to find it.
+    lowest_of_quadratic: Callable[[Vector, Vector, Vector], Vector | None] | None = None
 
     @abstractmethod
     def project(self, x: Vector) -> Vector:

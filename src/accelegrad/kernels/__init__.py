@@ -89,11 +89,6 @@ def use(mode: str | None = None, *, threads: int | None = None) -> Iterator[None
         _settings = before
 
 
-def mode() -> str:
-    """Return when kernels are used: "auto", "always" or "never"."""
-    return _settings.mode
-
-
 class Readable(NamedTuple):
     """The size of a matrix, which decides whether kernels pay."""
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from accelegrad.errors import Vector
 from accelegrad.kernels.arrays import read_only
 from accelegrad.kernels.compile import compiled, kernel, summing
-from accelegrad.kernels.dense_rows import add_row, row_product
+from accelegrad.kernels.rows import add_row, row_product
 from accelegrad.kernels.steps import (
     TRUST,
     Chunk,

@@ -51,7 +51,7 @@ import numpy.typing as npt
 from accelegrad.errors import Vector
 from accelegrad.kernels.arrays import read_only
 from accelegrad.kernels.compile import compiled, kernel
-from accelegrad.kernels.sparse_rows import look_ahead, prefetch
+from accelegrad.kernels.rows import look_ahead, prefetch
 from accelegrad.kernels.steps import (
     TRUST,
     Chunk,
@@ -109,9 +109,6 @@ class Room(NamedTuple):
     gradient: Vector  # g_s, for the columns of a batch
     listed: npt.NDArray[np.uint64]  # the columns of a batch
     place: npt.NDArray[np.uint32]  # the last place of each column in that list
-    # For one set of coefficients only:
-    total: Vector  # g_s of all columns
-    sums: Vector  # two parts of `dots`
 
 
 def _room(n_columns: int, K: int, n_levels: int, entries: int) -> Room:
@@ -124,9 +121,7 @@ def _room(n_columns: int, K: int, n_levels: int, entries: int) -> Room:
         free=np.empty(K),
         gradient=np.zeros(entries * K),
         listed=np.empty(entries + 1, np.uint64),
-        place=np.zeros(n_columns if K > 1 else 0, np.uint32),
-        total=np.zeros(n_columns if K == 1 else 0),
-        sums=np.empty(2 * dots.size if K == 1 else 0),
+        place=np.zeros(n_columns, np.uint32),
     )
 
 
@@ -169,73 +164,14 @@ def _softmax(K: int, margins: Any, target: int, share: float) -> None:
 
 
 @compiled
-def _gradient_of_one(
-    f: Any, points: Any, rows: Any, room: Any, order: Any, first: int, end: int
+def _gradient(
+    K: int, joint: bool, f: Any, points: Any, rows: Any, room: Any, order: Any, first: int, end: int
 ) -> Any:
-    """Write the sparse part of the gradient of a batch; return how many columns it has.
-
-    A column whose total returned to zero is listed twice, and gets zero the second time.
-    """
+    """Write the sparse part of the gradient of a batch; return how many columns it has."""
     # No functions for parts of this: each call would count references to all arrays.
     _, level, _, flat, x0 = points
     data, indices, indptr, targets, weights = rows
-    at, dots, _, _, free, gradient, listed, _, total, sums = room
-    one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
-    last, last_level = np.uint64(4 * (level.size - 1)), np.uint64(at.size - 3)
-    count, shifted, slopes, base = np.uint64(0), x0.size > 0, 0.0, 0.0
-    if f.intercept:
-        base = at[last_level] * flat[last] + at[last_level + one] * flat[last + one]
-        if shifted:
-            base += at[last_level + two] * x0[level.size - 1, 0]
-    for position in range(first, end):
-        look_ahead(data, indices, indptr, flat, 4, order, position)
-        i = order[position]
-        begin, stop = np.uint64(indptr[i]), np.uint64(indptr[i + 1])
-        margin = base
-        for e in range(begin, stop):
-            j = np.uint64(indices[e])
-            n, c = three * np.uint64(level[j]), four * j
-            margin += data[e] * (at[n] * flat[c] + at[n + one] * flat[c + one])
-            if shifted:
-                margin += data[e] * at[n + two] * x0[j, 0]
-        slope = coefficient(f, margin, targets[i, 0], weights[i] / (end - first))
-        slopes += slope
-        for e in range(begin, stop):
-            # A factor, not a branch: whether a column is new cannot be predicted.
-            j = np.uint64(indices[e])
-            before = total[j]
-            listed[count] = j
-            count += np.uint64(before == 0.0)
-            total[j] = before + data[e] * slope
-    free[0] = slopes
-    half = np.uint64(dots.size)
-    for k in range(two * half):
-        sums[k] = 0.0
-    for where in range(count):
-        j = listed[where]
-        g = total[j]
-        # Alternating sums: a sum just written would stall the next addition.
-        n, c = np.uint64(5) * np.uint64(level[j]) + half * (np.uint64(where) % two), four * j
-        gradient[where], total[j] = g, 0.0
-        sums[n] += g * flat[c]
-        sums[n + one] += g * flat[c + one]
-        sums[n + two] += g * flat[c + three]
-        if shifted:
-            sums[n + three] += g * x0[j, 0]
-        sums[n + four] += g * g
-    for k in range(half):
-        dots[k] = sums[k] + sums[half + k]
-    return count
-
-
-@compiled
-def _gradient_of_several(
-    K: int, joint: bool, f: Any, points: Any, rows: Any, room: Any, order: Any, first: int, end: int
-) -> Any:
-    """Do the same for K sets of coefficients."""
-    _, level, _, flat, x0 = points
-    data, indices, indptr, targets, weights = rows
-    at, dots, _, slopes, free, gradient, listed, place, _, _ = room
+    at, dots, _, slopes, free, gradient, listed, place = room
     one, two, three, four = np.uint64(K), np.uint64(2 * K), np.uint64(3 * K), np.uint64(4 * K)
     last, last_level = np.uint64(4 * (level.size - 1) * K), np.uint64(at.size - 3 * K)
     count, shifted = np.uint64(0), x0.size > 0
@@ -257,15 +193,20 @@ def _gradient_of_several(
                 slopes[k] += at[last_level + one + k] * flat[last + one + k]
                 if shifted:
                     slopes[k] += at[last_level + two + k] * x0[level.size - 1, k]
+        first_margin = slopes[0]  # in a register: alone it would wait for memory
         for e in range(begin, stop):
             entry, j = data[e], np.uint64(indices[e])
             n, c = three * np.uint64(level[j]), four * j
             for k in range(one):
                 found = at[n + k] * flat[c + k] + at[n + one + k] * flat[c + one + k]
-                slopes[k] += entry * found
-            if shifted:
-                for k in range(one):
-                    slopes[k] += entry * at[n + two + k] * x0[j, k]
+                if shifted:
+                    found += at[n + two + k] * x0[j, k]
+                if K == 1:
+                    first_margin += entry * found
+                else:
+                    slopes[k] += entry * found
+        if K == 1:
+            slopes[0] = first_margin
         share = weights[i] / (end - first)
         if joint:
             _softmax(K, slopes, int(targets[i, 0]), share)
@@ -320,18 +261,9 @@ def _add(K: int, f: Any, flat: Any, level: Any, room: Any, count: int) -> None:
     for where in range(count):
         j = listed[where]
         n, c = size * np.uint64(level[j]), size * j
-        if K == 1:
-            # All are read before any is written, so that the loop is vectorised.
-            g, two, three = gradient[where], np.uint64(2), np.uint64(3)
-            v = flat[c] + factors[n] * g
-            w = flat[c + one] + factors[n + one] * g
-            q = flat[c + two] + factors[n + two] * g
-            s = flat[c + three] + factors[n + three] * g
-            flat[c], flat[c + one], flat[c + two], flat[c + three] = v, w, q, s
-        else:
-            for field in range(np.uint64(0), size, one):
-                for k in range(one):
-                    flat[c + field + k] += factors[n + field + k] * gradient[one * where + k]
+        for field in range(np.uint64(0), size, one):
+            for k in range(one):
+                flat[c + field + k] += factors[n + field + k] * gradient[one * where + k]
     if f.intercept:
         for field in range(4):
             for k in range(K):
@@ -511,10 +443,7 @@ def _steps(
         for g in range(groups):
             _locate(K, own, g, state[g], f, levels, at, dots)
         batch = (points, rows, room, order, first, last)
-        if K == 1:
-            count = _gradient_of_one(f, *batch)
-        else:
-            count = _gradient_of_several(K, own > 1, f, *batch)
+        count = _gradient(K, own > 1, f, *batch)
         if f.intercept:
             _measure_intercept(K, flat, x0, dots, free)
         finite, lost = True, False

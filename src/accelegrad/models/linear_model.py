@@ -503,8 +503,9 @@ class LinearModel:
         if self.fit_intercept:
             margins += w[-1]
         shares = self.shares[rows] * (self.n_samples / rows.size)
-        coefficients = shares * self.loss.derivative(margins, y)
-        value = float(shares @ self.loss.value(margins, y)) + self._penalty(w)
+        losses, slopes = self.loss.value_and_derivative(margins, y)
+        coefficients = shares * slopes
+        value = float(shares @ losses) + self._penalty(w)
         gradient = self.l2 * w
         block.add_combination(coefficients, gradient[: self.n_features])
         if self.fit_intercept:

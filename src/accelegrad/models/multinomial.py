@@ -108,7 +108,8 @@ class MultinomialModel:
 
     def of_rows(self, rows: Any, l2: float) -> MultinomialModel:
         """Return a model of some rows, which are copied to memory but not checked again."""
-        return MultinomialModel.of(self.rows.of_rows(rows, l2), self.classes[rows], self.n_classes)
+        some = self.rows.of_rows(rows, l2)
+        return MultinomialModel.of(some, self._classes_of(rows, some.y), self.n_classes)
 
     @cached_property
     def class_shares(self) -> Vector:
@@ -209,11 +210,6 @@ class PartedClasses(MultinomialModel):
         """Return a task's result on the rows and a point, summed over parts."""
         refs = [part for one in (at, *more) for part in getattr(one, "ref", (one,))]
         return self.rows.parts.total(name, task, *refs)
-
-    def of_rows(self, rows: Any, l2: float) -> MultinomialModel:
-        """Return a model of some rows, which are fetched."""
-        some = self.rows.of_rows(rows, l2)
-        return MultinomialModel.of(some, self._classes_of(rows, some.y), self.n_classes)
 
     def _classes_of(self, rows: Any, y: Vector) -> Any:  # noqa: ARG002
         return y.astype(np.intp)

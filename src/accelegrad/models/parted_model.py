@@ -201,12 +201,9 @@ class PartedRows(ModelRows):
 
     def gram(self) -> Matrix:
         """Return sum_k weights_k a_k a_k'."""
-        model, places = self._rows_of, [self._places]
+        model = self._rows_of
         given = (tasks.gram_drawn, *self._by, model.columns)
-        matrix: Matrix = model.parts.total(
-            "gram-matrix", *given, by_part=places, result_bytes=model.gram_bytes
-        )
-        return self._weight * matrix
+        return self._weight * model.added_grams(*given, by_part=[self._places])
 
 
 def _places_in_parts(sums: Vector, random: Vector) -> list[Vector]:
@@ -244,11 +241,6 @@ class PartedModel(LinearModel):
         known = kernels.Readable(storage.entries, self.n_features, sparse=True)
         by_pairs = not storage.dense and kernels.wanted_for_rows(known)
         return storage if by_pairs else storage._replace(pairs_per_row=math.inf)
-
-    @property
-    def n_parts(self) -> int:
-        """The number of parts."""
-        return int(self.X.ends.size)
 
     def _known_targets(self, name: str, *given: Any) -> list[Any]:
         if name not in self._of_targets:
@@ -294,24 +286,19 @@ class PartedModel(LinearModel):
         numbers = rows.numbers
         assert numbers is not None
         pieces, _ = split_by_part(numbers, self.X.ends)
-        given = (tasks.gram_of_rows, *point.ref)
-        matrix: Matrix = self.parts.total(
-            "gram-matrix", *given, by_part=[pieces], result_bytes=self.gram_bytes
-        )
+        matrix = self.added_grams(tasks.gram_of_rows, *point.ref, by_part=[pieces])
         return matrix * (self.n_samples / rows.count)
 
-    @property
-    def gram_bytes(self) -> int:
-        """The size in bytes of a matrix of second derivatives."""
-        return 8 * self.n_parameters**2
+    def added_grams(self, *given: Any, by_part: Sequence[Any] = ()) -> Matrix:
+        """Return the sum over the parts of a task's matrices of second derivatives."""
+        size = 8 * self.n_parameters**2
+        total: Matrix = self.parts.total("gram-matrix", *given, by_part=by_part, result_bytes=size)
+        return total
 
     def gram_of_columns(self) -> Matrix:
         """Return sum_i p_i a_i a_i', cached."""
         gram: Matrix = self.of_data_alone(
-            "gram",
-            lambda: self.parts.total(
-                "gram-matrix", tasks.gram_sum, self.columns, result_bytes=self.gram_bytes
-            ),
+            "gram", lambda: self.added_grams(tasks.gram_sum, self.columns)
         )
         return gram
 
@@ -321,7 +308,9 @@ class PartedModel(LinearModel):
 
     def best_constant(self) -> float:
         """Return nearly the best constant prediction: the mean, or a quantile of some targets."""
-        found = self._known_targets("some", tasks.target_sums, max(1, SOME_TARGETS // self.n_parts))
+        found = self._known_targets(
+            "some", tasks.target_sums, max(1, SOME_TARGETS // self.X.ends.size)
+        )
         if self.loss.lipschitz == np.inf:
             # The rounded mean of equal targets may lie beyond them, which would hide a minimum of
             # 0.

@@ -35,10 +35,6 @@ def of_blocks(blocks: Iterable[npt.ArrayLike]) -> RowFile:
     return file
 
 
-def _with_numbers(numbers: Vector) -> RowFile:
-    return of_blocks([numbers])
-
-
 class RowFile:
     """A float64 vector or matrix in a file, to which rows can be appended; read on access."""
 
@@ -115,7 +111,7 @@ class RowFile:
         return self[:].astype(dtype or np.float64, copy=False)
 
     def __reduce__(self) -> Any:
-        return _with_numbers, (np.asarray(self),)
+        return of_blocks, ([np.asarray(self)],)
 
     def fingerprint(self) -> str:
         """Return a hash of the contents."""

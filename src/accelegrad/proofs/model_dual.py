@@ -28,12 +28,11 @@ from accelegrad.proofs.fenchel import (
 )
 from accelegrad.proofs.null_space import DualBounds, NullSpace, needed_signs, obstacle
 from accelegrad.roots import root_between
-from accelegrad.rounding import ROUNDED_UP, growth, pairwise_growth
+from accelegrad.rounding import ROUNDED_UP, UNIT, growth, pairwise_growth
 
-#: The search for the best intercept starts at this share of the size of margins and targets, and
-#: its step grows by the factor 8 up to 16 times: from 1e-6 to 3e8 times that size.
-_FIRST_SHIFT, _FARTHER, _BRACKET_TRIALS = 1e-6, 8.0, 16
-
+#: Shifts at which the search for the best intercept looks for a change of sign, relative to the
+#: size of margins and targets: from 5e-7 to 1e8. Chosen.
+FIRST_SHIFTS = 8.0 ** np.arange(-7.0, 10.0)
 #: Slopes are balanced, up to rounding, if their sum is at most this share of the sum of sizes.
 BALANCED = 1e-13
 
@@ -44,6 +43,9 @@ class ModelDual:
     `terms` defaults to the model's l2 term. `kept` stores results that are used again; it never
     refers to the model, which may refer to it.
     """
+
+    #: whether the slopes of all rows are in this process, so that they can be averaged
+    has_slopes_here = True
 
     def __init__(
         self,
@@ -59,11 +61,6 @@ class ModelDual:
         if name not in self._kept:
             self._kept[name] = compute()
         return self._kept[name]
-
-    @property
-    def has_slopes_here(self) -> bool:
-        """Whether the slopes of all rows are in this process, so that they can be averaged."""
-        return True
 
     @property
     def has_only_l2(self) -> bool:
@@ -110,10 +107,10 @@ class ModelDual:
         """
         if self.needs_null_space:
             return self.without_terms("dual_value_by").at(known.derivatives)
-        if self.has_only_signs or self._is_balanced(known.derivatives):
+        if self.has_only_signs or not self.terms.intercept_is_free:
             return self.by_balanced(known)
-        if not self.terms.intercept_is_free:
-            return self.bound(self.balanced(known.derivatives))
+        if self._is_balanced(known.derivatives):
+            return self.by_balanced(known)
         return self.bound(self.balanced(self._at_best_intercept(known)))
 
     def by_balanced(self, known: ModelPoint) -> float:
@@ -138,10 +135,8 @@ class ModelDual:
 
     def at_slopes(self, theta: Vector, least: float = 0.0) -> float:
         """Return the bound by given slopes, or by balanced ones near them."""
-        if self.needs_null_space:
+        if self.needs_null_space or self.has_only_signs:
             return self.without_terms("dual_value_at").at(theta)
-        if self.has_only_signs:
-            return self._in_null_space.at(theta)
         return self.bound(self.balanced(theta), least=least)
 
     def value_at(self, derivatives: npt.ArrayLike) -> float:
@@ -152,12 +147,7 @@ class ModelDual:
                 f"derivatives must have one entry per row, {self.model.n_samples} of them, "
                 f"but it has {theta.size}."
             )
-        if self.needs_null_space:
-            return self.without_terms("dual_value_at").at(theta)
-        return self.terms.lower_bound(self._sums_of(self.balanced(theta)), self.reach)
-
-    def _sums_of(self, theta: Vector) -> SlopeSums:
-        return SlopeSums.of(self.model, theta)
+        return self.at_slopes(theta)
 
     def bound(
         self,
@@ -172,13 +162,12 @@ class ModelDual:
         The mean of `theta` must be 0 up to rounding if the intercept is free; for `combination` and
         `slack` see `SlopeSums.of`. A result that is seen to be below `least` is replaced by 0.
         """
-        model = self.model
+        model, terms = self.model, self.terms
         levels = level(model.loss, model.shares, theta, model.y)
-        terms = self.terms
         if terms.intercept_is_free and terms.holds_origin and not levels[0] - levels[1] > least:
             return 0.0  # avoids a product with the data
         sums = SlopeSums.of(model, theta, levels=levels, combination=combination, slack=slack)
-        return self.terms.lower_bound(sums, self.reach)
+        return terms.lower_bound(sums, self.reach)
 
     def without_terms(self, wish: str) -> DualBounds:
         """Return the bounds for a model whose weights only the losses bound, or refuse."""
@@ -215,7 +204,32 @@ class ModelDual:
         return theta if down == 1.0 else np.where(theta < 0.0, theta * down, theta)
 
     def _at_best_intercept(self, known: ModelPoint) -> Vector:
-        return _slopes_at_best_intercept(known.model, known.margins)
+        """Return slopes at the shift of all margins that minimises the mean loss.
+
+        The sum of slopes is nondecreasing in the shift. Slopes just below and just above its root
+        are nearly subgradients there; their mixture with sum 0 also works where the sum jumps
+        across 0, at kinks.
+        """
+        model, margins = known.model, known.margins
+
+        def slopes(shift: float) -> Vector:
+            return model.slopes(margins + shift)
+
+        def total(shift: float) -> float:
+            return float(model.shares @ slopes(shift))
+
+        size = float(np.abs(margins).max() + np.abs(model.y).max()) + 1.0
+        ends = _bracket(total, size)
+        if ends is None:
+            return slopes(0.0)
+        unit = 4.0 * UNIT
+        shift = root_between(total, *ends, xtol=unit * size, rtol=unit, maxiter=500, disp=False)
+        width = 2.0 * unit * (size + abs(shift))
+        below, above = slopes(shift - width), slopes(shift + width)
+        low, high = float(model.shares @ below), float(model.shares @ above)
+        if not low < 0.0 < high:
+            return slopes(shift)
+        return (high * below - low * above) / (high - low)
 
     def reach(self) -> Reach:
         """Return how large a minimiser can be."""
@@ -263,7 +277,8 @@ class ModelDual:
             # Slopes, with their rounding errors, are scaled down to within the l1 term.
             off = model.rounding.combination(slopes_norm(model.loss, value))
             with np.errstate(divide="ignore"):
-                shares = np.where(self._is_held, 0.0, off / self.terms.l1)
+                held = np.isfinite(self.terms.lower) & np.isfinite(self.terms.upper)
+                shares = np.where(held, 0.0, off / self.terms.l1)
             least += (float(shares.max()) + 1.0 - MULTIPLE_ROUNDED_DOWN) * value
         if self.has_only_signs:
             steep = slopes_norm(model.loss, value)
@@ -272,10 +287,6 @@ class ModelDual:
             mean = pairwise_growth(model.n_samples) * slopes_norm(model.loss, value)
             least += mean * self.reach().intercept
         return least
-
-    @property
-    def _is_held(self) -> Any:
-        return np.isfinite(self.terms.lower) & np.isfinite(self.terms.upper)
 
     def distance_bound(self, x0: Vector) -> float:
         """Return a bound of the distance from x0 to the minimiser: `LinearModel.distance_bound`."""
@@ -291,43 +302,15 @@ class ModelDual:
         return ROUNDED_UP * math.sqrt(2.0 * excess / self.model.l2)
 
 
-def _slopes_at_best_intercept(model: LinearModel, margins: Vector) -> Vector:
-    """Return slopes at the shift of all margins that minimises the mean loss.
-
-    The sum of slopes is nondecreasing in the shift. Slopes just below and just above its root are
-    nearly subgradients there; their mixture with sum 0 also works where the sum jumps across 0, at
-    kinks.
-    """
-
-    def slopes(shift: float) -> Vector:
-        return model.slopes(margins + shift)
-
-    def total(shift: float) -> float:
-        return float(model.shares @ slopes(shift))
-
-    size = float(np.abs(margins).max() + np.abs(model.y).max()) + 1.0
-    ends = _bracket(total, _FIRST_SHIFT * size)
-    if ends is None:
-        return slopes(0.0)
-    unit = 4.0 * float(np.finfo(np.float64).eps)
-    shift = root_between(total, *ends, xtol=unit * size, rtol=unit, maxiter=500, disp=False)
-    width = 2.0 * unit * (size + abs(shift))
-    below, above = slopes(shift - width), slopes(shift + width)
-    low, high = float(model.shares @ below), float(model.shares @ above)
-    if not low < 0.0 < high:
-        return slopes(shift)
-    return (high * below - low * above) / (high - low)
-
-
-def _bracket(total: Callable[[float], float], step: float) -> tuple[float, float] | None:
+def _bracket(total: Callable[[float], float], size: float) -> tuple[float, float] | None:
     """Return two shifts between which a nondecreasing function changes its sign, or None."""
     start = total(0.0)
     if start == 0.0:
         return None
     direction, shift = -math.copysign(1.0, start), 0.0
-    for _ in range(_BRACKET_TRIALS):
-        next_shift = shift + direction * step
+    for step in size * FIRST_SHIFTS:
+        next_shift = direction * float(step)
         if total(next_shift) * direction >= 0.0:
             return min(shift, next_shift), max(shift, next_shift)
-        shift, step = next_shift, _FARTHER * step
+        shift = next_shift
     return None

@@ -28,8 +28,8 @@ from accelegrad.rounding import growth, pairwise_growth
 
 # Rounds of scaling towards the class shares; each costs as much as the losses of all rows.
 _BALANCING_ROUNDS = 8
-#: Tolerance on balanced class shares, and the longest Newton step towards them
-_BALANCED, _LONGEST_SHIFT = 1e-14, 10.0
+#: Tolerance on balanced class shares
+_BALANCED = 1e-14
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,21 +63,6 @@ class DistributionSums:
             self.combination + other.combination,
             self.parts + other.parts,
         )
-
-    @property
-    def _added(self) -> float:
-        """Relative error of the sums of parts."""
-        return growth(self.parts) if self.parts > 1 else 0.0
-
-    def entropy_error(self, n_samples: int) -> float:
-        """Return how far rounding can have moved the entropy."""
-        lost = pairwise_growth(n_samples) + self._added
-        return lost * (self.entropy + STEEPEST_LOGARITHM)
-
-    def imbalance(self, n_samples: int) -> Vector:
-        """Return bounds on the sizes of the classes' sums of slopes."""
-        lost = pairwise_growth(n_samples) + self._added
-        return np.asarray(np.abs(self.slopes) + lost * self.sizes)
 
 
 class Balance(NamedTuple):
@@ -139,8 +124,11 @@ class MultinomialDual:
 
     def bound(self, sums: DistributionSums) -> float:
         """Return the lower bound by sums over all rows."""
-        model, count = self.model, self.model.n_samples
-        error = sums.entropy_error(count) + self._imbalance_cost(sums.imbalance(count))
+        model = self.model
+        # Relative errors of sums over rows, and of sums of such sums.
+        lost = pairwise_growth(model.n_samples) + (growth(sums.parts) if sums.parts > 1 else 0.0)
+        imbalance = np.abs(sums.slopes) + lost * sums.sizes
+        error = lost * (sums.entropy + STEEPEST_LOGARITHM) + self._imbalance_cost(imbalance)
         # The norm of a row's slopes is at most sqrt(2).
         off = np.tile(model.rows.rounding.combination(math.sqrt(2.0)), model.n_classes)
         found = SlopeSums(sums.entropy, error, 0.0, 0.0, sums.combination, off)
@@ -195,7 +183,7 @@ def _newton_step(found: Shifted, wanted: Vector) -> Vector:
         step[:-1] = np.linalg.solve(derivatives[:-1, :-1], (wanted - found.mean)[:-1])
     except np.linalg.LinAlgError:
         return _scaling_step(found, wanted)
-    return step if np.abs(step).max() <= _LONGEST_SHIFT else _scaling_step(found, wanted)
+    return step
 
 
 def _scaling_step(found: Shifted, wanted: Vector) -> Vector:

@@ -14,14 +14,12 @@ from accelegrad.models.losses import Loss
 from accelegrad.models.parted_model import PartedSlopes
 from accelegrad.models.row_parts import Mixture, Part
 from accelegrad.proofs.fenchel import DataSizes, SlopeSums, heights
-from accelegrad.proofs.model_dual import BALANCED, ModelDual
+from accelegrad.proofs.model_dual import BALANCED, FIRST_SHIFTS, ModelDual
 from accelegrad.rounding import ROUNDED_UP, SMALLEST
 
 #: Shifts tried per round trip of the search for the best intercept, most rounds, and the share of
 #: unbalanced slopes at which it ends. Chosen.
 SHIFTS, ROUNDS, ENOUGH_BALANCE = 5, 6, 1e-9
-#: The first shifts, relative to the size of margins and targets.
-FIRST_SHIFTS = 8.0 ** np.arange(-7.0, 5.0)
 
 
 def slope_sums(
@@ -44,10 +42,7 @@ class PartedDual(ModelDual):
 
     model: Any  # a PartedModel
 
-    @property
-    def has_slopes_here(self) -> bool:
-        """Whether the slopes of all rows are in this process: no."""
-        return False
+    has_slopes_here = False
 
     def _is_balanced(self, theta: Any) -> bool:
         sums = theta.at.sums
@@ -66,13 +61,6 @@ class PartedDual(ModelDual):
         up, down = self.terms.balance(*map(float, sides))
         return theta._replace(mixture=theta.mixture._replace(up=up, down=down))
 
-    def _sums_of(self, theta: Vector) -> SlopeSums:
-        pieces = np.split(theta, self.model.X.ends[:-1])
-        sums: SlopeSums = self.model.parts.total(
-            "dual", given_sums, self.model.loss, by_part=[pieces]
-        )
-        return sums
-
     def bound(
         self,
         theta: Any,
@@ -81,12 +69,16 @@ class PartedDual(ModelDual):
         slack: Vector | float = 0.0,
         least: float = 0.0,  # noqa: ARG002
     ) -> float:
-        """Return the bound by slopes.
+        """Return the bound by slopes, an array if a user gave them.
 
         Only the combination of the rows, which is as long as w, comes back; its error follows from
         the norm of the slopes.
         """
         parts, rounding = self.model.parts, self.model.rounding
+        if isinstance(theta, np.ndarray):
+            pieces = np.split(theta, self.model.X.ends[:-1])
+            sums = parts.total("dual", given_sums, self.model.loss, by_part=[pieces])
+            return self.terms.lower_bound(sums, self.reach)
         given = (*theta.ref, self.model.loss, combination is None)
         one, square, found = parts.total("dual", slope_sums, *given)
         # Squares may underflow, and their sum is rounded.

@@ -19,7 +19,7 @@ MOST_STEPS = 10
 #: What the bound of the longest of these steps loses, relative to the cut's terms
 GIVEN_AWAY = 1e-12
 #: No step is longer: its square may be needed.
-LONGEST_STEP = 1e250
+LONGEST_STEP = 1e100
 #: Tolerance, in radii, on a minimum at the region's boundary.
 NEAR_BOUNDARY = 0.05
 

@@ -39,7 +39,7 @@ class Moved(NamedTuple):
 class CoupledRule(QueryRule):
     """The coupling x = tau z + (1 - tau) y of a gradient step (y) with a mirror step (z).
 
-    Subclasses choose the step size. Those that learn a radius append fields to the state, and
+    Subclasses choose the step size. Those that learn a radius append fields to `CoupledState` and
     override `learnt`.
     """
 
@@ -134,11 +134,10 @@ class AcceleGrad(CoupledRule):
     diameter : float
         D, the diameter of a set that holds x0 and a minimiser.
     gradient_bound : float, default 0
-        G, a bound on the gradients' norms. Zero is sound for smooth functions and is what the
-        paper's experiments use throughout.
+        G, a bound on the gradients' norms. Zero, as in the paper's experiments, is sound for
+        smooth functions.
     project : callable, optional
-        The Euclidean projection onto that set; None leaves it out, which the paper found to work
-        as well. `minimize` sets it.
+        The Euclidean projection onto that set. None leaves it out. `minimize` sets it.
     project_y : bool, default False
         Project y too: for constraints, where the minimiser over the set need not be global. The
         paper's guarantee is then the one for non-smooth functions.

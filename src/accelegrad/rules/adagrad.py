@@ -113,7 +113,7 @@ class Subgradient(DescentRule):
     decay : {"sqrt", "constant"}
         How the step falls.
     project : callable, optional
-        The Euclidean projection onto the set. `minimize` sets it.
+        As in `AdaGrad`.
 
     References
     ----------

@@ -3,7 +3,7 @@
 Rules use operators, `inner`, `where` and `either`, and no Python `if` on array values, so that JAX
 can trace them. Sums over a run (squared norms, weights) are float64 for NumPy and torch, where they
 do not change the type of an array they multiply. In JAX they would; there sums have the arrays'
-type, and below float64 they are a `CompensatedSum`.
+type.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -37,9 +37,10 @@ def inner(a: Array, b: Array) -> Any:
         return (a if isinstance(a, Tree) else Tree(a)).inner(b)
     library = library_of(a)
     if library is np:
-        return float(a.dot(b) if getattr(a, "ndim", 1) == 1 else (a * b).sum())
+        return float(np.vdot(a, b))
     product = a * b
-    return product.sum() if _is_jax(library) else product.sum(dtype=library.float64)
+    is_torch = library.__name__ == "torch"
+    return product.sum(dtype=library.float64) if is_torch else product.sum()
 
 
 def where(condition: Any, yes: Any, no: Any) -> Any:
@@ -49,14 +50,10 @@ def where(condition: Any, yes: Any, no: Any) -> Any:
     if isinstance(condition, Tree) or isinstance(yes, Tree) or isinstance(no, Tree):
         return together(where, condition, yes, no)
     library = library_of(condition)
-    yes, no = _number(yes), _number(no)
     if library.__name__ == "torch" and condition.ndim == 0:  # torch would make floats float32
-        yes, no = (library.as_tensor(x, dtype=_type64(library, x)) for x in (yes, no))
+        kinds = {float: library.float64}
+        yes, no = (library.as_tensor(x, dtype=kinds.get(type(x))) for x in (yes, no))
     return library.where(condition, yes, no)
-
-
-def _type64(library: Any, number: Any) -> Any:
-    return library.float64 if isinstance(number, float) else None
 
 
 def either(condition: Any, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:
@@ -69,11 +66,6 @@ def either(condition: Any, yes: Callable[[], Any], no: Callable[[], Any]) -> Any
 def larger(a: Any, b: Any) -> Any:
     """Return the larger number; the first if they cannot be compared."""
     return where(b > a, b, a)
-
-
-def absolute(x: Any) -> Any:
-    """Return absolute values, with operators only."""
-    return x * (x >= 0) - x * (x < 0)
 
 
 # -- trees ---------------------------------------------------------------------------------------
@@ -105,6 +97,9 @@ class Tree:
 
     def __neg__(self) -> Tree:
         return together(operator.neg, self)
+
+    def __abs__(self) -> Tree:
+        return together(abs, self)
 
 
 TREES = (Tree, dict, list, tuple)
@@ -168,75 +163,22 @@ def _tell_jax() -> None:
 _JAX_KNOWS: list[type] = []
 
 
-# -- sums ----------------------------------------------------------------------------------------
-
-
-class CompensatedSum(NamedTuple):
-    """A sum in two numbers: the rounded total and the rounding error so far.
-
-    It acts as a number, except that adding to it gives another such sum.
-    """
-
-    total: Any
-    rest: Any
-
-    def __add__(self, term: Any) -> CompensatedSum:
-        """Add a term by D. E. Knuth's exact sum of two floats."""
-        plain = self.total + term
-        share = plain - self.total
-        rest = self.rest + ((self.total - (plain - share)) + (term - share))
-        total = plain + rest
-        return CompensatedSum(total, rest - (total - plain))
-
-
 def zero_sum(x0: Array) -> Any:
-    """Return the empty sum, for numbers computed from arrays like this one."""
+    """Return zero in the type of sums over a run: 0.0, in JAX an array of the points' type."""
     first = next(leaves(x0))
     library = library_of(first)
-    if not _is_jax(library) or first.dtype == library.float64:
-        return 0.0
-    zero = library.zeros((), first.dtype)
-    return CompensatedSum(zero, zero)
+    return library.zeros((), first.dtype) if library.__name__ == "jax.numpy" else 0.0
 
 
-def _number(given: Any) -> Any:
-    return given.total if isinstance(given, CompensatedSum) else given
-
-
-def _is_jax(library: Any) -> bool:
-    return bool(library.__name__ == "jax.numpy")
-
-
-# -- the operators -------------------------------------------------------------------------------
-
-
-def _on_tree(function: Callable[..., Any]) -> Callable[..., Any]:
+def _operator(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda self, other: together(function, self, other)
 
 
-def _power(base: Any, exponent: Any) -> Any:
-    """Return a power; for JAX 0.5 becomes `sqrt`, which compiles to faster code."""
-    library = library_of(base)
-    if _is_jax(library) and isinstance(exponent, float) and exponent == 0.5:
-        return library.sqrt(base)
-    return base**exponent
-
-
-def _on_number(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda self, other: function(self.total, _number(other))
-
-
 def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda self, other: function(other, self)
+    return lambda self, other: together(function, other, self)
 
 
 for _name in OPERATORS:
-    _function = getattr(operator, _name)
-    setattr(Tree, f"__{_name}__", _on_tree(_power if _name == "pow" else _function))
-    if _name != "add":
-        setattr(CompensatedSum, f"__{_name}__", _on_number(_function))
+    setattr(Tree, f"__{_name}__", _operator(getattr(operator, _name)))
 for _name in REFLECTED:
-    _function = getattr(operator, _name)
-    setattr(Tree, f"__r{_name}__", _on_tree(_reflected(_function)))
-    _swapped = _reflected(_function) if _name != "add" else operator.add
-    setattr(CompensatedSum, f"__r{_name}__", _on_number(_swapped))
+    setattr(Tree, f"__r{_name}__", _reflected(getattr(operator, _name)))

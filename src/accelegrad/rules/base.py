@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
+from collections import namedtuple
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
@@ -21,6 +22,13 @@ from accelegrad.rules.arrays import Array, as_array, inner, where
 Projection: TypeAlias = Callable[[Array], Array]
 Prox: TypeAlias = Callable[[Array, Any], Array]  # (x, step) -> argmin phi + ||. - x||^2 / (2 step)
 State: TypeAlias = Any  # a NamedTuple of arrays and numbers with `iteration` and `step_size`
+
+
+def extended_state(module: str, name: str, base: Any, *fields: str) -> Any:
+    """Return a type of states with the fields of another one and more, to be pickled by name."""
+    names = (*base._fields, *fields)
+    return namedtuple(name, names, module=module)
+
 
 #: What a rule can do, and what it has for that.
 ABILITIES = {
@@ -32,7 +40,7 @@ ABILITIES = {
     "radius": "find its radius: the parameter `initial_radius`, `start` and `radius` in its states",
     "largest_radius": "heed a bound on the radius: the parameter `largest_radius`",
     "probe": "look for its first radius by comparing values: the parameter `probe`",
-    "cuts": "keep cuts: `cuts`, `estimated_gap` and `smooth` in its states; `lowest_of_cuts`",
+    "cuts": "keep cuts: `cuts`, `estimated_gap` and `smooth` in its states; `lowest_of_*`",
     "values": "compare values, without which (and under noise) it does not work",
 }
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from accelegrad.errors import finite_vector, real_number
 from accelegrad.rules.accelegrad import CoupledRule, CoupledState, Moved, first_fields
-from accelegrad.rules.arrays import Array, absolute, as_array, inner, larger
-from accelegrad.rules.base import Evaluated, Oracle, Projection, State
+from accelegrad.rules.arrays import Array, as_array, inner, larger
+from accelegrad.rules.base import Evaluated, Oracle, Projection, State, extended_state
 from accelegrad.rules.distance import SMALLEST_SHARE, Probing, probed
 from accelegrad.rules.distance_free import REACH
 from accelegrad.rules.schedules import accelegrad_step
@@ -53,9 +53,9 @@ class DiagonalAcceleGrad(DiagonalRule):
         G, a bound on the gradient's entries. Zero is sound for smooth functions.
     project : callable, optional
         The projection onto a **box**, the only sets whose Euclidean projection is also the one in
-        the metric of these steps. None leaves it out.
+        the metric of these steps.
     project_y : bool, default False
-        Project y too: for constraints, where the minimiser over the box need not be global.
+        As in `AcceleGrad`.
 
     Notes
     -----
@@ -64,9 +64,8 @@ class DiagonalAcceleGrad(DiagonalRule):
 
     References
     ----------
-    K. Y. Levy, A. Yurtsever, V. Cevher: Online Adaptive Methods, Universality and Acceleration.
-    NeurIPS 2018; the diagonal steps: J. Duchi, E. Hazan, Y. Singer: Adaptive Subgradient Methods.
-    JMLR 12, 2011.
+    As `AcceleGrad`; the diagonal steps: J. Duchi, E. Hazan, Y. Singer: Adaptive Subgradient
+    Methods. JMLR 12, 2011.
     """
 
     diameter: Any
@@ -92,21 +91,15 @@ class DiagonalAcceleGrad(DiagonalRule):
         return self.diameter * accelegrad_step(1.0, self.gradient_bound, weighted_squares)
 
 
-class TravelState(NamedTuple):
-    """AcceleGrad's sequences and sums, and the widths with the evidence for them."""
-
-    iteration: Any
-    query_point: Array  # x_{t+1}, where the next gradient is wanted
-    mirror_point: Array  # z_t
-    gradient_point: Array  # y_t
-    weighted_squares: Array  # sum of alpha_s^2 g_{s,j}^2
-    step_size: Any
-    weighted_sum: Array  # sum of alpha_s y_{s+1}
-    weight_sum: Any
-    start: Array  # x_0
-    widths: Array  # r_{t,j}
-    radius: Any  # ||r_t||: the box of these half widths is in the ball of this radius
-    gradient_sum: Array  # S_t = sum of alpha_s g_s
+TravelState = extended_state(
+    __name__,
+    "TravelState",
+    CoupledState,
+    "start",  # x_0
+    "widths",  # r_{t,j}
+    "radius",  # ||r_t||: the box of these half widths is in the ball of this radius
+    "gradient_sum",  # S_t = sum of alpha_s g_s
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,17 +124,13 @@ class DistanceFreeDiagonalAcceleGrad(Probing, DiagonalRule):
     initial_radius : float or vector, optional
         r_0, by default 1e-6 (1 + abs(x0_j)). Too small costs steps, too large ruins a noisy run.
     probe : bool, optional
-        Find r_0, where `initial_radius` is not given, from a few values along the signs of the
-        first gradient; they have to be exact, or the oracle able to freeze its noise.
-    project : callable, optional
-        The projection onto a **box** that holds x0. None leaves it out.
-    project_y : bool, default False
-        Project y too: for constraints, where the minimiser over the box need not be global.
+        Find r_0 from a few values along the signs of the first gradient, as in `DoG`.
+    project, project_y
+        As in `DiagonalAcceleGrad`; the box must hold x0.
 
     References
     ----------
-    Levy, Yurtsever, Cevher, NeurIPS 2018; the distance travelled: M. Ivgi, O. Hinder, Y. Carmon:
-    DoG is SGD's Best Friend. ICML 2023.
+    As `DiagonalAcceleGrad`; the distance travelled as in `DoG`.
     """
 
     initial_radius: Any = None
@@ -164,7 +153,7 @@ class DistanceFreeDiagonalAcceleGrad(Probing, DiagonalRule):
         zero = 0 * x0
         given = self.initial_radius
         widths = SMALLEST_SHARE * unit(x0) if given is None else given + zero
-        state = TravelState._make((*first_fields(x0, zero), x0, widths, 0.0, zero))
+        state = TravelState(*first_fields(x0, zero), x0, widths, 0.0, zero)
         return state._replace(**widths_and_radius(widths))
 
     def _probed(self, state: State, oracle: Oracle) -> tuple[State, Oracle]:
@@ -191,7 +180,7 @@ class DistanceFreeDiagonalAcceleGrad(Probing, DiagonalRule):
         x0 = state.start
         total = state.gradient_sum + self.acceleration(state) * moved.gradient
         significant = total * total >= SIGNIFICANT**2 * moved.squares
-        widths = larger(state.widths, absolute(moved.y - x0) * significant)
+        widths = larger(state.widths, abs(moved.y - x0) * significant)
         z = -larger(-larger(moved.z, x0 - REACH * widths), -(x0 + REACH * widths))
         return z, {**widths_and_radius(widths), "gradient_sum": total}
 
@@ -203,7 +192,7 @@ def widths_and_radius(widths: Array) -> dict[str, Any]:
 
 def unit(x0: Array) -> Array:
     """Return 1 + |x0_j|, the sizes of the coordinates when nothing is known."""
-    return 1 + absolute(x0)
+    return 1 + abs(x0)
 
 
 def mean_step(gradient: Array, move: Array) -> Any:
@@ -231,11 +220,6 @@ def check_shape(name: str, widths: Any, x0: Array) -> None:
     """Refuse an array of widths that does not fit x0."""
     if np.ndim(widths) == 0 or np.shape(widths) == np.shape(x0):
         return
-    if np.ndim(widths) == np.ndim(x0) == 1:
-        raise ValueError(
-            f"{name} must be a number or have x0's length {len(x0)}, but its length is "
-            f"{len(widths)}."
-        )
     raise ValueError(
         f"{name} must be a number or have x0's shape {np.shape(x0)}, but its shape is "
         f"{np.shape(widths)}."

@@ -27,18 +27,15 @@ SMALLEST_SHARE = 1e-6
 #: The probe finds the distance up to this factor (measured: 4 costs a fifth more calls). What is
 #: found on a sample of rows is divided by it: an overestimate ruins a noisy run.
 PROBE_FACTOR = 10.0
-#: The parabola's guess is at most this multiple of the first trial's distance: beyond it, the
-#: difference of the slopes is rounding error.
-FARTHEST_GUESS = 1e13
 #: Factor of the trial's distance while the value does not fall there.
 BACKTRACK = 1e-3
-#: A relative fall of the value below this is rounding error, as is a slope whose square is a
-#: smaller share of the largest one's.
+#: A relative fall of value or slope below this is rounding error, as is a slope whose square
+#: is a smaller share of the largest one's.
 RESOLUTION = 1e-12
 #: A trial counts as a fall only if it gains this share of the earlier gain (a sample of rows that
 #: fits well says nothing about greater distances), or at a kink this share of the slope's
 #: prediction (measured: with less the search stops at slopes that end soon).
-LEAST_GAIN, LEAST_FALL = 0.01, 0.1
+LEAST_GAIN = 0.1
 #: Calls of one search (enough to follow a linear function to 1e34 times the size of x0), and
 #: subgradients tried at a kink (60 pieces meeting in 40 dimensions took 46).
 MOST_PROBES, MOST_SUBGRADIENTS = 40, 100
@@ -144,7 +141,7 @@ class Probe:
     def _parabola(self, slope: float, trial: Evaluated, reach: float) -> float:
         fall = slope - float(inner(trial.gradient, self.direction))
         guess = slope * reach / fall if fall > 0 else 0.0
-        return min(max(guess, PROBE_FACTOR * reach), FARTHEST_GUESS * reach)
+        return min(max(guess, PROBE_FACTOR * reach), reach / RESOLUTION)
 
 
 def shortest_combination(vectors: list[Array], longest: float) -> Array:
@@ -246,7 +243,7 @@ class Probing(Rule):
                 subgradients.append(trial.gradient)
             except NonFiniteError:
                 return 0.0
-            if trial.value < start.value - LEAST_FALL * float(first) * square**0.5:
+            if trial.value < start.value - LEAST_GAIN * float(first) * square**0.5:
                 return self._fall_along(uphill, start, oracle, first)
             steepest = max(steepest, trial.squared_norm)
             uphill = shortest_combination(subgradients, steepest**0.5)

@@ -3,41 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from accelegrad.errors import real_number
-from accelegrad.rules.accelegrad import CoupledRule, Moved, first_fields
+from accelegrad.rules.accelegrad import CoupledRule, CoupledState, Moved, first_fields
 from accelegrad.rules.arrays import Array, as_array, either, inner, larger, where, zero_sum
-from accelegrad.rules.base import Oracle, Projection, Prox, State
+from accelegrad.rules.base import Oracle, Projection, Prox, State, extended_state
 from accelegrad.rules.distance import Probing
-from accelegrad.rules.schedules import adaptive_step
+from accelegrad.rules.schedules import accelegrad_step, adaptive_step
 
 # Variants of the step and of the radius's growth were measured on exact and noisy problems.
-STEP = 2  # radii in the numerator of the step size, as in AcceleGrad's 2 D
 REACH = 3  # the ball or box around x0 that z stays in, in radii or widths; chosen, not measured
 TRUST = 2  # the radius grows to this multiple of the distance that the gradients prove; chosen
 BLOCKED = 1e-9  # a set or prox that lets through less than this share of a step has stopped it
 
 
-class DistanceFreeState(NamedTuple):
-    """AcceleGrad's fields, and the radius with its evidence; the last four may be None."""
-
-    iteration: Any
-    query_point: Array  # x_{t+1}, where the next gradient is wanted
-    mirror_point: Array  # z_t
-    gradient_point: Array  # y_t
-    weighted_squares: Any  # sum of alpha_s^2 ||g_s||^2, or of the changes of the g_s
-    step_size: Any  # eta_{t-1}
-    weighted_sum: Array  # sum of alpha_s r_s y_{s+1}
-    weight_sum: Any
-    start: Array  # x_0
-    radius: Any  # r_t
-    evidence: Any  # N_t = sum of alpha_s r_s^2 <G_s, x_0 - x_{s+1}>
-    gradient_sum: Array  # S_t = sum of alpha_s r_s^2 G_s
-    dual_sum: Array | None  # sum of alpha_s g_s; this and the rest only with a set or term
-    dual_weight: Any  # sum of alpha_s
-    last_gradient: Array | None  # g_{t-1}
-    noisy: bool | None  # whether z comes from dual_sum
+DistanceFreeState = extended_state(
+    __name__,
+    "DistanceFreeState",
+    CoupledState,
+    "start",  # x_0
+    "radius",  # r_t
+    "evidence",  # N_t = sum of alpha_s r_s^2 <G_s, x_0 - x_{s+1}>
+    "gradient_sum",  # S_t = sum of alpha_s r_s^2 G_s
+    "dual_sum",  # sum of alpha_s g_s; this and the rest are None without a set or term
+    "dual_weight",  # sum of alpha_s
+    "last_gradient",  # g_{t-1}
+    "noisy",  # whether z comes from dual_sum
+)
 
 
 @dataclass(frozen=True)
@@ -74,12 +67,10 @@ class DistanceFreeAcceleGrad(Probing, CoupledRule):
                   \bigr), \quad u = P_K(x_0 - \lambda S_t), \quad \rho = \|u - x_0\|
 
     with :math:`\lambda = \eta_t / r_t^2`. At a minimiser on the boundary the changes of the
-    gradients vanish though the gradients do not, and the gradient mapping G is small if x0 is such
-    a point. The second z, dual averaging, is for noisy gradients, which it sums before the
-    projection; the first is faster with exact ones. The distance is proven here too, by
+    gradients vanish though the gradients do not. The second z, dual averaging, is for noisy
+    gradients; the first is faster with exact ones. The distance is proven by
     :math:`\langle S_t, x_0 - x^*\rangle \ge N_t` and
-    :math:`\langle x_0 - \lambda S_t - u, x^* - u\rangle \le 0` for any :math:`\lambda > 0`;
-    without K it is :math:`N_t / \|S_t\|` again.
+    :math:`\langle x_0 - \lambda S_t - u, x^* - u\rangle \le 0` for any :math:`\lambda > 0`.
 
     A composite term adds its prox to those steps, in the second z with the weight
     :math:`\eta_t \sum_{s \le t} \alpha_s`, and :math:`G_t = (x_{t+1} - y_{t+1}) / \eta_t`. For an
@@ -95,23 +86,19 @@ class DistanceFreeAcceleGrad(Probing, CoupledRule):
         oracle able to freeze its noise. `minimize` sets it if so.
     largest_radius : float, optional
         A known bound on the distance to a minimiser.
-    project : callable, optional
-        The projection onto a feasible set. `minimize` sets it.
+    project, prox
+        As in `UniXGrad`. `minimize` sets them.
     project_y : bool, default True
-        Project y too. If not, the set only limits z, as AcceleGrad's ball does, and the steps are
-        those without a set.
-    prox : callable, optional
-        ``prox(x, step)``, the proximal operator of a term that is added to f. `minimize` sets it.
+        Project y too. If not, the set limits only z, and the steps are those without a set.
 
     References
     ----------
-    The weights and the coupling: K. Y. Levy, A. Yurtsever, V. Cevher, NeurIPS 2018. Steps from the
-    distance travelled: M. Ivgi, O. Hinder, Y. Carmon (DoG), ICML 2023. The lower bound on the
-    distance: A. Defazio, K. Mishchenko (D-Adaptation), ICML 2023, with the weights of K.
-    Mishchenko, A. Defazio (Prodigy), ICML 2024. Dual averaging: Y. Nesterov, Math. Program. 120,
-    2009; with a term: L. Xiao, JMLR 11, 2010. Steps from the gradients' changes: P. Joulani, A.
-    Raj, A. Gyorgy, C. Szepesvari, ICML 2020. The combination is new in accelegrad and has no proof;
-    the page "No tuning" of the documentation has the experiments.
+    The weights and the coupling: K. Y. Levy, A. Yurtsever, V. Cevher, NeurIPS 2018. The lower bound
+    on the distance: A. Defazio, K. Mishchenko (D-Adaptation), ICML 2023, with the weights of
+    Prodigy, ICML 2024. Dual averaging: Y. Nesterov, Math. Program. 120, 2009; with a term: L. Xiao,
+    JMLR 11, 2010. Steps from the gradients' changes: P. Joulani et al., ICML 2020. The combination
+    is new in accelegrad and has no proof; the page "No tuning" of the documentation has the
+    experiments.
     """
 
     initial_radius: float | None = None
@@ -134,13 +121,12 @@ class DistanceFreeAcceleGrad(Probing, CoupledRule):
         """Whether a set that y must stay in, or a term, changes the steps."""
         return self.prox is not None or (self.project is not None and self.project_y)
 
-    def init(self, x0: Array) -> DistanceFreeState:
+    def init(self, x0: Array) -> State:
         """Return y_0 = z_0 = x_0."""
         x0 = as_array(x0)
         zero, sums = 0 * x0, zero_sum(x0)
         more = (zero, sums, zero, True) if self.has_set_or_term else (None,) * 4
-        fields = *first_fields(x0), x0, self.first_radius(x0), sums, zero, *more
-        return DistanceFreeState._make(fields)
+        return DistanceFreeState(*first_fields(x0), x0, self.first_radius(x0), sums, zero, *more)
 
     def capped(self, radius: Any) -> Any:
         """Return the radius, at most `largest_radius`."""
@@ -163,7 +149,7 @@ class DistanceFreeAcceleGrad(Probing, CoupledRule):
 
     def next_step_size(self, state: State, weighted_squares: Any) -> Any:
         """Return eta_t; the current gradient is included in the sum."""
-        return adaptive_step(STEP * state.radius, weighted_squares)
+        return accelegrad_step(state.radius, 0.0, weighted_squares)
 
     def update(self, state: State, gradient: Array) -> State:
         """Return the state after the gradient g_t at x_{t+1}."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
-from accelegrad.rules.accelegrad import CoupledRule, Moved, first_fields
-from accelegrad.rules.adagrad import DescentRule
+from accelegrad.rules.accelegrad import CoupledRule, CoupledState, Moved, first_fields
+from accelegrad.rules.adagrad import DescentRule, DescentState
 from accelegrad.rules.arrays import Array, as_array, larger, zero_sum
-from accelegrad.rules.base import Projection, State
+from accelegrad.rules.base import Projection, State, extended_state
 from accelegrad.rules.distance import Probing, distance
 from accelegrad.rules.schedules import adaptive_step
 
@@ -21,17 +21,7 @@ def travelled_weight(radius: Any, earlier_radii: Any) -> Any:
     return (earlier_radii + radius) / radius
 
 
-class DistanceState(NamedTuple):
-    """One sequence, the sums for the step size and the average, and the distance travelled."""
-
-    iteration: Any
-    query_point: Array  # x_t, where the next gradient is wanted
-    squares: Any  # sum of ||g_k||^2
-    step_size: Any
-    weighted_sum: Array  # sum of r_k x_k
-    weight_sum: Any
-    start: Array  # x_0
-    radius: Any  # r_t
+DistanceState = extended_state(__name__, "DistanceState", DescentState, "start", "radius")
 
 
 @dataclass(frozen=True)
@@ -57,8 +47,7 @@ class DoG(Probing, DescentRule):
 
     References
     ----------
-    M. Ivgi, O. Hinder, Y. Carmon: DoG is SGD's Best Friend: A Parameter-Free Dynamic Step Size
-    Schedule. ICML 2023.
+    M. Ivgi, O. Hinder, Y. Carmon: DoG is SGD's Best Friend. ICML 2023.
     """
 
     initial_radius: float | None = None
@@ -67,10 +56,10 @@ class DoG(Probing, DescentRule):
 
     can = frozenset({"project", "radius", "probe"})
 
-    def init(self, x0: Array) -> DistanceState:
+    def init(self, x0: Array) -> State:
         """Return the state at x_0."""
-        x0, zero = as_array(x0), zero_sum(x0)
-        return DistanceState(0, x0, zero, 0.0, 0 * x0, zero, x0, self.first_radius(x0))
+        x0 = as_array(x0)
+        return DistanceState(*super().init(x0), x0, self.first_radius(x0))
 
     def weight(self, state: State) -> Any:
         """Return r_t."""
@@ -87,21 +76,15 @@ class DoG(Probing, DescentRule):
         return after._replace(radius=larger(state.radius, travelled))
 
 
-class CoupledDistanceState(NamedTuple):
-    """AcceleGrad's sequences and sums, and the distance travelled."""
-
-    iteration: Any
-    query_point: Array  # x_t, where the next gradient is wanted
-    mirror_point: Array  # z_t
-    gradient_point: Array  # y_t
-    weighted_squares: Any  # sum of alpha_k^2 ||g_k||^2
-    step_size: Any
-    weighted_sum: Array  # sum of alpha_k r_k y_{k+1}
-    weight_sum: Any
-    start: Array  # x_0
-    radius: Any  # r_t
-    earlier_radii: Any  # sum of r_k, k < t
-    alpha_sum: Any  # sum of alpha_k, k < t
+CoupledDistanceState = extended_state(
+    __name__,
+    "CoupledDistanceState",
+    CoupledState,
+    "start",  # x_0
+    "radius",  # r_t
+    "earlier_radii",  # sum of r_k, k < t
+    "alpha_sum",  # sum of alpha_k, k < t
+)
 
 
 @dataclass(frozen=True)
@@ -126,7 +109,7 @@ class ADoG(Probing, CoupledRule):
     initial_radius, probe
         As in `DoG`.
     project : callable, optional
-        The Euclidean projection onto the feasible set, for z and y. `minimize` sets it.
+        The Euclidean projection onto the feasible set, for z and y.
 
     References
     ----------
@@ -142,11 +125,11 @@ class ADoG(Probing, CoupledRule):
     can = frozenset({"project", "radius", "probe"})
     project_y = True
 
-    def init(self, x0: Array) -> CoupledDistanceState:
+    def init(self, x0: Array) -> State:
         """Return y_0 = z_0 = x_0."""
         x0, zero = as_array(x0), zero_sum(x0)
         radius = self.first_radius(x0)
-        return CoupledDistanceState._make((*first_fields(x0), x0, radius, zero, zero))
+        return CoupledDistanceState(*first_fields(x0), x0, radius, zero, zero)
 
     def acceleration(self, state: State) -> Any:
         """Return alpha_t."""

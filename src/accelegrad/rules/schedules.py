@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-#: The torch and optax optimizers divide gradients of sizes outside this range by a power of two,
-#: which keeps sums of squares in the range of float32 and changes no step. Chosen: entries 1e20
-#: times smaller than the largest count, and later gradients may be 1e7 times larger.
-SMALLEST_SIZE, LARGEST_SIZE = 2.0**-20, 2.0**20
+#: The torch and optax optimizers divide gradients that are larger than this or smaller than its
+#: inverse by a power of two, which keeps sums of squares in the range of float32 and changes no
+#: step. Chosen: entries 1e20 times smaller than the largest count, and later gradients may be 1e7
+#: times larger.
+LARGEST_SIZE = 2.0**20
 
 
 def importance_weight(t: Any) -> Any:

@@ -114,26 +114,28 @@ class _AveragingRule(UniversalRule):
     def last(self, state: GradientState) -> Array:
         return state.latest
 
-    def _at(self, state: GradientState, oracle: Oracle) -> Evaluated:
-        if state.gradient is None or state.value is None:
-            return oracle(state.point)
-        return KnownEvaluation(state.point, state.value, state.gradient)
-
-    def _accepted(
-        self, state: GradientState, point: Evaluated, latest: Array, M: float, trials: int
-    ) -> GradientState:
-        return state._replace(
-            iteration=state.iteration + 1,
-            point=point.point,
-            value=point.value,
-            gradient=point.gradient,
-            latest=latest,
-            smoothness=max(M / 2, SMALLEST_SMOOTHNESS),
-            step_size=1 / M,
-            trials=trials,
-            weighted_sum=state.weighted_sum + latest / M,
-            weight_sum=state.weight_sum + 1 / M,
-        )
+    def _descended(
+        self, state: GradientState, at: Evaluated, oracle: Oracle
+    ) -> tuple[GradientState, float]:
+        """Return the state after the first step P(x - g/M) that passes the test, and M."""
+        for trials, M in self._trials(state.smoothness):
+            trial = self._try(oracle, self._prox(at.point - at.gradient / M))
+            if trial is None or not self._passes(at, trial, M, self.epsilon / 2):
+                continue
+            following = state._replace(
+                iteration=state.iteration + 1,
+                point=trial.point,
+                value=trial.value,
+                gradient=trial.gradient,
+                latest=trial.point,
+                smoothness=max(M / 2, SMALLEST_SMOOTHNESS),
+                step_size=1 / M,
+                trials=trials,
+                weighted_sum=state.weighted_sum + trial.point / M,
+                weight_sum=state.weight_sum + 1 / M,
+            )
+            return following, M
+        raise self._exhausted(state.smoothness)
 
 
 class UniversalGradient(_AveragingRule):
@@ -159,12 +161,12 @@ class UniversalGradient(_AveragingRule):
 
     def step(self, state: GradientState, oracle: Oracle) -> Step:
         """Search for M and move to x^+."""
-        at = self._at(state, oracle)
-        for trials, M in self._trials(state.smoothness):
-            trial = self._try(oracle, self._prox(at.point - at.gradient / M))
-            if trial is not None and self._passes(at, trial, M, self.epsilon / 2):
-                return Step(self._accepted(state, trial, trial.point, M, trials), at, 1 / M)
-        raise self._exhausted(state.smoothness)
+        if state.gradient is None or state.value is None:
+            at: Evaluated = oracle(state.point)
+        else:
+            at = KnownEvaluation(state.point, state.value, state.gradient)
+        following, M = self._descended(state, at, oracle)
+        return Step(following, at, 1 / M)
 
 
 class UniversalDualGradient(_AveragingRule):
@@ -182,16 +184,12 @@ class UniversalDualGradient(_AveragingRule):
     def step(self, state: GradientState, oracle: Oracle) -> Step:
         """Search for M, and move to x_{k+1}."""
         at = oracle(state.point)
-        for trials, M in self._trials(state.smoothness):
-            trial = self._try(oracle, self._prox(at.point - at.gradient / M))
-            if trial is None or not self._passes(at, trial, M, self.epsilon / 2):
-                continue
-            model_point = state.model_point - at.gradient / M
-            following = self._accepted(state, trial, trial.point, M, trials)._replace(
-                model_point=model_point, point=self._prox(model_point), value=None, gradient=None
-            )
-            return Step(following, at, 1 / M)
-        raise self._exhausted(state.smoothness)
+        following, M = self._descended(state, at, oracle)
+        model_point = state.model_point - at.gradient / M
+        following = following._replace(
+            model_point=model_point, point=self._prox(model_point), value=None, gradient=None
+        )
+        return Step(following, at, 1 / M)
 
 
 class UniversalFastGradient(UniversalRule):

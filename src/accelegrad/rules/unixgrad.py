@@ -39,7 +39,7 @@ class ExtragradientState(NamedTuple):
 class ExtragradientRule(TwoPhaseRule):
     """The points, weights and moves of both; subclasses choose the step sizes.
 
-    The weights are alpha_t = (r_0 + ... + r_t) / r_t, which is t + 1 for a constant radius.
+    The weights are those of `travelled_weight`: t + 1 for a constant radius.
     """
 
     project: Projection | None
@@ -135,8 +135,7 @@ class UniXGrad(ExtragradientRule):
                   \quad y_t = P(y_{t-1} - \alpha_t \eta_t g_t)
 
     The output is :math:`\tilde x_T`. With exact gradients its gap to the minimum over the set is at
-    most :math:`3\sqrt2 D (G_0^2 + \sum_{i \le T} \alpha_i^2 \|g_i - M_i\|^2)^{1/2} / (T(T+1))`:
-    :math:`O(L D^2 / T^2)` for an L-smooth function, :math:`O(G D / \sqrt T)` for a G-Lipschitz one.
+    most :math:`3\sqrt2 D (G_0^2 + \sum_{i \le T} \alpha_i^2 \|g_i - M_i\|^2)^{1/2} / (T(T+1))`.
 
     Parameters
     ----------
@@ -144,15 +143,12 @@ class UniXGrad(ExtragradientRule):
         D, the Euclidean diameter of the set, or of one that holds x0 and a minimiser.
     gradient_scale : float, optional
         G_0; 1 in the paper. None takes the norm of the first gradient, which makes the iterates
-        independent of the scale of f. If that gradient is zero, so are the steps until a difference
-        shows; with `prox`, where this need not be the minimum, give a number.
+        independent of the scale of f. With `prox`, where that gradient may be zero, give a number.
     project : callable, optional
-        The Euclidean projection onto the set; None leaves it out, and the bounds hold no longer.
-        `minimize` sets it.
+        The Euclidean projection onto the set. Without it the bounds do not hold.
     prox : callable, optional
-        ``prox(x, step)``, the proximal operator of a term phi that is added to f:
-        :math:`x_t = \mathrm{prox}(y_{t-1} - \alpha_t \eta_t M_t, \alpha_t \eta_t)`, and the same
-        for y. The projection, if any, comes after it, which is right for a separable phi and a box.
+        ``prox(x, step)``, the proximal operator of a term that is added to f. The projection comes
+        after it, which is right for a separable term and a box.
 
     References
     ----------
@@ -186,11 +182,7 @@ class UniXGrad(ExtragradientRule):
         return where(state.iteration == 0, square, state.scale)
 
     def next_step_size(self, state: ExtragradientState, differences: Any) -> Any:
-        r"""Return :math:`\eta_t`.
-
-        The paper writes 2D, its :math:`D^2` being the largest Bregman distance, half of the square
-        of the Euclidean diameter.
-        """
+        """Return eta_t; the paper's 2D is for a D^2 that is half of this one."""
         return adaptive_step(2**0.5 * self.diameter, differences + state.scale)
 
 
@@ -216,20 +208,15 @@ class UDoG(Probing, ExtragradientRule):
     :math:`\eta^y_t = r_t / \sqrt{\max(Q_t, M_t)}`. The output is :math:`\tilde x_T`.
 
     The paper's theorem is for steps damped by logarithmic factors, which this method omits. If the
-    gradients do not vanish at the minimiser (an active constraint, a prox), M_t grows and the rate
-    falls to about 1/T; that of `UniXGrad` does not.
+    gradients do not vanish at the minimiser (an active constraint, a prox), the rate falls to about
+    1/T; that of `UniXGrad` does not.
 
     Parameters
     ----------
-    initial_radius : float, optional
-        r_0, as in `DoG`.
-    probe : bool, optional
-        Look for r_0 first, as in `DoG`.
-    project : callable, optional
-        The Euclidean projection onto the feasible set. `minimize` sets it.
-    prox : callable, optional
-        ``prox(x, step)``, the proximal operator of a term that is added to f, as in `UniXGrad`. The
-        probe does not see that term.
+    initial_radius, probe
+        As in `DoG`.
+    project, prox
+        As in `UniXGrad`; the probe does not see the term.
 
     References
     ----------

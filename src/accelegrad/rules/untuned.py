@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from accelegrad.errors import real_number
-from accelegrad.rules.arrays import Array, absolute, as_array, inner, larger, where, zero_sum
+from accelegrad.rules.arrays import Array, as_array, inner, larger, where, zero_sum
 from accelegrad.rules.base import Projection, Prox, QueryRule, State
 from accelegrad.rules.diagonal import mean_step
 from accelegrad.rules.distance import SMALLEST_SHARE, check_radius
@@ -22,7 +22,7 @@ STEP = 2.5  # m, radii in the numerator of the step size
 EXACT = 1e3  # the signal-to-noise ratio from which gradients count as exact
 ACCELERATION = 10.0  # the largest weight, times the cube root of the signal-to-noise ratio
 # The radius is settled once it has not grown by a tenth for as long as it took to reach it.
-GROWTH, PATIENCE, LONGER = 1.1, 10, 2
+GROWTH, PATIENCE = 1.1, 10
 NEAR = 1e3  # up to this multiple of the smallest radius, gradients differ from x0's only by noise
 CLEAREST = 1e9  # signal-to-noise ratios beyond this are rounding
 #: The initial radius without momentum, relative to the size of x0. It can be larger because noise
@@ -76,15 +76,12 @@ class UntunedAcceleGrad(QueryRule):
         r_{t+1} = \max\bigl(r_t,\ 2 N_t h_t^{1/2} / \|x_0 - z_{t+1}\|_{H_t}\bigr)
 
     Gradients from when the radius was smaller count less in Q: otherwise a long search would
-    shorten all later steps (Prodigy has the squares of the radii as weights).
-
-    The radius is the distance to a minimiser in the metric: the root mean square over coordinates
-    with weights H. It is D-Adaptation's lower bound: convexity gives
-    :math:`\langle S_t, x_0 - x^*\rangle \ge N_t` for :math:`S_t = \sum_s w_s g_s`, and
-    :math:`S_t \approx H_t (x_0 - z_{t+1}) / h_t` while H grows evenly in all coordinates, so
-    that S need not be kept. Once r has not grown by a tenth from step T to 2 T + 10 it is settled.
-    Then the array of x0 holds the output: the average of the :math:`y_{t+1}` from there on, the
-    k-th with weight :math:`k^2`.
+    shorten all later steps. The radius is D-Adaptation's lower bound on the distance to a minimiser
+    in the metric: convexity gives :math:`\langle S_t, x_0 - x^*\rangle \ge N_t` for
+    :math:`S_t = \sum_s w_s g_s`, and :math:`S_t \approx H_t (x_0 - z_{t+1}) / h_t` while H grows
+    evenly in all coordinates, so that S need not be kept. Once r has not grown by a tenth from step
+    T to 2 T + 10 it is settled. Then the array of x0 holds the output: the average of the
+    :math:`y_{t+1}` from there on, the k-th with weight :math:`k^2`.
 
     While the radius is tiny, all gradients are those at x0 but for noise. So the mean of the
     squared cosines between a new gradient and the result of the old ones,
@@ -102,9 +99,8 @@ class UntunedAcceleGrad(QueryRule):
 
     and r also grows to :math:`e \, \|x_0 - y_{t+1}\|_{H_t} / h_t^{1/2}`, the distance travelled,
     which noise would inflate (with a set or a term, to at most twice that distance without e).
-    Acceleration pays until its error :math:`L R^2/t^2` falls below that of noise,
-    :math:`\sigma R/t^{1/2}`, at :math:`t \sim \rho^{1/3}`. Without noise this is AcceleGrad in the
-    metric of a diagonal AdaGrad. No proof is known.
+    Acceleration pays until :math:`t \sim \rho^{1/3}`, when its error :math:`L R^2/t^2` falls below
+    that of noise, :math:`\sigma R/t^{1/2}`. No proof is known.
 
     Parameters
     ----------
@@ -267,7 +263,7 @@ def learnt(state: UntunedState, seen: Seen, moved: Any, *, changed: bool) -> Unt
     """
     searching = state.averaged == 0
     comparable = searching * is_comparable(state.iteration, state.radius, state.smallest_radius)
-    agreement = state.agreement + comparable * (seen.cosine * absolute(seen.cosine))
+    agreement = state.agreement + comparable * (seen.cosine * abs(seen.cosine))
     compared = state.compared + comparable * 1.0
     exact = exactness(clearness(agreement, compared))
     weight = searching * adaptive_step(moved, seen.size * seen.size)
@@ -321,5 +317,5 @@ def largest_weight(clear: Any) -> Any:
 
 def settled(state: UntunedState) -> Any:
     """Tell whether the radius has stopped growing, after leaving x0 (noise can hold it back)."""
-    waited = state.iteration + 1 >= LONGER * state.last_growth + PATIENCE
+    waited = state.iteration + 1 >= 2 * state.last_growth + PATIENCE
     return (state.averaged > 0) | (waited & (state.radius >= NEAR * state.smallest_radius))

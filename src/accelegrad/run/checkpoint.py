@@ -9,6 +9,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,9 @@ from accelegrad.files import archive
 if TYPE_CHECKING:
     from accelegrad.run.oracle import Oracle
 
-#: 2: 0.1.0; 3: the parts of a run declare their fields; 4: fewer parts; 5: one record of cuts
-FORMAT = archive.Format("accelegrad-checkpoint", 5, "checkpoint")
+#: 2: 0.1.0; 3: the parts of a run declare their fields; 4: fewer parts; 5: one record of cuts; 6:
+#: joblib's fingerprints
+FORMAT = archive.Format("accelegrad-checkpoint", 7, "checkpoint")
 #: Tolerance on a recomputed value, relative to the values' size: thousands of units of rounding,
 #: for sums that threads split differently
 SAME_VALUE = 1e-12
@@ -83,7 +85,8 @@ def restored(part: Any, content: Any) -> Any:
     fields = {name: restored(before.get(name), field) for name, field in content.items()}
     if isinstance(part, Mapping):
         return fields
-    return part._replace(**fields) if hasattr(part, "_replace") else _replaced(part, fields)
+    replaced = part._replace if hasattr(part, "_replace") else partial(dataclasses.replace, part)
+    return replaced(**fields)
 
 
 def _fields_of(part: Any) -> dict[str, Any] | None:
@@ -92,10 +95,6 @@ def _fields_of(part: Any) -> dict[str, Any] | None:
     if dataclasses.is_dataclass(part):
         return {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
     return dict(part) if isinstance(part, Mapping) else None
-
-
-def _replaced(part: Any, fields: Mapping[str, Any]) -> Any:
-    return dataclasses.replace(part, **fields)
 
 
 def save(path: Path, kind: Mapping[str, Any], part: Any) -> None:
@@ -111,18 +110,15 @@ def load(path: Path, kind: Mapping[str, Any]) -> dict[str, Any]:
         raise FileNotFoundError(f"resume={error}") from None
     except archive.ArchiveError as error:
         raise CheckpointError(f"resume={error}") from error
-    _check_kind(path, tree["kind"], json.loads(json.dumps(dict(kind))))
-    content: dict[str, Any] = tree["content"]
-    return content
-
-
-def _check_kind(path: Path, written: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    for name in [*wanted, *(name for name in written if name not in wanted)]:
+    written, wanted = tree["kind"], json.loads(json.dumps(dict(kind)))
+    for name in {**wanted, **written}:
         if written.get(name) != wanted.get(name):
             raise CheckpointError(
                 f"resume={str(path)!r}: the checkpoint is of another run: {name} was "
                 f"{written.get(name)!r} there and is {wanted.get(name)!r} now."
             )
+    content: dict[str, Any] = tree["content"]
+    return content
 
 
 def refuse_other_function(path: Path, oracle: Oracle | None, size: float) -> None:

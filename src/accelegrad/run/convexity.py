@@ -36,20 +36,17 @@ ALLOWED_OF_JITTER = 100.0
 #: The number of neighbours evaluated, and their relative distance per coordinate in units of
 #: rounding
 NEIGHBOURS, NEIGHBOURHOOD = 8, 4.0
-#: Length of a row of signs: a prime, so that no pattern of coordinates repeats with it
-SIGNS = 1021
 #: Distances of the final evaluations, in distances from the start: near enough for curvature not to
 #: hide a wrong slope, far enough for rounding not to; and once as far as a region reaches, because
-#: a function may be convex only near its point. Chosen.
+#: a function may be convex only near its point. The first is also the shortest distance from the
+#: start that counts, relative to 1 + ||x||. Chosen.
 NEAR, FAR = 1e-3, 3.0
-#: The latter in a bounded set, in diameters, and another one there as a share of it
-ACROSS, INSIDE = 0.5, 0.4
+#: The latter in a bounded set, in diameters, and another one there as a share of it. Chosen.
+ACROSS = 0.5
 #: This many different float32 values with more than so many bits show that a function computes in
 #: float32. Chosen.
 TELLING_VALUES, SIMPLE_BITS = 3, 12
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
-#: The shortest distance from the start that counts, relative to 1 + ||x||
-SHORTEST_WAY = 1e-3
 
 
 class Convexity(Saved):
@@ -57,11 +54,12 @@ class Convexity(Saved):
 
     saved = ("_largest", "_rounding", "_fits_float32")
 
+    _largest = 0.0  # the size of the largest value so far
+    _rounding = 0.0  # the largest excess found to be rounding
+    _fits_float32 = True  # whether every value so far fits into float32
+
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
-        self._largest = 0.0
-        self._rounding = 0.0  # the largest excess found to be rounding
-        self._fits_float32 = True  # whether every value so far fits into float32
 
     def compare(self, at: Evaluated) -> None:
         """Compare an evaluation with the last ones."""
@@ -78,20 +76,15 @@ class Convexity(Saved):
         # the rise of the earlier tangents to this point, and of this one's to the earlier points
         rises = np.einsum("ij,ij->i", gradients, offsets)
         returns = offsets.dot(gradient)
-        if not self._is_below(values - value, rises, returns):
+        lower = values - value
+        over, under = rises + lower, returns + lower
+        if lower.size and not over[over.argmax()] <= 0.0 <= under[under.argmin()]:
             unit, sizes = self.progress.oracle.unit, recent.sizes + size
             inexact = 2.0 * self.progress.oracle.accuracy  # of the tangent, and of the value
             allowed = inexact + allowance(unit, sizes, rises, self._largest)
             self._refuse(at, values + rises - value, allowed, tangent_is_new=False)
             allowed = inexact + allowance(unit, sizes, returns, self._largest)
             self._refuse(at, value - returns - values, allowed, tangent_is_new=True)
-
-    @staticmethod
-    def _is_below(lower: Vector, rises: Vector, returns: Vector) -> bool:
-        if not lower.size:
-            return True
-        one, other = rises + lower, returns + lower
-        return bool(one[one.argmax()] <= 0.0 <= other[other.argmin()])
 
     def _refuse(
         self, at: Evaluated, excess: Vector, allowed: Vector, *, tangent_is_new: bool
@@ -144,16 +137,16 @@ class Convexity(Saved):
     def _around(self, final: Evaluation) -> Iterator[Vector]:
         """Yield a few points around it, moved in all coordinates."""
         point, feasible_set = final.point, self.progress.feasible_set
-        way = max(norm(point - self._start), SHORTEST_WAY * (1.0 + norm(point)))
+        way = max(norm(point - self._start), NEAR * (1.0 + norm(point)))
         cuts = self.progress.bracket.cuts
         bounded = cuts is not None and not cuts.region.assumed
         far = ACROSS * cuts.region.radius if cuts is not None and bounded else FAR * way
-        near, across = _signs(2, point.size)
+        near, across = _signs(point.size)[:2].astype(np.float64)
         looks = [(NEAR * way, near), (NEAR * way, -near), (far, across)]
         if bounded:  # the distance of the start from the minimiser says nothing here
             turned = across.copy()
             turned[::2] *= -1.0  # nearly orthogonal to the first direction
-            looks += [(far, -across), (INSIDE * far, turned), (INSIDE * far, -turned)]
+            looks += [(far, -across), (ACROSS * far, turned), (ACROSS * far, -turned)]
         for distance, direction in looks:
             trial = point + distance / math.sqrt(point.size) * direction
             if feasible_set is None:
@@ -169,7 +162,7 @@ class Convexity(Saved):
         start: Vector | None = getattr(self.progress.rule_state, "start", None)
         points = self.progress.recent.points
         if start is None:
-            start = points[0] if len(points) else self.progress.last_point()
+            start = points[0] if len(points) else self.progress.point("last")
         return start
 
     def _evaluated(self, point: Vector) -> Evaluation | None:
@@ -202,20 +195,14 @@ def allowance(unit: float, sizes: Any, rises: Any, largest: float) -> Any:
 def jitter(evaluated: Callable[[Vector], Evaluated | None], at: Evaluated, unit: float) -> float:
     """Return how much the value changes when the last digits of the point change."""
     largest, nearest = 0.0, NEIGHBOURHOOD * unit
-    for k, signs in enumerate(_signs(NEIGHBOURS, at.point.size)):
+    for k, signs in enumerate(_signs(at.point.size)):
         near = evaluated(at.point * (1.0 + (k + 1) * nearest * signs))
         if near is not None:
             largest = max(largest, abs(near.value - at.value))
     return largest
 
 
-@functools.cache
-def _sign_rows() -> np.ndarray:
-    """Return rows of random-looking signs, made once: a generator takes as long as a step."""
-    return 2.0 * np.random.default_rng(0).integers(0, 2, (NEIGHBOURS, SIGNS)) - 1.0
-
-
-def _signs(count: int, size: int) -> np.ndarray:
-    """Return rows of signs, the same in every run; long rows repeat them."""
-    rows = _sign_rows()[:count]
-    return rows[:, :size] if size <= SIGNS else np.tile(rows, -(-size // SIGNS))[:, :size]
+@functools.lru_cache(maxsize=1)
+def _signs(size: int) -> np.ndarray:
+    """Return rows of signs, the same in every run; kept, as a generator takes as long as a step."""
+    return 2 * np.random.default_rng(0).integers(0, 2, (NEIGHBOURS, size), dtype=np.int8) - 1

@@ -21,7 +21,7 @@ from accelegrad.run.convexity import Convexity
 from accelegrad.run.observers import Observers
 from accelegrad.run.oracle import QUIET
 from accelegrad.run.progress import Progress
-from accelegrad.run.region import region_policy
+from accelegrad.run.region import AssumedRegion, GuessedRegion, RegionPolicy
 from accelegrad.run.restarts import Restarts
 from accelegrad.run.result import UNFINISHED, Status, report
 from accelegrad.run.stopping import Stopping
@@ -53,11 +53,13 @@ class Run(Saved):
     ) -> None:
         self.progress, self.options = progress, progress.options
         self.kind = {**(kind or {}), "restarts": restarts is not None}
-        self.region = region_policy(progress)
+        cuts = progress.bracket.cuts
+        self.region = RegionPolicy()
+        if cuts is not None and cuts.region.assumed:
+            policy = GuessedRegion if cuts.region.growing else AssumedRegion
+            self.region = policy(progress, cuts.region)
         self.convexity = Convexity(progress) if checked else None
         self.restarts = restarts
-        if restarts is not None:
-            restarts.begin(progress)
         self.stopping = Stopping(progress, self.region)
         self.observers = Observers(progress)
         #: how the run ended, according to its last checkpoint; None: it goes on
@@ -70,14 +72,17 @@ class Run(Saved):
 
     def __call__(self) -> OptimizeResult:
         """Run to the end, whatever it is, and report."""
-        progress = self.progress
+        progress, observers = self.progress, self.observers
         progress.clock.start()
         # An overflow ends the run with a status; a warning would add nothing.
         with np.errstate(**QUIET):
             try:
+                if observers.present:
+                    observers.open()
                 status = self._ended()
             finally:
-                self.observers.close()
+                if observers.present:
+                    observers.close()
             try:
                 status = self.stopping.settled(status)
             except KeyboardInterrupt:
@@ -90,15 +95,15 @@ class Run(Saved):
         result["n_restarts"] = 0 if self.restarts is None else self.restarts.count
         if self._violation is not None:
             result["violation"] = self._violation
-        result.update(seconds=progress.clock.seconds, trace=self.observers.trace)
+        result.update(seconds=progress.clock.seconds, trace=observers.trace)
         return result
 
     def _ended(self) -> Status:
         progress = self.progress
-        self.observers.open()
         try:
             status = self._iterate()
-            self._save_checkpoint(status)
+            if self.options.checkpoint is not None:
+                self._save_checkpoint(status)
             return status
         except KeyboardInterrupt:
             # Compiled code notices it only after its steps are done.
@@ -130,7 +135,7 @@ class Run(Saved):
         final = self.progress.final_evaluation()
         if self.convexity is None or final is None or not result["gap"] < math.inf:
             return None
-        few = result["status"] is Status.MAX_ITER and self.progress.counts().points < FEWEST_CALLS
+        few = result["status"] is Status.MAX_ITER and self.progress.calls < FEWEST_CALLS
         try:
             if not few:
                 self.convexity.confirm(final)
@@ -149,8 +154,9 @@ class Run(Saved):
         progress, oracle, verdict = self.progress, self.progress.oracle, self.stopping.verdict
         certify = progress.bracket.adders if oracle.exact_values else ()
         convexity, region, restarts = self.convexity, self.region, self.restarts
+        guessed = region.guess is not None
         # for the check, and for the questions asked before a guessed region is trusted
-        remembered = convexity is not None or (oracle.exact_values and region.guess is not None)
+        remembered = convexity is not None or (oracle.exact_values and guessed)
         observed, due = bool(self.observers.present), progress.iteration
         max_iter, checkpointed = self.options.max_iter, self.options.checkpoint is not None
         while progress.iteration < max_iter:
@@ -167,14 +173,15 @@ class Run(Saved):
             progress.iteration += step.steps
             if convexity is not None:
                 convexity.compare(step.evaluation)
-            region.follow()
+            if guessed:
+                region.follow()
             if remembered:
                 progress.recent.add(step.evaluation)
             status = verdict(step)
             if observed and self.observers.look(step):
                 status = Status.CALLBACK if status is None else status
             if restarts is not None and status in UNFINISHED:
-                restarts.before_next()
+                restarts.before_next(progress)
             # Last in an iteration: a run resumed from here begins with the next one.
             if checkpointed and progress.iteration % self.options.checkpoint_every < step.steps:
                 self._save_checkpoint(status)
@@ -190,7 +197,8 @@ class Run(Saved):
             if due > options.max_iter:
                 # A longer run does not make the evaluation at max_iter, so a resumed run starts
                 # before it.
-                self._save_checkpoint(None)
+                if options.checkpoint is not None:
+                    self._save_checkpoint(None)
                 self._cut = True
             return min(due, options.max_iter)
         every = options.checkpoint_every
@@ -199,7 +207,8 @@ class Run(Saved):
         return int(min(options.max_iter, *looks))
 
     def _save_checkpoint(self, status: Status | None) -> None:
-        if self.options.checkpoint is None or self._cut:
+        assert self.options.checkpoint is not None
+        if self._cut:
             return
         self.ended = None if status is None or status in UNFINISHED else int(status)
         self.progress.clock.pause()
@@ -212,5 +221,5 @@ class Run(Saved):
         """Continue the run of a checkpoint."""
         self.restore(checkpoint.load(path, self.kind))
         if self.restarts is not None:
-            self.restarts.resumed()
+            self.progress.rule = self.restarts.rule
         checkpoint.refuse_other_function(path, self.progress.judge, self.stopping.first_size)

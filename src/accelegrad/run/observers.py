@@ -9,10 +9,8 @@ from typing import Any
 from accelegrad.rules.base import Step
 from accelegrad.run.checkpoint import Saved
 from accelegrad.run.progress import Progress
-from accelegrad.run.result import as_result
+from accelegrad.run.result import Result
 from accelegrad.run.trace import Trace
-
-BAR_STEPS = 10  # between two texts of the progress bar: writing one takes longer than a short step
 
 
 class Observers(Saved):
@@ -23,6 +21,12 @@ class Observers(Saved):
         self.trace = Trace() if progress.options.trace else None
         self.saved = () if self.trace is None else ("trace",)
         self.present: list[Callable[[Step], bool]] = []  # True: stop the run
+        if self.trace is not None:
+            self.present.append(self._write_trace)
+        if self.options.progress:
+            self.present.append(self._show_progress)
+        if self.options.callback is not None:
+            self.present.append(self._call_back)
         self._bar: Any = None
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -31,17 +35,16 @@ class Observers(Saved):
             super().restore(state)
 
     def open(self) -> None:
-        """Start observing."""
-        if self.trace is not None:
-            self.present.append(self._write_trace)
+        """Open the progress bar."""
         if self.options.progress:
-            self._open_bar()
-            self.present.append(self._show_progress)
-        if self.options.callback is not None:
-            self.present.append(self._call_back)
+            from tqdm.auto import tqdm
+
+            total, done = self.options.max_iter, self.progress.iteration
+            title = self.progress.rule.title
+            self._bar = tqdm(total=total, initial=done, desc=title, unit="it")
 
     def close(self) -> None:
-        """Stop observing."""
+        """Close the progress bar."""
         if self._bar is not None:
             self._bar.close()
 
@@ -68,26 +71,15 @@ class Observers(Saved):
         progress = self.progress
         size = float(getattr(step.state, "step_size", math.nan))
         known = progress.iteration, step.evaluation.value, progress.gap, size
-        self.trace.add(*known, progress.counts().points, progress.clock.seconds)
+        self.trace.add(*known, progress.calls, progress.clock.seconds)
         return False
 
-    def _open_bar(self) -> None:
-        from tqdm.auto import tqdm
-
-        self._bar = tqdm(
-            total=self.options.max_iter,
-            initial=self.progress.iteration,
-            desc=self.progress.rule.title,
-            unit="it",
-        )
-
     def _show_progress(self, step: Step) -> bool:
+        best = self.progress.best
+        value = step.evaluation.value if best is None else best.value
+        gap = f"{self.progress.gap:.1e}"
+        self._bar.set_postfix(value=f"{value:.6g}", gap=gap, refresh=False)
         self._bar.update(step.steps)
-        iteration, best = self.progress.iteration, self.progress.best
-        if step.steps > 1 or iteration % BAR_STEPS == 0 or iteration == self.options.max_iter:
-            value = step.evaluation.value if best is None else best.value
-            gap = f"{self.progress.gap:.1e}"
-            self._bar.set_postfix(value=f"{value:.6g}", gap=gap, refresh=False)
         return False
 
     def _call_back(self, step: Step) -> bool:  # noqa: ARG002
@@ -96,7 +88,7 @@ class Observers(Saved):
         if wanted is not None and self.progress.iteration not in wanted:
             return False
         try:
-            callback(as_result(self._known()))
+            callback(Result(self._known()))
         except StopIteration:
             return True
         return False
@@ -109,7 +101,8 @@ class Observers(Saved):
         if progress.output == "best" and best is not None:
             known |= {"x": best.point.copy(), "fun": best.value}
         else:
-            known |= {"x": progress.output_point().copy(), "fun": progress.value_judged_now()}
+            known["x"] = progress.point(progress.output).copy()
+            known["fun"] = progress.value_judged_now()
         known |= {"lower_bound": -math.inf, "gap": math.inf, "certified_radius": 0.0}
         if best is not None:
             bound = known["lower_bound"] = progress.bracket.lower_bound(best)

@@ -10,7 +10,7 @@ import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 from weakref import WeakMethod
 
 import numpy as np
@@ -133,15 +133,6 @@ def _describe_gradient(gradient: Vector) -> str:
     return f"the gradient is too large: its largest entry is {np.abs(gradient).max():g}"
 
 
-class Counts(NamedTuple):
-    """Calls so far; `points`: where anything was computed; `rows`: rows of the data read."""
-
-    nfev: int = 0
-    njev: int = 0
-    points: int = 0
-    rows: int = 0
-
-
 class Oracle(Saved, ABC):
     """Counts the calls and keeps the best point."""
 
@@ -157,11 +148,12 @@ class Oracle(Saved, ABC):
     accuracy: float = 0.0
     #: gives a linear model's lower bounds, if a method has it
     dual: ModelDual | None = None
-
-    def __init__(self, penalty: Penalty | None = None) -> None:
-        self.penalty = penalty
-        self.nfev = self.njev = self.points = self.rows = 0
-        self.best: Evaluation | None = None
+    #: a term that is added to the function
+    penalty: Penalty | None = None
+    #: calls so far, points at which anything was computed, and rows of the data that were read
+    nfev = njev = points = rows = 0
+    #: the evaluation with the lowest exact value
+    best: Evaluation | None = None
 
     @property
     def steps_per_epoch(self) -> int:
@@ -180,11 +172,11 @@ class Oracle(Saved, ABC):
         """Return the gradient at a point that is returned."""
         return evaluation.gradient
 
-    def counts(self) -> Counts:
-        """Return the calls so far."""
-        return Counts(self.nfev, self.njev, self.points, self.rows)
+    def counts(self) -> tuple[int, ...]:
+        """Return the calls so far, for `set_counts`."""
+        return self.nfev, self.njev, self.points, self.rows
 
-    def set_counts(self, counts: Counts) -> None:
+    def set_counts(self, counts: tuple[int, ...]) -> None:
         """Set the counts to continue from."""
         self.nfev, self.njev, self.points, self.rows = counts
 
@@ -239,11 +231,9 @@ class FunctionOracle(Oracle):
         args: tuple[Any, ...],
         *,
         exact: bool,
-        penalty: Penalty | None = None,
         shape: tuple[int, ...] | None = None,
         accuracy: float = 0.0,
     ) -> None:
-        super().__init__(penalty)
         self._fun, self._jac, self._args = fun, jac, args
         self.accuracy = accuracy
         self._shape = shape
@@ -258,8 +248,9 @@ class FunctionOracle(Oracle):
         if self._fun is None:
             return Evaluation(point, math.nan, self._gradient_at(point))
         self.nfev += 1
+        x = point.copy() if self._shape is None else self.shaped(point)
         with np.errstate(**self._errors):
-            returned = self._fun(self.shaped(point), *self._args)
+            returned = self._fun(x, *self._args)
         if self._jac is not None:
             value = self._value(returned)
             evaluation = Evaluation(point, value, late_gradient=self._late_gradient)
@@ -312,8 +303,7 @@ class ModelOracle(Oracle):
     """A linear model's full objective: the value is one product with X, the gradient another."""
 
     def __init__(self, model: LinearModel, penalty: Penalty | None = None) -> None:
-        super().__init__(penalty)
-        self.model = model
+        self.model, self.penalty = model, penalty
 
     def __call__(self, point: Vector) -> Evaluation:
         """Evaluate at the point."""
@@ -350,10 +340,7 @@ class MinibatchOracle(Oracle):
     exact_values = False
     saved = (*Oracle.saved, "sampler")
 
-    def __init__(
-        self, model: LinearModel, sampler: BatchSampler, penalty: Penalty | None = None
-    ) -> None:
-        super().__init__(penalty)
+    def __init__(self, model: LinearModel, sampler: BatchSampler) -> None:
         self.model, self.sampler = model, sampler
 
     @property

@@ -17,7 +17,7 @@ from accelegrad.geometry.sets import FeasibleSet
 from accelegrad.proofs.bracket import Bracket
 from accelegrad.rules.base import Evaluated, Rule
 from accelegrad.run.checkpoint import Saved
-from accelegrad.run.oracle import Counts, Evaluation, Oracle
+from accelegrad.run.oracle import Evaluation, Oracle
 
 #: The number of evaluations kept: comparing with them costs about one step. Fewer long vectors,
 #: limited by these bytes: with 1e6 variables comparing with 20 took half the time of a run.
@@ -64,9 +64,8 @@ class Clock(Saved):
 
     saved = ("seconds",)
 
-    def __init__(self) -> None:
-        self._before = 0.0  # seconds before it was last started
-        self._since: float | None = None  # time of that start; None: paused
+    _before = 0.0  # seconds before it was last started
+    _since: float | None = None  # time of that start; None: paused
 
     @property
     def seconds(self) -> float:
@@ -150,6 +149,8 @@ class Progress(Saved):
         self.rule, self.oracle, self.options = rule, oracle, options
         self.bracket, self.feasible_set = bracket, feasible_set
         self.judge = oracle if oracle.exact_values else judge
+        #: the judge, unless it is the oracle itself
+        self.separate_judge = None if oracle.exact_values else judge
         self.rule_state: Any = rule.init(x0)
         cuts = bracket.cuts
         # A rule's cuts do not know the rounding errors of a linear model.
@@ -166,37 +167,23 @@ class Progress(Saved):
         self._judged: tuple[int, Evaluation] | None = None  # the last (iteration, output point)
 
     @property
-    def separate_judge(self) -> Oracle | None:
-        """The judge, unless it is the oracle itself."""
-        return None if self.judge is self.oracle else self.judge
-
-    @property
     def best(self) -> Evaluation | None:
         """The point with the lowest exact value, if there are exact values."""
         return None if self.judge is None else self.judge.best
 
-    def output_point(self) -> Vector:
-        """Return the point that would be returned now, unless it is the best one."""
-        return self.average_point() if self.output == "average" else self.last_point()
-
-    def average_point(self) -> Vector:
-        """Return the point that the rule's theorem is about."""
-        return self._made_feasible(self.rule.output(self.rule_state))
-
-    def last_point(self) -> Vector:
-        """Return the last iterate."""
-        return self._made_feasible(self.rule.last(self.rule_state))
-
-    def _made_feasible(self, point: Vector) -> Vector:
-        """Remove what rounding in an average leaves outside the constraint."""
+    def point(self, output: str) -> Vector:
+        """Return the point that the rule's theorem is about ("average"), or the last iterate."""
+        average = output == "average"
+        point = self.rule.output(self.rule_state) if average else self.rule.last(self.rule_state)
+        # Rounding in an average may leave it outside the constraint.
         return point if self.feasible_set is None else self.feasible_set.project(point)
 
     def points(self) -> dict[str, Vector | None]:
         """Return the average, the last and the best point, as results name them."""
         best = self.best
         return {
-            "x_average": self.average_point().copy(),
-            "x_last": self.last_point().copy(),
+            "x_average": self.point("average").copy(),
+            "x_last": self.point("last").copy(),
             "x_best": None if best is None else best.point.copy(),
         }
 
@@ -204,7 +191,7 @@ class Progress(Saved):
         """Evaluate the output point exactly, at most once per iteration."""
         assert self.judge is not None
         if self._judged is None or self._judged[0] != self.iteration:
-            evaluation = self.judge.exactly(self.output_point())
+            evaluation = self.judge.exactly(self.point(self.output))
             self.bracket.add(evaluation, 0.0)
             self._judged = self.iteration, evaluation
         return self._judged[1]
@@ -221,7 +208,7 @@ class Progress(Saved):
         try:
             if self.judge is not None:
                 return self.judged_output()
-            return self.oracle(self.output_point()) if self.oracle.has_values else None
+            return self.oracle(self.point(self.output)) if self.oracle.has_values else None
         except NonFiniteError:
             return None
 
@@ -231,19 +218,16 @@ class Progress(Saved):
         best = self.best
         return math.inf if best is None else self.bracket.gap(best)
 
-    def update(self, best: Evaluation) -> bool:
-        """Update the bound of the kept cuts, if that is due."""
-        estimate = float(self.rule_state.estimated_gap) if "cuts" in self.rule.can else math.inf
-        return self.bracket.update(best, self.iteration, estimate)
-
-    def counts(self) -> Counts:
-        """Return the calls so far, including the judge's."""
-        counts, judge = self.oracle.counts(), self.separate_judge
-        if judge is None:
-            return counts
-        return Counts._make(map(sum, zip(counts, judge.counts(), strict=True)))
+    @property
+    def calls(self) -> int:
+        """The number of points at which anything was computed."""
+        judge = self.separate_judge
+        return self.oracle.points + (0 if judge is None else judge.points)
 
     def counters(self) -> dict[str, int]:
         """Return the calls so far, as results name them."""
-        counts = self.counts()
-        return {"nfev": counts.nfev, "njev": counts.njev, "rows": counts.rows}
+        oracle, judge = self.oracle, self.separate_judge
+        counts = {"nfev": oracle.nfev, "njev": oracle.njev, "rows": oracle.rows}
+        if judge is not None:
+            counts = {name: count + getattr(judge, name) for name, count in counts.items()}
+        return counts

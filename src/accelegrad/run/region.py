@@ -16,12 +16,12 @@ from accelegrad.norms import norm
 from accelegrad.proofs.region import Region
 from accelegrad.rounding import SMALLEST
 from accelegrad.rules.distance import distance, smallest_radius
-from accelegrad.run.oracle import Evaluation
+from accelegrad.run.oracle import LARGEST_SQUARE, Evaluation
 from accelegrad.run.progress import Progress
 
 #: Trial distances beyond the boundary of a given ball, in radii: a function that falls there does
 #: so at all of them, or, if it is curved, at the smaller ones. Chosen.
-TRIALS_BEYOND = (1e-1, 1e-2, 1e-3, 1e-4)
+TRIALS_BEYOND = [10.0**-power for power in range(1, 5)]
 #: A point at this share of the radius or farther counts as being on the boundary. Chosen.
 ON_BOUNDARY = 0.99
 #: Trials of a guessed region. Chosen: two scales of curvature show in two.
@@ -35,8 +35,8 @@ BEYOND = 2.0
 FARTHER = 10.0
 #: A prediction is right if it reduces steps to at most this share. Chosen.
 VERIFIED = 0.3
-#: The largest radius and step: its square can still be used in computations.
-LONGEST = 1e140
+#: The largest radius and step
+LONGEST = math.sqrt(LARGEST_SQUARE)
 #: A guessed region's radius, in the rule's radii. Chosen: a rule's radius is a lower estimate of
 #: the distance to a minimiser, and a region that is too wide only proves less.
 GUESSED_RADII = 3.0
@@ -48,14 +48,6 @@ RADIUS_GRID = 1.25
 RESOLVED = 4096.0
 #: The most doublings of a refuted radius: 1e19 times the guess, and the region counts as refuted.
 MOST_DOUBLINGS = 64
-
-
-def region_policy(progress: Progress) -> RegionPolicy:
-    """Return the policy for the region over which a run's bounds hold."""
-    region = progress.bracket.assumed_region
-    if region is None:
-        return RegionPolicy()
-    return (GuessedRegion if region.growing else AssumedRegion)(progress, region)
 
 
 class RegionPolicy:
@@ -188,10 +180,10 @@ class GuessedRegion(AssumedRegion):
             return False
         keeps_cuts = "cuts" in self.progress.rule.can
         if not (keeps_cuts and self.progress.rule_state.smooth):
-            before = self.progress.counts().points
+            before = self.progress.calls
             if not self._model_is_right(final, slope, margin):
                 return False
-            if self.progress.counts().points == before:
+            if self.progress.calls == before:
                 return True
         return self._gradients_vanish_inside(final, slope)
 

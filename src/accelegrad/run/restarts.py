@@ -9,13 +9,13 @@ ones are twice as long: at the minimum of a non-smooth function, short stages pr
 
 from __future__ import annotations
 
-import math
-
+from accelegrad.norms import norm
+from accelegrad.rounding import UNIT
 from accelegrad.rules import Rule
 from accelegrad.rules.distance import distance
 from accelegrad.run.checkpoint import Saved
-from accelegrad.run.oracle import Evaluation
 from accelegrad.run.progress import Progress
+from accelegrad.run.region import RESOLVED
 
 #: Least steps of a stage, before any stage without gain
 SHORTEST_STAGE = 30
@@ -24,8 +24,6 @@ STALLED_GAIN = 0.1
 #: The next stage's first radius, as a share of the distance travelled in this one: one that is too
 #: small grows quickly, one that is too large costs more than the restart gains. Chosen.
 RADIUS_SHARE = 0.03
-#: The smallest first radius, relative to 1 + ||x||: some hundreds of units of rounding
-SMALLEST_RADIUS = 1e-13
 
 
 class Restarts(Saved):
@@ -33,36 +31,28 @@ class Restarts(Saved):
 
     saved = ("count", "radius", "shortest", "_values")
 
-    progress: Progress
-
-    def __init__(self) -> None:
+    def __init__(self, rule: Rule) -> None:
+        self._first_rule = rule
         self.count = 0
         self.radius: float | None = None  # of the current stage; None: the first one
         self.shortest = SHORTEST_STAGE
         self._values: list[float] = []  # the best value after each step of the stage
 
-    def begin(self, progress: Progress) -> None:
-        """Take part in a run from its start on."""
-        self.progress = progress
-        self._first_rule = progress.rule
+    @property
+    def rule(self) -> Rule:
+        """The rule with the stage's radius."""
+        rule = self._first_rule
+        return rule if self.radius is None else rule.with_radius(self.radius)
 
-    def resumed(self) -> None:
-        """Continue with the rule of a checkpoint's stage."""
-        self.progress.rule = self.staged(self._first_rule)
-
-    def before_next(self) -> None:
+    def before_next(self, progress: Progress) -> None:
         """Restart from the best point if that is due."""
-        best = self.progress.best
+        best = progress.best
         assert best is not None
-        if self.stalled(best.value):
-            self._restart(best)
-
-    def _restart(self, best: Evaluation) -> None:
-        progress = self.progress
+        if not self.stalled(best.value):
+            return
         start = progress.rule.init(best.point).start  # in the rule's coordinates
-        travelled = float(distance(start, progress.rule_state.start))
-        self.end_stage(travelled, math.sqrt(float(start @ start)))
-        progress.rule = self.staged(self._first_rule)
+        self.end_stage(float(distance(start, progress.rule_state.start)), norm(start))
+        progress.rule = self.rule
         progress.rule_state = progress.rule.init(best.point)
         progress.bracket.forget()
 
@@ -80,9 +70,5 @@ class Restarts(Saved):
         self.count += 1
         if self._values and not self._values[-1] < self._values[0]:
             self.shortest *= 2
-        self.radius = max(RADIUS_SHARE * travelled, SMALLEST_RADIUS * (1 + size))
+        self.radius = max(RADIUS_SHARE * travelled, RESOLVED * UNIT * (1 + size))
         self._values = []
-
-    def staged(self, rule: Rule) -> Rule:
-        """Return the rule with the stage's radius."""
-        return rule if self.radius is None else rule.with_radius(self.radius)

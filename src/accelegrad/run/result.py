@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from scipy.optimize import OptimizeResult
 
-from accelegrad.errors import NonFiniteError, Vector
+from accelegrad.errors import NonFiniteError
 from accelegrad.run.progress import Progress
 
 if TYPE_CHECKING:
@@ -85,29 +87,29 @@ class Result(OptimizeResult):
     #: printed first (newer versions of SciPy ask for this)
     _order_keys = ("message", "proved", "success", "status", "fun", "gap", "x", "nit", "method")
 
+    if TYPE_CHECKING:  # SciPy's type stubs know only SciPy's fields
+
+        def __init__(self, known: Mapping[str, Any]) -> None: ...
+
     def __repr__(self) -> str:
-        shown = Result()
-        shown.update({name: self[name] for name in self if not self._says_nothing(name)})
+        shown = Result({name: self[name] for name in self if not self._says_nothing(name)})
         return super(Result, shown).__repr__()
 
     def _says_nothing(self, name: str) -> bool:
         return name in ("rows", "n_restarts", "trace") and not self[name]
 
 
-def as_result(known: dict[str, Any]) -> OptimizeResult:
-    """Return a dictionary as SciPy's result (whose type stubs know only SciPy's fields)."""
-    result = Result()
-    result.update(known)
-    return result
-
-
 def report(progress: Progress, status: Status, detail: str) -> OptimizeResult:
     """Return all that is known at a run's end; the point returned is the one that is judged."""
     bracket = progress.bracket
     final = progress.final_evaluation() or progress.best
-    x = progress.output_point() if final is None else final.point
+    x = progress.point(progress.output) if final is None else final.point
     value = math.nan if final is None else final.value
-    gradient = _final_gradient(progress, final)
+    gradient = None
+    if final is not None:
+        oracle = progress.oracle if progress.judge is None else progress.judge
+        with contextlib.suppress(NonFiniteError):
+            gradient = oracle.final_gradient(final).copy()
     lower_bound, gap, radius = -math.inf, math.inf, 0.0
     if progress.judge is not None and final is not None and status is not Status.NOT_CONVEX:
         lower_bound = bracket.lower_bound(final)
@@ -116,17 +118,16 @@ def report(progress: Progress, status: Status, detail: str) -> OptimizeResult:
         detail = " ".join(filter(None, [detail, _refutation(progress)]))
     if status in (Status.CONVERGED, Status.TARGET_IMPOSSIBLE):
         detail = _reach(progress, radius) or detail
-    return as_result(
+    return Result(
         {
             "x": x.copy(),
             "fun": value,
             "jac": gradient,
             "nit": progress.iteration,
-            **progress.counters(),
             "proved": _proved(progress, gap, radius),
             "success": _succeeded(progress, status, final),
             "status": status,
-            "message": " ".join(filter(None, [status.message, detail])),
+            "message": " ".join(filter(None, [MESSAGES[status], detail])),
             **progress.points(),
             "lower_bound": lower_bound,
             "gap": gap,
@@ -136,21 +137,17 @@ def report(progress: Progress, status: Status, detail: str) -> OptimizeResult:
 
 
 def _proved(progress: Progress, gap: float, radius: float) -> str:
-    cuts = progress.bracket.cuts
-    in_set = progress.feasible_set is not None or (cuts is not None and not cuts.region.is_ball)
-    return in_words(gap, radius, in_set, scaled=cuts is not None and cuts.region.change is not None)
-
-
-def in_words(gap: float, radius: float, in_set: bool = False, scaled: bool = False) -> str:
     """Return what is proved about a value, in one line; numbers are rounded so that it stays true.
 
-    The value is at most `gap` (inf: unknown) above the minimum within `radius` of x0, for points of
-    a set only if `in_set`. `scaled` says that a finite radius is one in scaled coordinates.
+    The value is at most `gap` (inf: unknown) above the minimum within `radius` of x0.
     """
     if not gap < math.inf:  # NaN too
         return "nothing"
+    cuts = progress.bracket.cuts
+    in_set = progress.feasible_set is not None or (cuts is not None and not cuts.region.is_ball)
     where = " in the set" if in_set else ""
     if radius < math.inf:
+        scaled = cuts is not None and cuts.region.change is not None
         space = " in the scaled coordinates" if scaled else ""
         where += f" within {rounded_down(radius)} of x0{space}"
     if gap < 0.0:
@@ -174,16 +171,6 @@ def rounded_down(number: float, digits: int = 3) -> str:
 def _rounded(number: float, context: Context) -> str:
     short = context.create_decimal(Decimal(number))
     return f"{float(short):.{context.prec}g}"
-
-
-def _final_gradient(progress: Progress, final: Evaluation | None) -> Vector | None:
-    if final is None:
-        return None
-    oracle = progress.oracle if progress.judge is None else progress.judge
-    try:
-        return oracle.final_gradient(final).copy()
-    except NonFiniteError:
-        return None
 
 
 def _refutation(progress: Progress) -> str:

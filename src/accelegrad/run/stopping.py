@@ -129,7 +129,7 @@ class Stopping(Saved):
             return False
         progress.next_judgement = progress.iteration + self._pause()
         if progress.judge is None:
-            return not bool(progress.oracle(progress.output_point()).gradient.any())
+            return not bool(progress.oracle(progress.point(progress.output)).gradient.any())
         return bool(progress.judged_output().value <= evaluation.value)
 
     def _target_verdict(self) -> Status | None:
@@ -190,8 +190,9 @@ class Stopping(Saved):
             best = progress.best
             assert best is not None
             self.region.admit(best)
-            updated = progress.update(best)
-            if updated:
+            cuts = "cuts" in progress.rule.can
+            estimate = float(progress.rule_state.estimated_gap) if cuts else math.inf
+            if progress.bracket.update(best, progress.iteration, estimate):
                 self.region.admit(best)
             if not progress.bracket.is_small_enough(best):
                 return False

@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import partial
 from types import NoneType
 from typing import Any, Self
 
@@ -33,7 +31,6 @@ from accelegrad.sklearn.data import (
     Data,
     LabelFile,
     refuse_missing,
-    score_of_parameters,
     split,
     without_empty_columns,
     without_weightless,
@@ -68,15 +65,15 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         """Return the samples with positive weight, with targets as `_problems` takes them."""
         return without_weightless(data)
 
+    def _judged(self, held: Data) -> Data:
+        """Return the held-out samples that can be scored, prepared."""
+        return self._prepared(held)
+
     def _problems(self, objective: Objective, data: Data) -> list[Problem]:
         """Return the problem to minimise, or one per class."""
         raise NotImplementedError
 
     def _targets(self, data: Data) -> list[Any]:
-        raise NotImplementedError
-
-    def _judges(self, held: Data) -> list[Callable[[Any], float]]:
-        """Return one function of the scores per problem: minus the mean loss of the samples."""
         raise NotImplementedError
 
     def _in_units(self, objective: Objective, data: Data | None = None) -> Objective:  # noqa: ARG002
@@ -242,8 +239,10 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         settings, seed = self._settings(), self._seed()
         data, held = self._parted(data, objective, seed)
         with threads.single_for(math.prod(data.X.shape)):
-            problems = self._problems(self._in_units(objective, data), data)
-            self._fit_problems(problems, data, held, settings, seed, warm=warm)
+            objective = self._in_units(objective, data)
+            problems = self._problems(objective, data)
+            judges = None if held is None else self._problems(objective, held)
+            self._fit_problems(problems, data, judges, settings, seed, warm=warm)
 
     def _parted(self, data: Data, objective: Objective, seed: int) -> tuple[Data, Data | None]:
         """Return the training samples and those held out for `early_stopping`."""
@@ -260,29 +259,19 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         self,
         problems: list[Problem],
         data: Data,
-        held: Data | None,
+        judges: list[Problem] | None,
         settings: Settings,
         seed: int,
         *,
         warm: bool,
     ) -> None:
+        """Fit the coefficients; `judges` are the same problems on held-out samples."""
         begun = time.perf_counter()
         starts = self._starts(problems, warm=warm, columns=data.columns)
-        scores = None
-        if held is not None:
-            width = self._n_rows() if self._is_joint() else 1
-            judges = self._judges(held)
-            scores = [partial(score_of_parameters, judge, held.X, width) for judge in judges]
-        fits = solve(problems, settings, starts, seed, self.n_jobs, scores)
+        fits = solve(problems, settings, starts, seed, self.n_jobs, judges)
         self._set_parameters([fit.parameters for fit in fits], data.columns)
         self.seconds_ = time.perf_counter() - begun
         self._keep(total(fits), data.n_counted, data.weight)
-
-    def _score_on(self, held: Data) -> float:
-        """Return minus the mean loss of samples with positive weight, summed over the problems."""
-        scores = self._products(held.X)
-        parts = [scores] if self._is_joint() else scores.T
-        return sum(judge(part) for judge, part in zip(self._judges(held), parts, strict=True))
 
     def _starts(self, problems: list[Problem], *, warm: bool, columns: Any = None) -> list[Vector]:
         """Return the starting points: the current coefficients if `warm` and if they fit."""

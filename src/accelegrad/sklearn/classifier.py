@@ -23,8 +23,6 @@ from accelegrad.sklearn.data import (
     LabelFile,
     class_counts,
     rows_of,
-    score_of_classes,
-    score_of_targets,
     targets_by,
 )
 from accelegrad.sklearn.objective import Objective, Problem
@@ -267,19 +265,11 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
             self.classes_.size > 2 and self._loss_name == "log_loss" and self.multi_class != "ovr"
         )
 
-    def _score_on(self, held: Data) -> float:
+    def _judged(self, held: Data) -> Data:
         # The loss is not defined for classes that were not in the training samples.
         places = np.searchsorted(self.classes_, held.y)
         known = self.classes_[np.minimum(places, self.classes_.size - 1)] == held.y
-        held = self._prepared(held if known.all() else rows_of(held, np.flatnonzero(known)))
-        return super()._score_on(held) if held.y.size else float("nan")
-
-    def _judges(self, held: Data) -> list[Callable[[Any], float]]:
-        if self._is_joint():
-            return [partial(score_of_classes, held.y, held.weights)]
-        loss = self._objective().pointwise
-        labels = [_against_rest(k, held.y) for k in self._positives()]
-        return [partial(score_of_targets, loss, y, held.weights) for y in labels]
+        return self._prepared(held if known.all() else rows_of(held, np.flatnonzero(known)))
 
 
 def _against_rest(positive: int, places: npt.NDArray[Any]) -> Vector:

@@ -24,6 +24,7 @@ from accelegrad.errors import Vector, finite_vector, whole_number
 from accelegrad.sklearn.base import LinearEstimator
 from accelegrad.sklearn.classifier import AcceleGradClassifier, LinearClassifier
 from accelegrad.sklearn.data import Data, rows_of, without_weightless
+from accelegrad.sklearn.objective import Problem
 from accelegrad.sklearn.parameters import FITTED, documented, parameter
 from accelegrad.sklearn.regressor import AcceleGradRegressor, LinearRegressor
 
@@ -153,7 +154,7 @@ class PathResult(NamedTuple):
 
 
 def follow_path(
-    single: Any, alphas: Vector, data: Data, train: Any, test: Any, scorer: Scorer
+    single: Any, alphas: Vector, data: Data, train: Any, test: Any, scorer: Scorer | None
 ) -> PathResult:
     """Fit one fold from the largest alpha to the smallest, each fit with a warm start.
 
@@ -165,40 +166,55 @@ def follow_path(
     test_rows = without_weightless(rows_of(data, test))
     settings, objective, seed = estimator._settings(), estimator._objective(), estimator._seed()
     rows, held = estimator._parted(estimator._taken(rows_of(data, train))[0], objective, seed)
-    path, problems = PathResult([], [], [], []), None
+    path = PathResult([], [], [], [])
+    with threads.single_for(math.prod(data.X.shape)):
+        objective = estimator._in_units(objective, rows)
+        problems = estimator._problems(objective, rows)
+        judges = None if held is None else estimator._problems(objective, held)
+        if scorer is None and test_rows.y.size:
+            known = estimator._judged(test_rows)
+            scorer = partial(
+                minus_losses, estimator._problems(objective, known) if known.y.size else []
+            )
     for alpha in alphas.tolist():
         estimator.alpha = alpha
         with warnings.catch_warnings(), threads.single_for(math.prod(data.X.shape)):
             warnings.simplefilter("ignore", ConvergenceWarning)  # `fit` warns once
-            if problems is None:  # here, since it finds the scale of the targets
-                problems = estimator._problems(estimator._in_units(objective, rows), rows)
             now = estimator._in_units(estimator._objective())
             parts = [problem.with_penalty(now.l2, now.l1) for problem in problems]
-            estimator._fit_problems(parts, rows, held, settings, seed, warm=True)
-        path.scores.append(scorer(estimator, test_rows))
+            estimator._fit_problems(parts, rows, judges, settings, seed, warm=True)
+        score = (
+            float("nan") if scorer is None or not test_rows.y.size else scorer(estimator, test_rows)
+        )
+        path.scores.append(float(score))
         path.objectives.append(estimator.objective_)
         path.gaps.append(estimator.gap_)
         path.missed.append(estimator._missed)
     return path
 
 
-def weighted_scorer(single: Any, scoring: Any) -> Scorer:
-    """Return the scorer for held-out samples, which passes weights on if `scoring` takes them."""
+def minus_losses(problems: list[Problem], fitted: Any, held: Data) -> float:  # noqa: ARG001
+    """Return minus the mean losses of held-out samples, summed over the problems."""
+    if not problems:  # all samples are of classes that the fit has not seen
+        return float("nan")
+    points = fitted._starts(problems, warm=True)
+    losses = [problem.model.at(x).mean_loss for problem, x in zip(problems, points, strict=True)]
+    return -float(sum(losses))
+
+
+def weighted_scorer(single: Any, scoring: Any) -> Scorer | None:
+    """Return a scorer that passes weights on if `scoring` takes them; None for the loss."""
     if isinstance(scoring, (list, tuple, set, dict)):
         raise TypeError(f"scoring must be one score, a name or a callable, not {scoring!r}.")
-    scorer = None if scoring is None else check_scoring(single, scoring=scoring)
+    if scoring is None:
+        return None
+    scorer = check_scoring(single, scoring=scoring)
     # scikit-learn's scorers always accept weights; what matters is the function that gets them.
-    judge = scorer and getattr(scorer, "_score_func", scorer)
-    takes_weights = judge is not None and "sample_weight" in inspect.signature(judge).parameters
-    return partial(_score, scorer, takes_weights)
+    judge = getattr(scorer, "_score_func", scorer)
+    return partial(_score, scorer, "sample_weight" in inspect.signature(judge).parameters)
 
 
 def _score(scorer: Any, takes_weights: bool, fitted: Any, held: Data) -> float:
-    """Return the score on samples with positive weight; NaN if there are none."""
-    if not held.y.size:
-        return float("nan")
-    if scorer is None:
-        return float(fitted._score_on(held))
     weighted = takes_weights and held.weights is not None
     keywords = {"sample_weight": held.weights} if weighted else {}
     return float(scorer(fitted, held.X, held.y, **keywords))

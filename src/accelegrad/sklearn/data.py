@@ -9,11 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from scipy.special import logsumexp
 from sklearn.model_selection import train_test_split
 
 from accelegrad.errors import Vector
-from accelegrad.models.losses import Loss
 from accelegrad.models.row_file import RowFile, mapped, together
 from accelegrad.models.streamed_model import StreamedMatrix
 
@@ -179,21 +177,3 @@ def split(data: Data, fraction: float, classes: Any, seed: int) -> tuple[Data, D
         f"(validation_fraction={fraction!r}), but {reason}. Increase validation_fraction, give "
         "more rows, or set early_stopping=False."
     )
-
-
-def score_of_parameters(judge: Callable[[Any], float], X: Any, n_rows: int, x: Vector) -> float:
-    """Return the score of `x`: `n_rows` rows of coefficients, then intercepts if there are any."""
-    size = n_rows * X.shape[1]
-    scores = X @ x[:size].reshape(n_rows, -1).T
-    return judge(scores + x[size:] if x.size > size else scores)
-
-
-def score_of_targets(loss: Loss, y: Vector, weights: Vector | None, scores: Any) -> float:
-    """Return minus the mean loss; y contains numbers, or labels -1 and +1."""
-    return -float(np.average(loss.value(scores.ravel(), y), weights=weights))
-
-
-def score_of_classes(places: Any, weights: Vector | None, scores: Any) -> float:
-    """Return minus the mean multinomial loss of scores with one column per class."""
-    right = np.take_along_axis(scores, places[:, None], axis=1).ravel()
-    return -float(np.average(logsumexp(scores, axis=1) - right, weights=weights))

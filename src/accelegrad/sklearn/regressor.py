@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -24,7 +23,7 @@ from accelegrad.models.losses import (
 )
 from accelegrad.sklearn import target_scale
 from accelegrad.sklearn.base import AUTO, LinearEstimator, StreamFitting
-from accelegrad.sklearn.data import Data, refuse_missing, score_of_targets
+from accelegrad.sklearn.data import Data, refuse_missing
 from accelegrad.sklearn.objective import Objective, Problem
 from accelegrad.sklearn.parameters import FITTED, PARTIAL_FIT, TARGET_SCALE, documented, parameter
 
@@ -112,10 +111,6 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
 
     def _targets(self, data: Data) -> list[Any]:
         return [data.y]
-
-    def _judges(self, held: Data) -> list[Callable[[Any], float]]:
-        loss = self._in_units(self._objective()).pointwise
-        return [partial(score_of_targets, loss, held.y, held.weights)]
 
 
 @documented(fitted=FITTED, scale=TARGET_SCALE)

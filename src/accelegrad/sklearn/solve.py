@@ -11,7 +11,7 @@ bound; the method is Newton's unless a diameter is given.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -52,8 +52,6 @@ MARGIN = 1e-3
 
 #: `method_` of Newton's method with conjugate gradients, for several classes
 TRUNCATED = "truncated-newton"
-
-Score = Callable[[Vector], float]
 
 
 @dataclass(frozen=True)
@@ -159,15 +157,15 @@ def solve(
     starts: Sequence[Vector],
     seed: int,
     n_jobs: int | None = None,
-    scores: Sequence[Score] | None = None,
+    judges: Sequence[Problem] | None = None,
 ) -> list[Fit]:
     """Minimise problems that differ only in their targets, starting at feasible points.
 
-    With `scores`, one score of parameters on held-out samples per problem, a run ends when the
-    score stalls, and returns the parameters with the best score.
+    With `judges`, the same problems on held-out samples, a run ends when the mean loss of its judge
+    stalls, and returns the parameters with the least one.
     """
     fits: dict[int, Fit] = {}
-    without_run = scores is None and settings.leaves_all_open
+    without_run = judges is None and settings.leaves_all_open
     tried = ""
     if without_run and _is_for_interior_points(problems[0]):
         fits, tried = _by_interior_points(problems, settings, starts), INTERIOR
@@ -179,8 +177,8 @@ def solve(
     calls = []
     for place in missing:
         problem, watch = problems[place], None
-        if scores is not None:
-            watch = EarlyStopping(scores[place], problem, settings)
+        if judges is not None:
+            watch = EarlyStopping(judges[place], problem, settings)
         given = problem, settings, starts[place], seed, watch
         if isinstance(problem.model, LinearModel):
             calls.append(partial(_solved_model, *given, tried=tried))
@@ -271,28 +269,28 @@ def _proved(
 
 
 class EarlyStopping:
-    """A callback that keeps the point with the best score, and stops when scores stall."""
+    """A callback that keeps the point with the least held-out loss, and stops when it stalls."""
 
-    def __init__(self, score: Score, problem: Problem, settings: Settings) -> None:
-        self._score, self._problem, self._batch = score, problem, settings.batch_size
-        # With minibatches, iterations are counted in steps, and scores are computed once per epoch.
+    def __init__(self, judge: Problem, problem: Problem, settings: Settings) -> None:
+        self._judge, self._problem, self._batch = judge.model, problem, settings.batch_size
+        # With minibatches, iterations are counted in steps, and patience in epochs.
         steps = 1 if self._batch is None else math.ceil(problem.model.n_samples / self._batch)
         self._patience = settings.n_iter_no_change * steps
         self._looks = self._best_at = 0
-        self._best_score = -math.inf
+        self._least = math.inf
         self.best: Vector | None = None
 
     def __call__(self, intermediate_result: OptimizeResult) -> None:
-        """Score an intermediate result."""
+        """Judge an intermediate result."""
         with self._problem.single_thread():  # `minimize` treats it as a user's function
             self.look(intermediate_result.x, int(intermediate_result.nit))
 
     def look(self, x: Vector, steps: int) -> None:
-        """Score the parameters after some steps."""
-        score, self._looks = self._score(x), self._looks + 1
+        """Judge the parameters after some steps."""
+        loss, self._looks = float(self._judge.at(x).mean_loss), self._looks + 1
         now = self._looks if self._batch is None else steps
-        if score > self._best_score:
-            self.best, self._best_score, self._best_at = x, score, now
+        if loss < self._least:
+            self.best, self._least, self._best_at = x, loss, now
         elif now - self._best_at >= self._patience:
             raise StopIteration
 

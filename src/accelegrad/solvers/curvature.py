@@ -27,15 +27,15 @@ SAMPLED_PER_PARAMETER, SAMPLE_GROWTH = 15, 3
 #: In evaluations: curvature that costs more is a last resort (with half of it, columns of very
 #: different sizes take 8 times as long).
 MOST_COSTLY = 12.0
-#: In evaluations and in parameters: curvature beyond either is never used (with twice the first,
-#: sparse least squares take 6 times as long).
-NEVER_BEYOND_COST, NEVER_BEYOND_PARAMETERS = 300.0, 3000
+#: In evaluations: curvature that costs more is never used (with twice as much, sparse least squares
+#: take 6 times as long).
+NEVER_BEYOND_COST = 300.0
+#: The most parameters, or columns that move at a time: a matrix of their curvature takes 72 MB.
+MOST_PARAMETERS = 3000
 #: A column whose curvature is below this share of the largest may have been missed by the sample.
 RARE_COLUMN = 1e-3
 #: The least curvature of a coordinate, as a share of the loss's largest curvature.
 FLATTEST = 1e-8
-#: The least curvature used for scaling, as a share of the largest.
-LEAST_SCALE = 1e-12
 
 
 class Factored:
@@ -114,7 +114,7 @@ class Costs(NamedTuple):
     @property
     def _is_out_of_question(self) -> bool:
         too_costly = self.of_sample(self._fewest) > NEVER_BEYOND_COST
-        return too_costly or self.n_parameters > NEVER_BEYOND_PARAMETERS
+        return too_costly or self.n_parameters > MOST_PARAMETERS
 
     def sample(self, number: int) -> int:
         """Return the size of the `number`-th sample, counted from 1; 0: none."""
@@ -172,4 +172,5 @@ def coordinate_curvatures(model: LinearModel) -> Vector:
     largest = float(curvatures.max())
     if not largest > 0.0:
         return curvatures + 1.0
-    return np.sqrt(np.maximum(curvatures, LEAST_SCALE * largest) * largest)
+    # A column without curvature has no slope either, and stays.
+    return np.sqrt(np.where(curvatures > 0.0, curvatures, largest)) * math.sqrt(largest)

@@ -31,8 +31,6 @@ LATEST = 0.5
 INTERCEPT_L2 = 20.0
 #: Most epochs that a row rests: 15 take a twelfth more visits, 255 as many (same data)
 LONGEST_REST = 63
-#: Random numbers for the order of rows are drawn for several epochs at once, at most 4 MB
-MOST_DRAWS = 1 << 20
 #: Compiling pays from this many stored entries: an epoch then takes 10 ms of plain code, and a run
 #: takes dozens to hundreds of epochs.
 LEAST_COMPILED = 1 << 12
@@ -204,30 +202,21 @@ class DualOracle(RowOracle):
         theta, w, rests = (part.copy() for part in ascent)
         matrix = kernels.readable(self.model.X)
         compiled = kernels.wanted(matrix, lambda known: known.entries >= LEAST_COMPILED)
-        do = self._compiled_epochs() if compiled else self._plain_epochs
+        epoch = self._compiled_epoch() if compiled else self._plain_epoch
         self.njev += epochs
-        n = self.model.n_samples
-        at_once = max(1, MOST_DRAWS // n)
         with np.errstate(**QUIET):
-            for done in range(0, epochs, at_once):
-                shape = min(at_once, epochs - done), n
-                draws = self.rng.integers(1 << 32, size=shape, dtype=np.uint32)
-                self.rows += do(theta, w, rests, draws)
+            for _ in range(epochs):
+                # One number per row: the place to which it moves in the random order.
+                draws = self.rng.integers(1 << 32, size=self.model.n_samples, dtype=np.uint32)
+                self.rows += epoch(theta, w, rests, draws)
+                if self._pull > 0.0:  # b_k moves on to b
+                    w[-1] -= self._pull * float(self.model.shares @ theta)
         return Ascent(theta, w, rests)
 
-    def _plain_epochs(self, theta: Vector, w: Vector, rests: Any, draws: Any) -> int:
-        """Do one epoch per row of random numbers, in place; return how many rows were read."""
-        read = 0
-        for numbers in draws:
-            order = shuffled(np.flatnonzero(rests[0] == 0), numbers)
-            read += order.size
-            np.subtract(rests[0], 1, out=rests[0], where=rests[0] > 0)
-            self._plain_epoch(theta, w, rests, order)
-            if self._pull > 0.0:  # b_k moves on to b
-                w[-1] -= self._pull * float(self.model.shares @ theta)
-        return read
-
-    def _plain_epoch(self, theta: Vector, w: Vector, rests: Any, order: Any) -> None:
+    def _plain_epoch(self, theta: Vector, w: Vector, rests: Any, draws: Any) -> int:
+        """Do one epoch in place; return how many rows were read."""
+        order = shuffled(np.flatnonzero(rests[0] == 0), draws)
+        np.subtract(rests[0], 1, out=rests[0], where=rests[0] > 0)
         model, pull = self.model, self._pull
         weights = w[: model.n_features]
         for i in order:
@@ -242,8 +231,9 @@ class DualOracle(RowOracle):
             block.add_combination(fall / model.l2, weights)
             if pull > 0.0:
                 w[-1] += pull * fall[0]
+        return int(order.size)
 
-    def _compiled_epochs(self) -> Callable[[Vector, Vector, Any, Any], int]:
+    def _compiled_epoch(self) -> Callable[[Vector, Vector, Any, Any], int]:
         from accelegrad.kernels import dual_ascent
         from accelegrad.kernels.arrays import read_only
         from accelegrad.kernels.loss_shape import for_kernels
@@ -258,10 +248,10 @@ class DualOracle(RowOracle):
 
         order = np.empty(self.model.n_samples, dtype=np.int64)
 
-        def epochs(theta: Vector, w: Vector, rests: Any, draws: Any) -> int:
+        def epoch(theta: Vector, w: Vector, rests: Any, draws: Any) -> int:
             return int(kernel(*data.matrix, given, theta, w, rests, read_only(draws), order))
 
-        return epochs
+        return epoch
 
     def gap(self, slopes: Vector, at: Evaluation) -> tuple[float, float]:
         """Return an estimate of the gap, without a product with the data, and the wanted gap.

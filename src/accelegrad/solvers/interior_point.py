@@ -25,8 +25,6 @@ Matrix = npt.NDArray[np.float64]
 FIRST_BARRIER = 10.0
 #: The share of the way to the nearest end that a step goes.
 TOWARDS_END = 0.99
-#: The most rows times targets whose margins and slopes are held at a time.
-MOST_ENTRIES = 1 << 18
 #: More steps do not get any further: ten to thirty are usual.
 MOST_STEPS = 60
 #: With an l1 term, a weight is 0 if its slope is further from both ends than this share of the
@@ -385,26 +383,23 @@ def interior_points(
     a point once its estimated gap suffices. `starts` give only intercepts.
     """
     values, bounds = np.full(len(models), np.inf), np.zeros(len(models))
-    group = max(1, MOST_ENTRIES // models[0].n_samples)
-    for first in range(0, len(models), group):
-        active = np.arange(first, min(first + group, len(models)))
-        part = slice(first, first + group)
-        with np.errstate(all="ignore"):
-            rows = KinkedRows(models[part], terms)
-            state = rows.inside(starts[part])
-            for step in range(min(most_steps, MOST_STEPS)):
-                values[active], bounds[active] = rows.values_and_bounds(state)
-                gaps = allowed(values, bounds)[active]
-                done = values[active] - bounds[active] <= gaps
-                for place in np.flatnonzero(done).tolist():
-                    point = Found(rows.parameters(state, place), rows.slopes(state, place), step)
-                    done[place] = proved(int(active[place]), point, float(gaps[place]))
-                going = ~done & np.isfinite(values[active])
-                if not going.all():
-                    rows, state, active = rows.of(going), state.of(going), active[going]
-                if not active.size:
-                    break
-                try:
-                    state = state.advanced(rows)
-                except NonFiniteError:
-                    break
+    active = np.arange(len(models))
+    with np.errstate(all="ignore"):
+        rows = KinkedRows(models, terms)
+        state = rows.inside(starts)
+        for step in range(min(most_steps, MOST_STEPS)):
+            values[active], bounds[active] = rows.values_and_bounds(state)
+            gaps = allowed(values, bounds)[active]
+            done = values[active] - bounds[active] <= gaps
+            for place in np.flatnonzero(done).tolist():
+                point = Found(rows.parameters(state, place), rows.slopes(state, place), step)
+                done[place] = proved(int(active[place]), point, float(gaps[place]))
+            going = ~done & np.isfinite(values[active])
+            if not going.all():
+                rows, state, active = rows.of(going), state.of(going), active[going]
+            if not active.size:
+                break
+            try:
+                state = state.advanced(rows)
+            except NonFiniteError:
+                break

@@ -45,18 +45,17 @@ MOST_PRODUCTS = 250
 #: A slope along a direction is flat enough at this share of the first one; most trials of the line
 #: search, and the growth factor between trials. Chosen.
 FLAT, TRIALS, FARTHER = 0.1, 30, 10.0
-#: Fewer rows are all used, so that a repeated row agrees with one of twice the weight. Of more,
-#: rows are left out if at most this share remains (digits with all rows: 1.4 to 1.6 times as long),
-#: with at most so many entries, since they are copied.
-MANY_ROWS, FEW_ROWS, COPIED_ENTRIES = 500, 0.7, 1 << 22
+#: Rows are left out if at most this share remains (digits with all rows: 1.4 to 1.6 times as long),
+#: with at most so many entries (32 MB), since they are copied.
+FEW_ROWS, COPIED_ENTRIES = 0.7, 1 << 22
 #: For rows in parts, the sample size per parameter of a class, and the least sample size: memory
 #: must not grow with the rows. Chosen.
 SAMPLED_PER_PARAMETER, LEAST_SAMPLE = 100, 1 << 14
 #: Most rows per parameter of a class for a block of curvature.
 ROWS_PER_PARAMETER = 30
 #: Blocks are computed again after so many products (digits: 1.3 times as long with 8, 1.1 with 40,
-#: and without blocks 2.2), if they have at most so many entries, or as many as X.
-PRODUCTS_WITH_BLOCKS, MOST_ENTRIES = 16, 1 << 20
+#: and without blocks 2.2).
+PRODUCTS_WITH_BLOCKS = 16
 
 
 class TruncatedNewtonState(NamedTuple):
@@ -231,15 +230,10 @@ class CurvedClasses:
         return residual * residual / (2.0 * self.model.l2)
 
     def along(self, point: Vector, direction: Vector) -> ClassesLine:
-        """Return the function along a direction: one product with X, then none."""
-        model, at = self.model, self._known(point)
-        W, D = model.split(point)[0], model.split(direction)[0]
-        change = model.at(direction).margins
-        own = change[np.arange(model.n_samples), model.classes]
-        fall = float(self._shares[:, 0] @ own)
-        straight = model.l2 * float(np.vdot(W, D)) - fall
-        bend = model.l2 * float(np.vdot(D, D))
-        return ClassesLine(at.margins, change, self._shares[:, 0], straight, bend)
+        """Return the function along a direction: one pass, then none over X."""
+        model, W, D = self.model, *(self.model.split(x)[0] for x in (point, direction))
+        terms = model.l2 * float(np.vdot(W, D)), model.l2 * float(np.vdot(D, D))
+        return ClassesLine(model, self._known(point), model.at(point + direction), *terms)
 
     def quadratic(self, point: Vector, left_out: float) -> LocalClasses:
         """Return the second derivatives at a point, except for the share `left_out`."""
@@ -276,7 +270,7 @@ class CurvedClasses:
     def _rows_that_count(self, importance: Vector, left_out: float) -> RowNumbers | None:
         """Return the rows without the least important ones; None: all rows."""
         model = self.model
-        if model.n_samples < MANY_ROWS:
+        if self._has_few_entries:
             return None
         order = np.argsort(importance)
         sums = np.cumsum(importance[order])
@@ -294,9 +288,14 @@ class CurvedClasses:
         return self.model.n_features + int(self.model.rows.fit_intercept)
 
     @property
+    def _has_few_entries(self) -> bool:
+        """Whether all rows and new blocks cost nothing: then weights and repeated rows agree."""
+        return self._entries < kernels.FEW_ENTRIES
+
+    @property
     def _has_room(self) -> bool:
         entries = self.model.n_classes * self._size**2
-        return entries <= max(MOST_ENTRIES, self._entries)
+        return entries <= max(COPIED_ENTRIES, self._entries)
 
     def _preconditioner(
         self, weights: Matrix, importance: Vector, rows: RowNumbers | None
@@ -304,10 +303,7 @@ class CurvedClasses:
         """Return factored blocks of curvature per class, or one number per parameter."""
         if not self._has_room:
             return self._diagonal(weights, rows)
-        # With few entries new blocks cost nothing, and make weights and repeated rows agree to
-        # 1e-7.
-        few = self._entries < kernels.FEW_ENTRIES
-        if few or self._blocks is None or self._products >= PRODUCTS_WITH_BLOCKS:
+        if self._has_few_entries or self._blocks is None or self._products >= PRODUCTS_WITH_BLOCKS:
             self._blocks, self._products = self._factored(weights, importance), 0
         return self._blocks
 
@@ -359,13 +355,6 @@ class SampledClasses(CurvedClasses):
                 rows = np.unique(np.random.default_rng(0).integers(n, size=count))
             self._sample = CurvedClasses(model.of_rows(rows, model.l2))
         return self._sample.quadratic(point, left_out)
-
-    def along(self, point: Vector, direction: Vector) -> Any:
-        """Return the function along a direction: a pass, and one over margins per trial."""
-        model, p = self.model, self._known(point)
-        W, D = model.split(point)[0], model.split(direction)[0]
-        terms = model.l2 * float(np.vdot(W, D)), model.l2 * float(np.vdot(D, D))
-        return PartedLine(model, p, model.at(point + direction), *terms)
 
 
 class LocalClasses:
@@ -455,29 +444,9 @@ class LocalClasses:
 
 
 class ClassesLine(NamedTuple):
-    """The model along a direction, by the margins."""
+    """The model along the line from one point to another, by their margins."""
 
-    margins: Matrix
-    change: Matrix  # of the margins
-    shares: Vector
-    straight: float  # the slope at 0 without the logarithms
-    bend: float  # the second derivative without the logarithms
-
-    def derivatives(self, t: float) -> tuple[float, float]:
-        """Return the first and the second derivative at t."""
-        s, _ = softmax(self.margins + t * self.change)
-        s *= self.change
-        means = s.sum(axis=1)
-        s *= self.change
-        spread = s.sum(axis=1) - means * means
-        first = float(self.shares @ means) + self.straight + t * self.bend
-        return first, float(self.shares @ spread) + self.bend
-
-
-class PartedLine(NamedTuple):
-    """The same for rows in parts, from one point to another."""
-
-    model: PartedClasses
+    model: MultinomialModel
     p: Any
     q: Any
     straight: float  # the slope at 0 of the l2 term
@@ -495,9 +464,15 @@ def _slope_between(
     q: ClassesPoint,
     t: float,
 ) -> tuple[float, float]:
+    """Return the derivatives of the mean loss at p + t (q - p), along q - p."""
     change, shares = q.margins - p.margins, p.model.rows.shares
     own = change[np.arange(len(change)), p.model.classes]
-    return ClassesLine(p.margins, change, shares, -float(shares @ own), 0.0).derivatives(t)
+    s, _ = softmax(p.margins + t * change)
+    s *= change
+    means = s.sum(axis=1)
+    s *= change
+    spread = s.sum(axis=1) - means * means
+    return float(shares @ (means - own)), float(shares @ spread)
 
 
 def _weights(at: ClassesPoint) -> Matrix:

@@ -21,7 +21,7 @@ from accelegrad.solvers.curvature import (
     coordinate_curvatures,
     second_derivative_matrix,
 )
-from accelegrad.solvers.row_oracle import Goal, RowOracle, rows_in_memory
+from accelegrad.solvers.row_oracle import Goal, RowOracle, SmoothOracle, rows_in_memory
 from accelegrad.solvers.search import (
     DESCENT,
     PROMISING,
@@ -29,12 +29,9 @@ from accelegrad.solvers.search import (
     VALUE_ROUNDING,
     bolder,
     more_careful,
-    shorter_share,
 )
 from accelegrad.solvers.smoothing import SmoothedOracle, smoothing_gap
 
-#: The least product of a move and its gradient change that can be divided by
-LEAST_PRODUCT = 1e-290
 #: The share of the Newton decrement expected to remain after a step with new curvature (half or
 #: twice as much: 1 % of the time)
 EXPECTED_DECREMENT = 0.05
@@ -194,7 +191,7 @@ class SketchedNewton(StepRule):
 
     def _remembered(self, state: SketchedNewtonState, trial: Evaluation) -> SketchedNewtonState:
         move, change = trial.point - state.point, trial.gradient - state.gradient
-        if not inner(move, change) > LEAST_PRODUCT:
+        if not inner(move, change) > np.finfo(np.float64).tiny:  # or it cannot be divided by
             return state
         moves, changes = state.moves, state.gradient_changes
         return state._replace(
@@ -245,7 +242,7 @@ class SketchedNewton(StepRule):
         if state.slope == 0.0:  # a guess
             return state._replace(due=START_OVER)
         t = state.step_size
-        share = oracle.sum.shorter(state.point, trial, state.value, t * state.slope)
+        share = oracle.sum.shorter(state.point, trial.point, state.value, t * state.slope)
         if share * t <= SHORTEST_STEP:
             raise LineSearchError(
                 "the value falls no further along the direction of descent: rounding has the last "
@@ -269,14 +266,11 @@ class _Origin(NamedTuple):
     caution: float
 
 
-class CurvedOracle(RowOracle):
+class CurvedOracle(SmoothOracle):
     """A smooth sum over rows, with its second derivatives from samples of rows.
 
     If a matrix of them would cost too much, one number per coordinate takes its place.
     """
-
-    #: it is always the same sum
-    changed = False
 
     def __init__(
         self, model: LinearModel, rng: np.random.Generator, goal: Goal | None = None
@@ -292,32 +286,11 @@ class CurvedOracle(RowOracle):
         self._made: Factored | None = None
         self._made_from: _Origin | None = None
         self._coordinates: Diagonal | None = None
-        self._latest: list[Evaluation] = []  # the last two
-
-    def __call__(self, point: Vector) -> Evaluation:
-        """Evaluate at the point."""
-        evaluation = super().__call__(point)
-        self._latest = [*self._latest[-1:], evaluation]
-        return evaluation
-
-    @property
-    def sum(self) -> CurvedOracle:
-        """The smooth sum: this one."""
-        return self
 
     @property
     def lowest(self) -> Evaluation | None:
         """The evaluation with the lowest value so far."""
         return self.best
-
-    def seen(self, point: Vector, other: ModelPoint) -> Evaluation:
-        """Evaluate from another sum over the same rows: no pass over them before the gradient."""
-        with np.errstate(**QUIET):
-            at = other.beside(self.model)
-            value = at.value
-        evaluation = Evaluation(point, value, late_gradient=self._late_gradient, model=at)
-        self._latest = [*self._latest[-1:], evaluation]
-        return self._finish(evaluation)
 
     def original(self, evaluation: Evaluation) -> Evaluation:
         """Return the evaluation; its bound may be postponed: see `bound_can_wait`."""
@@ -374,16 +347,6 @@ class CurvedOracle(RowOracle):
         found: Vector = state.trial
         return found
 
-    def shorter(self, point: Vector, trial: Evaluation, value: float, fall: float) -> float:
-        """Return the share of the way from a point to a trial that lowers the value: no pass."""
-        before, after = self._evaluated(point), self._known(trial)
-
-        def value_at(share: float) -> float:
-            return self.model.between(before, after, share).value
-
-        with np.errstate(**QUIET):
-            return shorter_share(value_at, value, fall)
-
     def curvature(self, point: Vector, number: int, caution: float) -> Factored | Diagonal:
         """Return the curvature at a point from the `number`-th sample; 0: one per coordinate."""
         made_from = self._made_from
@@ -412,17 +375,10 @@ class CurvedOracle(RowOracle):
         point, number, caution = origin
         model = self.model
         with np.errstate(**QUIET):
-            at = self._evaluated(point)
+            at = self._known(self._evaluation(point))
             rows = model.sampled(size, [self._seed, number], by=at, caution=caution)
             matrix = second_derivative_matrix(model, at, rows)
         return Factored(matrix, *self._costs.price(number + 1, rows.n_curved))
-
-    def _evaluated(self, point: Vector) -> ModelPoint:
-        """Return what is known at a point, usually one of the last two evaluated."""
-        for known in (*self._latest, self.best):
-            if known is not None and known.model is not None and known.point is point:
-                return known.model
-        return self.model.at(point)
 
     def state(self) -> dict[str, Any]:
         """Return all that a checkpoint has to keep."""

@@ -20,15 +20,19 @@ from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.rules.base import Array, Step, StepRule
 from accelegrad.run.oracle import QUIET, Evaluation
-from accelegrad.solvers.curvature import Costs, Factored, second_derivative_matrix
+from accelegrad.solvers.curvature import (
+    MOST_PARAMETERS,
+    Costs,
+    Factored,
+    second_derivative_matrix,
+)
 from accelegrad.solvers.quadratic import Limits, Minimum, box_minimum
-from accelegrad.solvers.row_oracle import Goal, RowOracle, rows_in_memory
+from accelegrad.solvers.row_oracle import Goal, RowOracle, SmoothOracle, rows_in_memory
 from accelegrad.solvers.search import (
     PROMISING,
     bolder,
     falls_enough,
     more_careful,
-    shorter_share,
 )
 from accelegrad.solvers.smoothing import (
     LARGEST_SHRINK,
@@ -43,10 +47,6 @@ MOST_IDLE = 3
 #: Up to this many columns, all may move. Of more, those that are not at a kink, and as many others,
 #: but at least this many.
 FEW_COLUMNS = 100
-#: Copied columns are reused while they are at most this many times as many as are wanted.
-KEPT_COLUMNS = 1.3
-#: The most columns that move at a time: a matrix of their curvature takes 72 MB.
-MOST_COLUMNS = 3000
 #: A step that gains at most this share of the wanted gap counts as no gain.
 SETTLED = 1e-3
 #: After a step without gain mu shrinks if the smoothing's part exceeds this share of the wanted gap
@@ -115,7 +115,7 @@ class ProximalNewton(StepRule):
         aim = oracle.aim(state.point, state.iteration + 1, state.caution)
         trial, share = oracle(aim.target), 1.0
         if not falls_enough(aim.value, trial.value, aim.fall, 1.0):
-            share = oracle.sum.shorter(state.point, aim)
+            share = oracle.sum.shorter(state.point, aim.target, aim.value, aim.fall)
             if share == 0.0:
                 raise LineSearchError(
                     "the value falls no further towards the minimum of the model: rounding has the "
@@ -173,35 +173,24 @@ class TermsOracle(RowOracle):
         self._seed = int(rng.integers(2**63))
 
 
-class PenalisedOracle(TermsOracle):
+class PenalisedOracle(SmoothOracle, TermsOracle):
     """A smooth sum, its model around a point, and its bounds."""
-
-    changed = False
-    saved = (*TermsOracle.saved, "_kept")
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         d, self._limits = self.model.n_features, limits_of(self.terms)
-        self._latest: list[Evaluation] = []  # the last two
         self._before = math.nan  # value at the last model's point, infinite if unknown
         self._aimed: Aimed | None = None  # the last model's minimum, if all rows are in it
         self._has_all_rows = False
-        self._kept: Any = np.empty(0, dtype=np.intp)  # the columns of the last model
         self._part: tuple[Any, LinearModel] | None = None  # some columns, and the model of them
         self._matrix: Matrix | None = None  # its curvature, if constant
         self._products: ColumnProducts | None = None
         if self._is_least_squares and sp.issparse(self.model.X) and d > FEW_COLUMNS:
-            self._products = ColumnProducts(self.model.X, self.model.shares, MOST_COLUMNS)
+            self._products = ColumnProducts(self.model.X, self.model.shares, MOST_PARAMETERS)
         if self._is_least_squares and d <= FEW_COLUMNS:
             # Now, so that the sizes of columns, which bounds take from it, are always the same.
             with np.errstate(**QUIET):
                 self._least_squares_matrix(self._columns(None))
-
-    def __call__(self, point: Vector) -> Evaluation:
-        """Evaluate at the point."""
-        evaluation = super().__call__(point)
-        self._latest = [*self._latest[-1:], evaluation]
-        return evaluation
 
     def original(self, evaluation: Evaluation) -> Evaluation:
         """Return the evaluation with a lower bound of the minimum."""
@@ -236,47 +225,6 @@ class PenalisedOracle(TermsOracle):
         A least-squares step in which all columns may move leaves nothing to gain.
         """
         return self._before == math.inf or self._before - value <= SETTLED * goal
-
-    @property
-    def sum(self) -> PenalisedOracle:
-        """The smooth sum: this one."""
-        return self
-
-    def take_over(self, other: PenalisedOracle) -> None:
-        """Take over what is known of another sum over the same rows: no pass over them."""
-        self._part = None
-        for known in other._latest:
-            at = other._known(known).beside(self.model)
-            evaluation = Evaluation(
-                known.point, at.value, late_gradient=self._late_gradient, model=at
-            )
-            self._latest.append(self._finish(evaluation))
-
-    def shorter(self, point: Vector, aim: Aim) -> float:
-        """Return the share of the way to a model's minimum that lowers the value: no pass."""
-        before, after = self._evaluated(point), self._evaluated(aim.target)
-
-        def value_at(share: float) -> float:
-            at = self.model.between(before, after, share)
-            return at.value + (0.0 if self.penalty is None else self.penalty.value(at.w))
-
-        with np.errstate(**QUIET):
-            return shorter_share(value_at, aim.value, aim.fall)
-
-    def _evaluated(self, point: Vector) -> ModelPoint:
-        return self._known(self._evaluation(point))
-
-    def _evaluation(self, point: Vector) -> Evaluation:
-        """Return what is known at a point, usually one of the last two evaluated."""
-        for known in (*self._latest, self.best):
-            if known is not None and known.point is point:
-                return known
-        if self.points == 0:
-            return self(point)
-        # It was already counted before the run was resumed.
-        counts, evaluation = self.counts(), self(point)
-        self.set_counts(counts)
-        return evaluation
 
     def aim(self, point: Vector, number: int, caution: float) -> Aim:
         """Return the minimum of the model around a point over the columns that may move."""
@@ -330,9 +278,9 @@ class PenalisedOracle(TermsOracle):
         between = ~kink & (w > lower) & (w < upper)
         moving = np.flatnonzero(between)
         others = np.flatnonzero(~between & (steepness > 0.0))
-        most = min(max(FEW_COLUMNS, moving.size), max(MOST_COLUMNS - moving.size, 0))
-        if moving.size > MOST_COLUMNS:
-            moving, others, most = others[:0], np.flatnonzero(steepness > 0.0), MOST_COLUMNS
+        most = min(max(FEW_COLUMNS, moving.size), max(MOST_PARAMETERS - moving.size, 0))
+        if moving.size > MOST_PARAMETERS:
+            moving, others, most = others[:0], np.flatnonzero(steepness > 0.0), MOST_PARAMETERS
         if others.size > most:
             # The fall from moving one column alone.
             gain = steepness[others] ** 2 / self._curvatures[others]
@@ -340,14 +288,6 @@ class PenalisedOracle(TermsOracle):
         chosen = np.sort(np.concatenate([moving, others]))
         if not chosen.size:  # only an intercept moves
             chosen = np.array([np.argmax(np.abs(g))])
-        return self._with_kept(chosen)
-
-    def _with_kept(self, chosen: Any) -> Any:
-        kept = self._kept
-        few = kept.size <= KEPT_COLUMNS * chosen.size
-        if few and np.isin(chosen, kept, assume_unique=True).all():
-            return kept
-        self._kept = chosen
         return chosen
 
     @property
@@ -412,8 +352,9 @@ class SmoothedPenalisedOracle(SmoothedOracle[PenalisedOracle], TermsOracle):
     def _smoothed(self, mu: float) -> PenalisedOracle:
         rng, smooth = np.random.default_rng(self._seed), self.model.smoothed(mu)
         oracle = PenalisedOracle(smooth, rng, None, self.terms, self.penalty)
-        if self.smooth is not None:
-            oracle.take_over(self.smooth)
+        if self.smooth is not None:  # what is known there needs no pass
+            for known in self.smooth._latest:
+                oracle.seen(known.point, self.smooth._known(known))
         return oracle
 
     def aim(self, point: Vector, number: int, caution: float) -> Aim:

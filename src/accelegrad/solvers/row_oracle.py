@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from accelegrad.errors import Vector
 from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.proofs.certificate import LateBound
-from accelegrad.run.oracle import ModelOracle
+from accelegrad.run.oracle import QUIET, Evaluation, ModelOracle
+from accelegrad.solvers.search import shorter_share
 
 #: Maps the value at a point to the wanted gap, 0 for none.
 Goal: TypeAlias = Callable[[float], float]
@@ -34,6 +36,61 @@ class RowOracle(ModelOracle):
     def _late_bound(self, at: ModelPoint, smoothing: float = 0.0) -> LateBound:
         """Return the bound by the slopes at a point, for later; `smoothing` is their mu."""
         return LateBound(self.model, at.w, smoothing=smoothing, known=at)
+
+
+class SmoothOracle(RowOracle):
+    """A smooth sum over rows, which remembers its last two evaluations."""
+
+    #: it is always the same sum: see `accelegrad.solvers.smoothing.SmoothedOracle`
+    changed = False
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._latest: list[Evaluation] = []
+
+    @property
+    def sum(self) -> Any:
+        """The smooth sum: this one."""
+        return self
+
+    def __call__(self, point: Vector) -> Evaluation:
+        """Evaluate at the point."""
+        return self._remembered(super().__call__(point))
+
+    def seen(self, point: Vector, other: ModelPoint) -> Evaluation:
+        """Evaluate from another sum over the same rows: no pass over them before the gradient."""
+        with np.errstate(**QUIET):
+            at = other.beside(self.model)
+            value = at.value
+        evaluation = Evaluation(point, value, late_gradient=self._late_gradient, model=at)
+        return self._remembered(self._finish(evaluation))
+
+    def _remembered(self, evaluation: Evaluation) -> Evaluation:
+        self._latest = [*self._latest[-1:], evaluation]
+        return evaluation
+
+    def _evaluation(self, point: Vector) -> Evaluation:
+        """Return what is known at a point, usually one of the last two evaluated."""
+        for known in (*self._latest, self.best):
+            if known is not None and known.point is point:
+                return known
+        if self.points == 0:
+            return self(point)
+        # It was already counted before the run was resumed.
+        counts, evaluation = self.counts(), self(point)
+        self.set_counts(counts)
+        return evaluation
+
+    def shorter(self, start: Vector, end: Vector, value: float, fall: float) -> float:
+        """Return the share of the way between two points that lowers the value: no pass."""
+        before, after = (self._known(self._evaluation(point)) for point in (start, end))
+
+        def value_at(share: float) -> float:
+            at = self.model.between(before, after, share)
+            return at.value + (0.0 if self.penalty is None else self.penalty.value(at.w))
+
+        with np.errstate(**QUIET):
+            return shorter_share(value_at, value, fall)
 
 
 def rows_in_memory(model: LinearModel) -> LinearModel:

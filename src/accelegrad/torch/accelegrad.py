@@ -11,11 +11,11 @@ from accelegrad.errors import real_number
 from accelegrad.torch.coupled import Coupled, CoupledInBall, Descent, DiagonalCoupled
 from accelegrad.torch.optimizer import AUTO, AveragingOptimizer, Method, given_diameter
 from accelegrad.torch.sets import (
+    BALL,
     SIMPLEX,
     check_penalty,
     check_projection,
     has_joint_parts,
-    is_ball,
     is_separable,
 )
 from accelegrad.torch.untuned import DiagonalUntuned, Untuned, UntunedDescent
@@ -116,8 +116,7 @@ class AcceleGrad(AveragingOptimizer):
         check_penalty(group["penalty"])
         if group["diagonal"] not in (True, False, AUTO):
             raise ValueError(f"diagonal must be True, False or 'auto', not {group['diagonal']!r}.")
-        in_ball = is_ball(group["projection"])
-        if group["diameter"] == AUTO and in_ball:
+        if group["diameter"] == AUTO and group["projection"] == BALL:
             raise ValueError("projection='ball' needs the ball's diameter, not 'auto'.")
         if group["diameter"] == AUTO and group["gradient_bound"]:
             raise ValueError("gradient_bound needs a diameter that is a number, not 'auto'.")
@@ -125,7 +124,7 @@ class AcceleGrad(AveragingOptimizer):
     def _check_together(self) -> None:
         diagonal = _diagonal_of(self.param_groups)
         for projection in (group["projection"] for group in self.param_groups):
-            if diagonal is True and (is_ball(projection) or _is_simplex(projection)):
+            if diagonal is True and projection in (BALL, SIMPLEX):
                 raise ValueError(
                     f"diagonal=True and projection={projection!r} do not go together: in the "
                     "metric of steps per coordinate the nearest point of that set is another one."
@@ -145,7 +144,7 @@ class AcceleGrad(AveragingOptimizer):
             return DiagonalUntuned() if diagonal else Untuned()
         if diagonal is True:
             return DiagonalCoupled()
-        in_ball = any(is_ball(group["projection"]) for group in groups)
+        in_ball = any(group["projection"] == BALL for group in groups)
         return CoupledInBall() if in_ball else Coupled()
 
 
@@ -163,50 +162,18 @@ class AdaGradNorm(AcceleGrad):
         "ball".
     """
 
-    def __init__(
-        self,
-        params: ParamsT,
-        lr: float | Tensor = 1.0,
-        *,
-        diameter: float | str = AUTO,
-        projection: Any = None,
-        weight_decay: float = 0.0,
-        maximize: bool = False,
-        capturable: bool = False,
-        differentiable: bool = False,
-        per_group: bool = False,
-        sharded: bool = False,
-    ) -> None:
-        options: dict[str, Any] = {
-            "diameter": diameter,
-            "gradient_bound": 0.0,
-            "projection": projection,
-            "penalty": None,
-            "diagonal": False,
-            "weight_decay": weight_decay,
-            "maximize": maximize,
-            "capturable": capturable,
-            "differentiable": differentiable,
-        }
-        # Not AcceleGrad's __init__: the hint's stack level counts the calls in between.
-        AveragingOptimizer.__init__(self, params, lr, options, per_group=per_group, sharded=sharded)
-
     def _check(self, group: dict[str, Any]) -> None:
-        if is_ball(group["projection"]):
+        if group["projection"] == BALL:
             raise ValueError(
                 "projection='ball' is for AcceleGrad; give a function for a constraint."
             )
-        if group["penalty"] is not None or group["gradient_bound"] or group["diagonal"]:
+        if group["penalty"] is not None or group["gradient_bound"] or group["diagonal"] is True:
             raise ValueError("penalty, gradient_bound and diagonal are for AcceleGrad.")
         super()._check(group)
 
     def _method_of(self, groups: list[dict[str, Any]]) -> Method:
         given = given_diameter(groups[0], groups)
         return UntunedDescent() if given is None else Descent()
-
-
-def _is_simplex(projection: Any) -> bool:
-    return isinstance(projection, str) and projection == SIMPLEX
 
 
 def _diagonal_of(groups: list[dict[str, Any]]) -> bool | str:

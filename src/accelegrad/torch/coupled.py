@@ -25,10 +25,9 @@ from accelegrad.torch.optimizer import (
     is_usable,
     learning_rate,
 )
-from accelegrad.torch.sets import is_ball, near, projected
+from accelegrad.torch.sets import BALL, MIRROR, move, projected
 from accelegrad.torch.tensors import Bucket, Number, Tensors, gradient_square
 
-MIRROR = "mirror_point"  # z
 START = "start"  # x_0
 
 
@@ -58,13 +57,11 @@ class Coupled(Method):
         return {"iteration": t + 1, "weighted_squares": squares, "weight_sum": weight_sum}
 
     def _move(self, bucket: Bucket, alpha: Number, squares: Number) -> None:
-        group, each, state = bucket.group, bucket.each, bucket.state
+        group = bucket.group
         eta = accelegrad_step(bucket.diameter, group["gradient_bound"] / bucket.unit, squares)
-        eta = bucket.step_size = learning_rate(group) * eta
-        z = each.add(state[MIRROR], bucket.gradient, -alpha * eta)
-        y = each.add(bucket.x, bucket.gradient, -eta)
-        state[MIRROR] = projected(bucket, near(bucket, z, [alpha * eta] * len(z)))
-        bucket.x = projected(bucket, near(bucket, y, [eta] * len(y)))
+        bucket.reach = bucket.step_size = learning_rate(group) * eta
+        bucket.direction, bucket.inverse = bucket.gradient, [1.0] * len(bucket.x)
+        move(bucket, alpha)
 
     def _hold(self, family: Family) -> None:
         """Keep z in its ball; nothing here."""
@@ -76,7 +73,7 @@ class CoupledInBall(Coupled):
     points: ClassVar[tuple[str, ...]] = (AVERAGE, MIRROR, START)
 
     def _hold(self, family: Family) -> None:
-        held = [bucket for bucket in family.buckets if is_ball(bucket.group["projection"])]
+        held = [bucket for bucket in family.buckets if bucket.group["projection"] == BALL]
         (square,) = family._replace(buckets=held).sums(_travelled)
         for bucket in held:
             reach = bucket.diameter / 2
@@ -94,14 +91,11 @@ class DiagonalCoupled(Coupled):
         group, each, state = bucket.group, bucket.each, bucket.state
         state[SQUARES] = each.add_squares(state[SQUARES], bucket.gradient, alpha * alpha)
         metric = self.metric(bucket)
-        direction = list(torch._foreach_div(bucket.gradient, metric))
-        reach = bucket.step_size = 2 * learning_rate(group) * bucket.diameter
-        z = each.add(state[MIRROR], direction, -alpha * reach)
-        y = each.add(bucket.x, direction, -reach)
+        bucket.direction = list(torch._foreach_div(bucket.gradient, metric))
+        bucket.reach = bucket.step_size = 2 * learning_rate(group) * bucket.diameter
         if group["penalty"] is not None:
-            steps = [reach / root for root in metric]
-            z, y = near(bucket, z, [alpha * step for step in steps]), near(bucket, y, steps)
-        state[MIRROR], bucket.x = projected(bucket, z), projected(bucket, y)
+            bucket.inverse = [1 / root for root in metric]
+        move(bucket, alpha)
 
     def metric(self, bucket: Bucket) -> Tensors:
         """Return H, the roots of G^2 and the sums of squares."""

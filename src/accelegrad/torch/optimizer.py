@@ -19,7 +19,7 @@ from torch.optim.swa_utils import update_bn
 from accelegrad.errors import hint_at_rate, real_number
 from accelegrad.rules.arrays import larger
 from accelegrad.rules.distance import check_distance
-from accelegrad.rules.schedules import LARGEST_SIZE, SMALLEST_SIZE
+from accelegrad.rules.schedules import LARGEST_SIZE
 from accelegrad.torch.tensors import (
     Bucket,
     Number,
@@ -27,11 +27,11 @@ from accelegrad.torch.tensors import (
     Spread,
     Tensors,
     accumulator_type,
+    all_reduced,
     as_real,
     gradient_square,
     local,
     sum_type,
-    totals,
 )
 
 Numbers: TypeAlias = dict[str, Number]
@@ -70,7 +70,15 @@ class Family(NamedTuple):
 
     def total(self, quantity: Quantity, count: int = 1) -> Tensor:
         """Return the sums of `count` quantities over all buckets and ranks."""
-        return totals(self.buckets, quantity, count, self.ranks)
+        home = self.buckets[0].x[0].device if self.buckets else torch.device("cpu")
+        by_spread: dict[Spread | None, list[Tensor]] = {}
+        for bucket in self.buckets:
+            by_spread.setdefault(bucket.spread, []).append(quantity(bucket).to(home))
+        total = torch.zeros(count, dtype=sum_type(home), device=home)
+        for spread, parts in by_spread.items():
+            part = parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
+            total = total + (part if spread is None else spread.summed(part))
+        return total if self.ranks is None else all_reduced(total, self.ranks)
 
     def sums(self, quantity: Quantity, count: int = 1) -> list[Number]:
         """Return the same sums as floats, or as tensors in a graph."""
@@ -128,6 +136,7 @@ class AveragingOptimizer(Optimizer):
             )
         self.per_group = bool(per_group)
         self.sharded = bool(sharded)
+        # Not in the groups: ZeroRedundancyOptimizer would overwrite it there before each step.
         self.training = True  # whether the parameters hold the point for gradients
         super().__init__(params, {"lr": lr, **defaults})
         rates = [group["lr"] for group in self.param_groups]
@@ -485,12 +494,11 @@ class AveragingOptimizer(Optimizer):
                     f"the loaded state dict is not one of {type(self).__name__} with the same "
                     f"options: it has {sorted(state)} for a parameter, and not {sorted(missing)}."
                 )
-            for name, value in state.items():
-                if isinstance(value, Tensor) and value.ndim and value.shape != param.shape:
-                    raise ValueError(
-                        f"the loaded state dict is of another model: {name} has shape "
-                        f"{tuple(value.shape)}, and its parameter {tuple(param.shape)}."
-                    )
+            if state[AVERAGE].shape != param.shape:
+                raise ValueError(
+                    f"the loaded state dict is of another model: {AVERAGE} has shape "
+                    f"{tuple(state[AVERAGE].shape)}, and its parameter {tuple(param.shape)}."
+                )
 
     def _restore_types(self, given: dict[str, Any]) -> None:
         """Undo torch's cast of all tensors to their parameter's type, with copies."""
@@ -597,7 +605,7 @@ def _wide_square(bucket: Bucket) -> Tensor:
 def unit_of(square: Tensor) -> Tensor:
     """Return the power of two that brings a squared norm to a usable size, or zero."""
     norm = square.sqrt()
-    ratio = norm / norm.clamp(SMALLEST_SIZE, LARGEST_SIZE)
+    ratio = norm / norm.clamp(1 / LARGEST_SIZE, LARGEST_SIZE)
     unit = ratio / (2 * torch.frexp(ratio).mantissa)
     return torch.where((square > 0) & square.isfinite(), unit, torch.zeros_like(unit))
 

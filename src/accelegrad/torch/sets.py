@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,9 +15,7 @@ from accelegrad.geometry.penalties import L1, ElasticNet
 from accelegrad.geometry.sets import Box
 from accelegrad.torch.tensors import Bucket, Tensors
 
-Projection: TypeAlias = Callable[[Tensor], Tensor]
-Prox: TypeAlias = Callable[[Tensor, Any], Tensor]
-
+MIRROR = "mirror_point"  # z
 BALL = "ball"  # z stays in the ball of the given diameter around the start; no constraint
 NONNEGATIVE, SIMPLEX = "nonnegative", "simplex"
 NAMES = (BALL, NONNEGATIVE, SIMPLEX)
@@ -54,20 +52,10 @@ def check_penalty(given: Any) -> None:
         )
 
 
-def is_ball(projection: Any) -> bool:
-    """Tell whether a projection is "ball"."""
-    return isinstance(projection, str) and projection == BALL
-
-
-def is_constraint(projection: Any) -> bool:
-    """Tell whether a projection constrains the returned point."""
-    return projection is not None and projection != BALL
-
-
 def projected(bucket: Bucket, tensors: Tensors) -> Tensors:
     """Return the tensors of a bucket projected onto the set of its group."""
     given = bucket.group["projection"]
-    if not is_constraint(given):
+    if given is None or given == BALL:
         return tensors
     if given == NONNEGATIVE:
         return bucket.each.assign(tensors, [tensor.clamp(min=0) for tensor in tensors])
@@ -81,19 +69,24 @@ def near(bucket: Bucket, tensors: Tensors, steps: Sequence[Any]) -> Tensors:
     `steps` has a number, or a tensor of steps per coordinate, for each tensor; they are for
     gradients divided by the bucket's unit.
     """
-    given = bucket.group["penalty"]
-    if given is None:
-        return tensors
-    prox = as_prox(given)
+    penalty = bucket.group["penalty"]
+    if isinstance(penalty, L1 | ElasticNet):
+        prox: Callable[..., Tensor] = functools.partial(_soft_threshold, penalty)
+    else:
+        prox = on_tensors(penalty, "prox")
     steps = [step / bucket.unit for step in steps]
     return bucket.each.assign(tensors, bucket.whole(prox, tensors, steps))
 
 
-def as_prox(given: Any) -> Prox:
-    """Return the proximal map of a penalty on tensors."""
-    if isinstance(given, L1 | ElasticNet):
-        return functools.partial(_soft_threshold, given)
-    return on_tensors(given, "prox")
+def move(bucket: Bucket, alpha: Any) -> None:
+    """Move z and x, which becomes y, by alpha and 1 times `reach` along `direction`."""
+    each, state, reach = bucket.each, bucket.state, bucket.reach
+    z = each.add(state[MIRROR], bucket.direction, -alpha * reach)
+    y = each.add(bucket.x, bucket.direction, -reach)
+    if bucket.group["penalty"] is not None:
+        z = near(bucket, z, [alpha * reach * inverse for inverse in bucket.inverse])
+        y = near(bucket, y, [reach * inverse for inverse in bucket.inverse])
+    state[MIRROR], bucket.x = projected(bucket, z), projected(bucket, y)
 
 
 def _soft_threshold(penalty: L1 | ElasticNet, x: Tensor, step: Any) -> Tensor:
@@ -112,14 +105,9 @@ def _soft_threshold(penalty: L1 | ElasticNet, x: Tensor, step: Any) -> Tensor:
 def is_separable(group: dict[str, Any]) -> bool:
     """Tell whether set and penalty are known to act on each coordinate separately."""
     projection, penalty = group["projection"], group["penalty"]
-    set_is = (
-        projection in (None, NONNEGATIVE)
-        if isinstance(projection, str | None)
-        else isinstance(projection, Box)
-    )
-    if has_joint_parts(group):
-        return False
-    return set_is and (penalty is None or isinstance(penalty, L1 | ElasticNet))
+    set_is = isinstance(projection, Box) or projection in (None, NONNEGATIVE)
+    penalty_is = penalty is None or isinstance(penalty, L1 | ElasticNet)
+    return set_is and penalty_is and not has_joint_parts(group)
 
 
 def has_joint_parts(group: dict[str, Any]) -> bool:

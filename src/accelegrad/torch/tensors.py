@@ -119,11 +119,12 @@ class Spread(NamedTuple):
     def summed(self, numbers: Tensor) -> Tensor:
         """Return the sums over all ranks that hold other entries."""
         for dimension in self.dimensions:
-            numbers = _all_reduced(numbers, self.mesh.get_group(dimension))
+            numbers = all_reduced(numbers, self.mesh.get_group(dimension))
         return numbers
 
 
-def _all_reduced(numbers: Tensor, group: Any) -> Tensor:
+def all_reduced(numbers: Tensor, group: Any) -> Tensor:
+    """Return the sums over all ranks of a process group."""
     numbers = numbers.clone()
     torch.distributed.all_reduce(numbers, group=group)
     return numbers
@@ -189,22 +190,6 @@ Quantity: TypeAlias = Callable[[Bucket], Tensor]
 def gradient_square(bucket: Bucket) -> Tensor:
     """Return the squared norm of the gradients."""
     return bucket.sums_of(lambda g: [g.dot(g)], bucket.gradient)
-
-
-def totals(buckets: Sequence[Bucket], quantity: Quantity, count: int, ranks: Any) -> Tensor:
-    """Return the sums of `count` quantities over all buckets and ranks.
-
-    `ranks` is the process group over which the parameters themselves are distributed, if any.
-    """
-    home = buckets[0].x[0].device if buckets else torch.device("cpu")
-    by_spread: dict[Spread | None, list[Tensor]] = {}
-    for bucket in buckets:
-        by_spread.setdefault(bucket.spread, []).append(quantity(bucket).to(home))
-    total = torch.zeros(count, dtype=sum_type(home), device=home)
-    for spread, parts in by_spread.items():
-        part = parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
-        total = total + (part if spread is None else spread.summed(part))
-    return total if ranks is None else _all_reduced(total, ranks)
 
 
 def _on_whole(function: Callable[..., Tensor], param: Any, x: Tensor, *more: Any) -> Tensor:

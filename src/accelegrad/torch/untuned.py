@@ -24,7 +24,6 @@ from accelegrad.rules.untuned import (
     is_comparable,
     learnt,
 )
-from accelegrad.torch.coupled import MIRROR
 from accelegrad.torch.optimizer import (
     AVERAGE,
     SQUARES,
@@ -35,7 +34,7 @@ from accelegrad.torch.optimizer import (
     largest_rate,
     learning_rate,
 )
-from accelegrad.torch.sets import near, projected
+from accelegrad.torch.sets import MIRROR, move
 from accelegrad.torch.tensors import Bucket, Number, gradient_square
 
 RULE = UntunedAcceleGrad()
@@ -70,10 +69,8 @@ class Untuned(Method):
         """Return the numbers after a step; squares are the rule's r_t Q_t, and H their roots."""
         searching = family.in_graph or family.numbers["averaged"] == 0
         compared = searching and self.momentum and (family.in_graph or _is_comparable(family))
-        if compared:
+        if searching:
             square, *found = family.sums(_along_z, 4)
-        elif searching:
-            square, *found = family.sums(_at_gradient, 2)
         else:
             square, *found = family.sums(self._square)
         if not is_usable(square):
@@ -91,7 +88,7 @@ class Untuned(Method):
         for bucket in family.buckets:
             if searching and _has_penalty(family):
                 bucket.before = [x.clone() for x in bucket.x]
-            _move(bucket, alpha)
+            move(bucket, alpha)
         if searching:
             evidence = found[0]
             if _has_penalty(family):
@@ -189,24 +186,6 @@ class DiagonalUntuned(Untuned):
 
 
 # -- tensors -------------------------------------------------------------------------------------
-
-
-def _move(bucket: Bucket, alpha: Number) -> None:
-    """Move z and x, which becomes y, by steps of `reach` in the metric."""
-    each, state, reach = bucket.each, bucket.state, bucket.reach
-    z = each.add(state[MIRROR], bucket.direction, -alpha * reach)
-    y = each.add(bucket.x, bucket.direction, -reach)
-    if bucket.group["penalty"] is not None:
-        z = near(bucket, z, [alpha * reach * inverse for inverse in bucket.inverse])
-        y = near(bucket, y, [reach * inverse for inverse in bucket.inverse])
-    state[MIRROR], bucket.x = projected(bucket, z), projected(bucket, y)
-
-
-def _at_gradient(bucket: Bucket) -> Tensor:
-    return bucket.sums_of(
-        lambda g, a, x: [g.dot(g), g.dot(a - x)],
-        *(bucket.gradient, bucket.state[AVERAGE], bucket.x),
-    )
 
 
 def _along_z(bucket: Bucket) -> Tensor:

@@ -1,4 +1,4 @@
-"""Products with CSR rows, and prefetching of the next ones."""
+"""Products with dense and CSR rows, and prefetching of the next CSR rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,23 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
-from accelegrad.kernels.compile import compiled
+from accelegrad.kernels.compile import compiled, summing
+
+
+@summing
+def row_product(X: Any, i: int, x: Any) -> float:
+    """Return a_i.x over the features."""
+    total = 0.0
+    for j in range(X.shape[1]):
+        total += X[i, j] * x[j]
+    return total
+
+
+@summing
+def add_row(X: Any, i: int, c: float, g: Any) -> None:
+    """Add c a_i to g."""
+    for j in range(X.shape[1]):
+        g[j] += c * X[i, j]
 
 
 @compiled
@@ -35,8 +51,19 @@ def sparse_product(data: Any, indices: Any, start: int, stop: int, x: Any) -> fl
 @compiled
 def add_sparse_row(data: Any, indices: Any, start: int, stop: int, c: float, x: Any) -> None:
     """Add c a_i to x."""
-    for e in range(start, stop):
+    e, last, one, four = np.uint64(start), np.uint64(stop), np.uint64(1), np.uint64(4)
+    while e + four <= last:
         x[indices[e]] += c * data[e]
+        e += one
+        x[indices[e]] += c * data[e]
+        e += one
+        x[indices[e]] += c * data[e]
+        e += one
+        x[indices[e]] += c * data[e]
+        e += one
+    while e < last:
+        x[indices[e]] += c * data[e]
+        e += one
 
 
 def _prefetch(_: Any, array: Any, index: Any) -> Any:  # noqa: ARG001
