@@ -26,9 +26,9 @@ from accelegrad.errors import (
     real_number,
     whole_number,
 )
+from accelegrad.linalg import norm
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.sampling import BatchSampler
-from accelegrad.norms import norm
 from accelegrad.proofs.bracket import Bracket
 from accelegrad.proofs.certificate import DualCertificate
 from accelegrad.proofs.cuts import CutCertificate

@@ -22,8 +22,7 @@ import numpy as np
 from accelegrad.differentiate import LIBRARIES
 from accelegrad.errors import Vector, finite_vector, real_array, real_number, whole_number
 from accelegrad.geometry.sets import as_feasible_set
-from accelegrad.norms import norm
-from accelegrad.rounding import SMALLEST, UNIT, growth
+from accelegrad.linalg import SMALLEST, UNIT, growth, norm
 from accelegrad.run.oracle import checked_gradient, checked_value, split_pair
 
 #: Distances at which differences are taken, in radii.

@@ -14,7 +14,7 @@ from accelegrad.errors import Vector, real_array
 from accelegrad.geometry.nearest_point import Rows, lowest_of_cuts, nearest_point
 from accelegrad.geometry.polyhedron import Polyhedron
 from accelegrad.geometry.sets import Affine, Box, FeasibleSet, Halfspace, Simplex
-from accelegrad.norms import norm
+from accelegrad.linalg import norm
 
 _GAP = "it is the certified gap that a run stops on"
 #: Options of SciPy's and CVXPY's solvers, and what to use instead.

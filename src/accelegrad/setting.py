@@ -21,6 +21,7 @@ from accelegrad.geometry.sets import (
     WholeSpace,
     as_feasible_set,
 )
+from accelegrad.linalg import ROUNDED_UP
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.scaling import (
     ColumnScaling,
@@ -30,7 +31,6 @@ from accelegrad.models.scaling import (
     near_start,
 )
 from accelegrad.proofs.region import Region
-from accelegrad.rounding import ROUNDED_UP
 from accelegrad.rules import (
     DiagonalAcceleGrad,
     DistanceFreeDiagonalAcceleGrad,

@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accelegrad.errors import Vector
+from accelegrad.linalg import SMALLEST, growth, norm
 from accelegrad.models.losses import Loss
 from accelegrad.models.matrix import column_squares
-from accelegrad.norms import norm
-from accelegrad.rounding import SMALLEST, growth
 
 
 class PointRounding(NamedTuple):

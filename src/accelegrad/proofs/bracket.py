@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from accelegrad.linalg import FEW, UNIT, growth
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.proofs.certificate import SPACING, DualCertificate
 from accelegrad.proofs.cuts import PAUSE, CutCertificate, rounding_of
-from accelegrad.rounding import FEW, UNIT, growth
 from accelegrad.rules.base import Evaluated
 
 #: A search for the best average also comes as soon as the method's estimate of the gap has fallen

@@ -22,12 +22,11 @@ from accelegrad.bundle.cut_memory import SMALLEST_TOTAL, CutMemory
 from accelegrad.bundle.cut_model import Center, CutModel, Lowest
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.geometry.penalties import Penalty
+from accelegrad.linalg import FEW, SMALLEST, UNIT, growth, norm
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.rounding import PointRounding, few_bits_rounding
-from accelegrad.norms import norm
 from accelegrad.proofs.region import LONGEST_STEP, Region
 from accelegrad.proofs.sharp_average import sharp_average
-from accelegrad.rounding import FEW, SMALLEST, UNIT, growth
 from accelegrad.rules.base import Evaluated, KnownEvaluation, inner
 
 #: Bounds that are costly or cannot end the run are computed once per this many cuts, and at least

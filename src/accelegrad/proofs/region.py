@@ -9,9 +9,8 @@ import numpy as np
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.geometry.penalties import Penalty
 from accelegrad.geometry.sets import FeasibleSet, WholeSpace
+from accelegrad.linalg import SMALLEST, norm
 from accelegrad.models.scaling import ColumnScaling
-from accelegrad.norms import norm
-from accelegrad.rounding import SMALLEST
 from accelegrad.rules.base import inner
 
 #: Most steps tried for the minimum of a cut plus a penalty.

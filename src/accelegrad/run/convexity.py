@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from accelegrad.errors import NotConvexError, Vector
-from accelegrad.norms import norm
-from accelegrad.rounding import UNIT
+from accelegrad.linalg import UNIT, norm
 from accelegrad.rules.base import Evaluated
 from accelegrad.run.checkpoint import Saved
 from accelegrad.run.oracle import Evaluation

@@ -18,12 +18,11 @@ from scipy.linalg.blas import ddot
 
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.geometry.penalties import Penalty
+from accelegrad.linalg import UNIT, norm
 from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.models.rounding import PointRounding, few_bits_rounding
 from accelegrad.models.sampling import BatchSampler
-from accelegrad.norms import norm
 from accelegrad.proofs.model_dual import ModelDual
-from accelegrad.rounding import UNIT
 from accelegrad.run.checkpoint import Saved
 
 # An overflow ends the run with a status; a warning would add nothing.

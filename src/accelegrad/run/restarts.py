@@ -9,8 +9,7 @@ ones are twice as long: at the minimum of a non-smooth function, short stages pr
 
 from __future__ import annotations
 
-from accelegrad.norms import norm
-from accelegrad.rounding import UNIT
+from accelegrad.linalg import UNIT, norm
 from accelegrad.rules import Rule
 from accelegrad.rules.distance import distance
 from accelegrad.run.checkpoint import Saved
