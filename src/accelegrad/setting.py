@@ -30,7 +30,7 @@ from accelegrad.models.scaling import (
     limits_intercept,
     near_start,
 )
-from accelegrad.proofs.region import Region
+from accelegrad.proofs.cuts import Region
 from accelegrad.rules import (
     DiagonalAcceleGrad,
     DistanceFreeDiagonalAcceleGrad,

@@ -67,8 +67,7 @@ def test_tol_holds_for_the_point_that_is_returned(output):
 def test_both_cuts_are_needed():
     """The single cut on a smooth function, the aggregate one on a non-smooth one."""
     from accelegrad.geometry.sets import WholeSpace
-    from accelegrad.proofs.cuts import CutCertificate
-    from accelegrad.proofs.region import Region
+    from accelegrad.proofs.cuts import CutCertificate, Region
     from accelegrad.rules import AcceleGrad
     from accelegrad.rules.base import KnownEvaluation
 

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from accelegrad.errors import NotConvexError, Vector
+from accelegrad.files.saved import Saved
 from accelegrad.linalg import UNIT, norm
 from accelegrad.rules.base import Evaluated
-from accelegrad.run.checkpoint import Saved
 from accelegrad.run.oracle import Evaluation
 from accelegrad.run.progress import Progress
 

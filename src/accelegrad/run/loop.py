@@ -15,8 +15,8 @@ import numpy as np
 from scipy.optimize import OptimizeResult
 
 from accelegrad.errors import DivergedError, LineSearchError, NonFiniteError, NotConvexError
+from accelegrad.files.saved import Saved
 from accelegrad.run import checkpoint
-from accelegrad.run.checkpoint import Saved
 from accelegrad.run.convexity import Convexity
 from accelegrad.run.observers import Observers
 from accelegrad.run.oracle import QUIET
@@ -152,7 +152,7 @@ class Run(Saved):
         if self.ended is not None and self.stopping.still_holds(Status(self.ended)):
             return Status(self.ended)
         progress, oracle, verdict = self.progress, self.progress.oracle, self.stopping.verdict
-        certify = progress.bracket.adders if oracle.exact_values else ()
+        certify = [part.add for part in progress.bracket.parts] if oracle.exact_values else ()
         convexity, region, restarts = self.convexity, self.region, self.restarts
         guessed = region.guess is not None
         # for the check, and for the questions asked before a guessed region is trusted

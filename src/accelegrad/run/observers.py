@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from accelegrad.files.saved import Saved
 from accelegrad.rules.base import Step
-from accelegrad.run.checkpoint import Saved
 from accelegrad.run.progress import Progress
 from accelegrad.run.result import Result
 from accelegrad.run.trace import Trace

@@ -17,13 +17,13 @@ import numpy as np
 from scipy.linalg.blas import ddot
 
 from accelegrad.errors import NonFiniteError, Vector
+from accelegrad.files.saved import Saved
 from accelegrad.geometry.penalties import Penalty
 from accelegrad.linalg import UNIT, norm
 from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.models.rounding import PointRounding, few_bits_rounding
 from accelegrad.models.sampling import BatchSampler
 from accelegrad.proofs.model_dual import ModelDual
-from accelegrad.run.checkpoint import Saved
 
 # An overflow ends the run with a status; a warning would add nothing.
 QUIET: dict[str, Any] = {"over": "ignore", "invalid": "ignore"}

@@ -13,10 +13,10 @@ import numpy as np
 from scipy.optimize import OptimizeResult
 
 from accelegrad.errors import NonFiniteError, Vector
+from accelegrad.files.saved import Saved
 from accelegrad.geometry.sets import FeasibleSet
 from accelegrad.proofs.bracket import Bracket
 from accelegrad.rules.base import Evaluated, Rule
-from accelegrad.run.checkpoint import Saved
 from accelegrad.run.oracle import Evaluation, Oracle
 
 #: The number of evaluations kept: comparing with them costs about one step. Fewer long vectors,

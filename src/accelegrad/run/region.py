@@ -13,7 +13,7 @@ import numpy as np
 from accelegrad.bundle.cut_model import Center
 from accelegrad.errors import DivergedError, NonFiniteError, Vector
 from accelegrad.linalg import SMALLEST, norm
-from accelegrad.proofs.region import Region
+from accelegrad.proofs.cuts import Region
 from accelegrad.rules.distance import distance, smallest_radius
 from accelegrad.run.oracle import LARGEST_SQUARE, Evaluation
 from accelegrad.run.progress import Progress

@@ -9,10 +9,10 @@ ones are twice as long: at the minimum of a non-smooth function, short stages pr
 
 from __future__ import annotations
 
+from accelegrad.files.saved import Saved
 from accelegrad.linalg import UNIT, norm
 from accelegrad.rules import Rule
 from accelegrad.rules.distance import distance
-from accelegrad.run.checkpoint import Saved
 from accelegrad.run.progress import Progress
 from accelegrad.run.region import RESOLVED
 

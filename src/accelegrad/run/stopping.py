@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from accelegrad.errors import DivergedError, NonFiniteError
+from accelegrad.files.saved import Saved
 from accelegrad.rules.base import Step
-from accelegrad.run.checkpoint import Saved
 from accelegrad.run.oracle import Evaluation
 from accelegrad.run.progress import Progress
 from accelegrad.run.region import RegionPolicy

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from accelegrad.extras import require
-from accelegrad.run.checkpoint import Saved
+from accelegrad.files.saved import Saved
 
 if TYPE_CHECKING:
     import pandas as pd
