@@ -17,7 +17,7 @@ from scipy.optimize import OptimizeResult
 from accelegrad import threads
 from accelegrad.bundle.cut_memory import CutMemory, default_size
 from accelegrad.catalogue import MethodOptions
-from accelegrad.choose import Request
+from accelegrad.choose import Request, Setting, checked_space, resolve
 from accelegrad.differentiate import LIBRARIES
 from accelegrad.errors import (
     Vector,
@@ -34,18 +34,16 @@ from accelegrad.proofs.certificate import DualCertificate
 from accelegrad.proofs.cuts import CutCertificate
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.rules import Rule
+from accelegrad.run.checkpoint import run_kind
+from accelegrad.run.checks import NEAR
 from accelegrad.run.compiled import CompiledRule, compiled_twin
-from accelegrad.run.convexity import NEAR
-from accelegrad.run.fingerprint import run_kind
-from accelegrad.run.loop import Run
+from accelegrad.run.loop import Restarts, Run
 from accelegrad.run.oracle import QUIET, FunctionOracle, MinibatchOracle, ModelOracle, Oracle
 from accelegrad.run.progress import OUTPUTS, Options, Progress
-from accelegrad.run.restarts import Restarts
 from accelegrad.run.result import Status
 from accelegrad.scipy_words import Limits, constraint_set, hint
-from accelegrad.setting import Setting, checked_space, resolve
 from accelegrad.solvers.oracles import sum_oracle
-from accelegrad.solvers.row_oracle import Goal
+from accelegrad.solvers.row_oracle import Goal, no_goal
 
 #: Entries of the result that have x0's shape.
 SHAPED = ("x", "jac", "x_average", "x_last", "x_best")
@@ -273,7 +271,6 @@ def minimize(
     if options is not None or more:
         parameters |= _method_options(options, more)
     project_y = parameters.pop("project_y", None)
-    noisy = batch_size is not None
     model = fun if isinstance(fun, LinearModel) else None
     start = _start(x0, model)
     shape = None if model is not None or np.ndim(x0) == 1 else np.shape(x0)
@@ -295,12 +292,11 @@ def minimize(
         raise _not_among("output", output, OUTPUTS)
     run_options = Options(
         max_iter=whole_number("max_iter", max_iter, least=1),
-        tol=None if tol is None else real_number("tol", tol, above=0),
-        rtol=None if rtol is None else real_number("rtol", rtol, above=0),
+        goal=_goal(tol, rtol),
         time_limit=None if time_limit is None else real_number("time_limit", time_limit, above=0),
         target=None if target is None else real_number("target", target),
         output=output,
-        exact=exact and not noisy,
+        exact=exact and batch_size is None,
         callback=None if callback is None else _scipy_callback(callback, problem),
         callback_at=None if callback_at is None else _iterations(callback_at),
         progress=bool(progress),
@@ -311,10 +307,13 @@ def minimize(
     with threads.single() if problem.limited else nullcontext():
         oracle = _oracle(problem)
         with np.errstate(**QUIET):  # the oracle restores the user's settings for `fun`
-            space = checked_space(start, feasible_set, penalty, model)
-            comparable = oracle.exact_values or noisy
-            wishes = (method, parameters, project_y, scale, restart, noisy, comparable)
-            request = Request(model, space, *wishes)
+            request = Request(
+                model,
+                checked_space(start, feasible_set, penalty, model),
+                *(method, parameters, project_y, scale, restart),
+                minibatches=batch_size is not None,
+                exact_values=oracle.exact_values or batch_size is not None,
+            )
             setting = resolve(request)
             run = _run(problem, request, run_options, oracle, setting, resume)
         if resume is not None:
@@ -324,6 +323,15 @@ def minimize(
         if limits is not None and limits.given:
             result["multipliers"] = _multipliers(limits, result, setting.start, run.progress)
     return result if shape is None else _shaped(result, shape)
+
+
+def _goal(tol: float | None, rtol: float | None) -> Goal | None:
+    """Return the gap that is asked for as a function of the value, None if none is."""
+    if tol is None and rtol is None:
+        return None
+    absolute = 0.0 if tol is None else real_number("tol", tol, above=0)
+    relative = 0.0 if rtol is None else real_number("rtol", rtol, above=0)
+    return lambda value: max(absolute * max(1.0, abs(value)), relative * abs(value))
 
 
 def _run(
@@ -339,10 +347,9 @@ def _run(
         oracle = _oracle_of_rows(setting, problem, request, options.goal)
     oracle.penalty = penalty
     judge = ModelOracle(model, penalty) if model is not None and request.minibatches else None
+    bracket = Bracket(None, None)
     if oracle.exact_values or judge is not None:
         bracket = _bracket(request, options, setting, oracle)
-    else:
-        bracket = Bracket(None, None)
     _check_needs(rule, oracle, options, bracket)
     restarts = None if request.restart is None else _restarts(request.restart, setting, oracle)
     if isinstance(oracle, MinibatchOracle):
@@ -495,7 +502,7 @@ def _oracle(problem: Problem) -> Oracle:
 
 
 def _oracle_of_rows(
-    setting: Setting, problem: Problem, request: Request, goal: Goal
+    setting: Setting, problem: Problem, request: Request, goal: Goal | None
 ) -> ModelOracle:
     method = setting.choice.name
     if problem.model is None:
@@ -504,7 +511,7 @@ def _oracle_of_rows(
         raise ValueError(f"batch_size cannot be used with method {method!r}.")
     _, chosen, penalty = request.space
     generator = _generator(problem.rng)
-    return sum_oracle(setting.rule, problem.model, generator, goal, penalty, chosen)
+    return sum_oracle(setting.rule, problem.model, generator, goal or no_goal, penalty, chosen)
 
 
 def _generator(rng: Any) -> np.random.Generator:
@@ -517,7 +524,6 @@ def _generator(rng: Any) -> np.random.Generator:
 def _bracket(request: Request, options: Options, setting: Setting, oracle: Oracle) -> Bracket:
     """Return the object that collects lower bounds for exact values."""
     model, region, penalty = request.model, setting.region, request.space.penalty
-    goal = options.goal if options.has_goal else None
     often = options.has_end or request.restart is not None  # a bound may end the run
     floor, dual = -math.inf, None
     if model is not None:
@@ -530,13 +536,13 @@ def _bracket(request: Request, options: Options, setting: Setting, oracle: Oracl
     # A guessed region adds nothing to a bound that holds everywhere and becomes tight.
     guessed = region is not None and region.growing
     if region is None or (guessed and dual is not None and dual.gets_tight):
-        return Bracket(None, dual, goal=goal, model=model, everywhere=floor)
+        return Bracket(None, dual, goal=options.goal, model=model, everywhere=floor)
     # A model's dual proves more than averaged cuts do, and a rule may keep its own.
     kept = None
     if model is None and "cuts" not in setting.rule.can:
         kept = CutMemory(region.center, default_size(region.center.size))
     cuts = CutCertificate(region, model, often=often, kept=kept)
-    return Bracket(cuts, dual, goal=goal, model=model, everywhere=floor)
+    return Bracket(cuts, dual, goal=options.goal, model=model, everywhere=floor)
 
 
 def _model_dual(request: Request, model: LinearModel) -> ModelDual | None:
@@ -576,7 +582,7 @@ def _check_needs(rule: Rule, oracle: Oracle, options: Options, bracket: Bracket)
         raise ValueError(f"fun is None, but the line search of {rule.title} needs values.")
     if options.output == "best" and not oracle.exact_values:
         raise ValueError("output='best' needs exact values; use 'average' or 'last'.")
-    if options.has_goal and bracket.cuts is None and bracket.dual is None:
+    if options.goal is not None and bracket.cuts is None and bracket.dual is None:
         raise ValueError(
             "tol stops on the certified gap, which needs exact values, and for this method a "
             "diameter, a bounded feasible_set, or a LinearModel with l2 > 0. Use max_iter or "

@@ -297,7 +297,7 @@ def test_the_table_is_total_and_no_row_hides_another():
         assert all(facts[fact] for fact in row.condition)
         reached.add(row)
     assert reached == set(TABLE)
-    assert set(names) <= set(dir(Request))
+    assert set(names) <= set(dir(Request()))
 
 
 PROBLEMS = {

@@ -9,7 +9,7 @@ import pytest
 
 import accelegrad as ag
 from accelegrad import Status
-from accelegrad.run.convexity import Convexity
+from accelegrad.run.checks import Convexity
 
 D = 4
 #: What the true minima below are known to

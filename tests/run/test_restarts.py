@@ -9,8 +9,8 @@ import pytest
 from scipy.optimize import minimize
 
 import accelegrad as ag
-from accelegrad.run import restarts
-from accelegrad.run.restarts import Restarts
+from accelegrad.run import loop
+from accelegrad.run.loop import Restarts
 from accelegrad.run.result import Status
 
 # ------------------------------------------------------------------------------- the problems
@@ -155,9 +155,9 @@ def test_restarts_with_sets_penalties_and_scaling(wish):
 
 def test_a_stage_ends_when_its_second_half_brings_little():
     policy = Restarts(ag.DoG())
-    falling = [policy.stalled(2.0**-t) for t in range(restarts.SHORTEST_STAGE - 1)]
+    falling = [policy.stalled(2.0**-t) for t in range(loop.SHORTEST_STAGE - 1)]
     assert not any(falling)  # the second half brought less, but the stage is short
-    assert policy.stalled(2.0 ** -(restarts.SHORTEST_STAGE - 1))
+    assert policy.stalled(2.0 ** -(loop.SHORTEST_STAGE - 1))
     steady = Restarts(ag.DoG())
     assert not any(steady.stalled(-float(t)) for t in range(500))
 
@@ -168,7 +168,7 @@ def test_after_a_stage_that_brought_nothing_the_next_is_twice_as_long():
         for value in values:
             policy.stalled(value)
         policy.end_stage(travelled=1.0, size=1.0)
-    assert policy.shortest == 4 * restarts.SHORTEST_STAGE
+    assert policy.shortest == 4 * loop.SHORTEST_STAGE
 
 
 # --------------------------------------------------------------------------------------- errors

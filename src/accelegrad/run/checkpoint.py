@@ -1,16 +1,28 @@
-"""Checkpoints: a run's state in a file, refused by any other run."""
+"""Checkpoints: a run's state in a file, refused by any other run.
+
+Runs are told apart by fingerprints of data, weights, sets and parameters.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+import pickle
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accelegrad.errors import NonFiniteError
+import joblib
+import numpy as np
+import scipy.sparse as sp
+
+from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.files import archive
-from accelegrad.files.saved import content_of
+from accelegrad.files.saved import content_of, fields_of
+from accelegrad.geometry.penalties import Penalty
+from accelegrad.geometry.sets import FeasibleSet
+from accelegrad.models.linear_model import LinearModel
+from accelegrad.rules import Rescaled, Rule
 
 if TYPE_CHECKING:
     from accelegrad.run.oracle import Oracle
@@ -70,3 +82,85 @@ def refuse_other_function(path: Path, oracle: Oracle | None, size: float) -> Non
             f"resume={str(path)!r}: the checkpoint is of another function: its best point has "
             f"the value {best.value!r} there and {value!r} now."
         )
+
+
+def fingerprint(content: Any) -> str:
+    """Return a text that identifies numbers, texts and arrays, nested or not."""
+    if hasattr(content, "fingerprint"):  # rows that are read chunk by chunk
+        return str(content.fingerprint())
+    if sp.issparse(content):  # without what SciPy stores about the order of its indices
+        rows: Any = content
+        content = (rows.format, rows.shape, rows.data, rows.indices, rows.indptr)
+    try:
+        return str(joblib.hash(content))
+    except (pickle.PicklingError, AttributeError, TypeError):  # a local function or class
+        return type(content).__qualname__
+
+
+def behaviour(start: Vector, *functions: Callable[[Vector], Any]) -> str:
+    """Return a text that identifies functions by what they return near the start and far away."""
+    directions = np.random.default_rng(0).standard_normal((3, start.size))
+    points = [start + 1e3**k * way for k, way in enumerate(directions, -1)]
+    return fingerprint([f(x.copy()) for f in functions for x in points])
+
+
+def run_kind(
+    rule: Rule,
+    start: Vector,
+    feasible_set: FeasibleSet | None,
+    penalty: Penalty | None,
+    model: LinearModel | None,
+    how: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Describe a run, so that a checkpoint of another one is refused.
+
+    `how` says in plain values how gradients are computed. The content of a user's function is
+    unknown.
+    """
+    change = rule.change if isinstance(rule, Rescaled) else None
+    inner = rule.rule if isinstance(rule, Rescaled) else rule
+    of_set = of_term = of_data = None
+    if feasible_set is not None:
+        of_set = behaviour(start, feasible_set.project) + _content(feasible_set, FeasibleSet)
+    if penalty is not None:
+        of_term = behaviour(start, penalty.value, lambda x: penalty.prox(x, 1.0))
+        of_term += _content(penalty, Penalty)
+    if model is not None:
+        rows = [fingerprint(part) for part in (model.X, model.y, model.sample_weight)]
+        of_data = fingerprint([*rows, model.l2, model.loss, model.fit_intercept])
+    return {
+        "method": type(inner).__name__,
+        "scale": None if change is None else repr(change),
+        "scale (fingerprint)": None if change is None else fingerprint(change),
+        "penalty": repr(penalty),
+        "penalty (fingerprint)": of_term,
+        "feasible_set": repr(feasible_set),
+        "feasible_set (fingerprint)": of_set,
+        "dimension": start.size,
+        "x0 (fingerprint)": fingerprint(start),
+        **how,
+        "problem": "function" if model is None else repr(model),
+        "data (fingerprint)": of_data,
+        **{name: _plain(value) for name, value in _parameters(inner).items()},
+    }
+
+
+def _parameters(rule: Rule) -> dict[str, Any]:
+    """Return a rule's parameters, without those that come from the set and the penalty."""
+    parameters = fields_of(rule)
+    if parameters is None:
+        parameters = dict(sorted(vars(rule).items()))
+    bound = ("project", "prox", "lowest_of_cuts", "lowest_of_quadratic")
+    return {name: value for name, value in parameters.items() if name not in bound}
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return repr(value) if isinstance(value, Rule) else fingerprint(value)
+
+
+def _content(thing: Any, base: type) -> str:
+    """Return a fingerprint of the attributes of this library's classes; a user's are unknown."""
+    package, _, _ = base.__module__.rpartition(".")
+    return fingerprint(thing) if type(thing).__module__.startswith(package) else ""
