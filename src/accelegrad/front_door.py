@@ -305,16 +305,17 @@ def minimize(
         checkpoint_every=whole_number("checkpoint_every", checkpoint_every, least=1),
     )
     with threads.single() if problem.limited else nullcontext():
-        oracle = _oracle(problem)
-        with np.errstate(**QUIET):  # the oracle restores the user's settings for `fun`
+        with np.errstate(**QUIET):
             request = Request(
                 model,
                 checked_space(start, feasible_set, penalty, model),
                 *(method, parameters, project_y, scale, restart),
                 minibatches=batch_size is not None,
-                exact_values=oracle.exact_values or batch_size is not None,
+                exact_values=model is not None or (exact and fun is not None),
             )
             setting = resolve(request)
+        oracle = _oracle(problem, request, setting, run_options.goal)  # keeps the user's settings
+        with np.errstate(**QUIET):
             run = _run(problem, request, run_options, oracle, setting, resume)
         if resume is not None:
             run.resume(Path(resume))
@@ -343,9 +344,6 @@ def _run(
     resume: Any,
 ) -> Run:
     model, rule, penalty = problem.model, setting.rule, request.space.penalty
-    if setting.choice.of_rows:
-        oracle = _oracle_of_rows(setting, problem, request, options.goal)
-    oracle.penalty = penalty
     judge = ModelOracle(model, penalty) if model is not None and request.minibatches else None
     bracket = Bracket(None, None)
     if oracle.exact_values or judge is not None:
@@ -455,26 +453,42 @@ def _not_among(name: str, given: Any, valid: tuple[str, ...]) -> ValueError:
     return ValueError(f"{name} is {given!r}: {nearest(str(given), valid)}")
 
 
-def _oracle(problem: Problem) -> Oracle:
-    fun, jac, model = problem.fun, problem.jac, problem.model
-    if problem.accuracy > 0.0 and (model is not None or fun is None or not problem.exact):
+def _oracle(problem: Problem, request: Request, setting: Setting, goal: Goal | None) -> Oracle:
+    """Return what the rule asks for values and gradients."""
+    model, batch_size, method = problem.model, problem.batch_size, setting.choice
+    if problem.accuracy > 0.0 and (model is not None or problem.fun is None or not problem.exact):
         raise ValueError(
             "accuracy is for a function whose values are off by a known amount: it cannot be used "
             "with a LinearModel, with fun=None or with exact=False."
         )
-    if model is not None:
-        if jac is not True:
-            raise TypeError(
-                "jac must be left out for a LinearModel, which brings its own gradient."
+    if model is None:
+        if method.of_rows:
+            raise ValueError(f"method {method.name!r} needs a LinearModel: a sum over rows.")
+        if batch_size is not None:
+            raise ValueError(
+                "batch_size needs a LinearModel; for noisy gradients give exact=False."
             )
-        if problem.batch_size is None:
-            return ModelOracle(model)
-        rows, generator = (model.n_samples, problem.batch_size), _generator(problem.rng)
-        return MinibatchOracle(
-            model, BatchSampler(*rows, generator, replacement=problem.replacement)
-        )
-    if problem.batch_size is not None:
-        raise ValueError("batch_size needs a LinearModel; for noisy gradients give exact=False.")
+        oracle: Oracle = _function_oracle(problem)
+    elif problem.jac is not True:
+        raise TypeError("jac must be left out for a LinearModel, which brings its own gradient.")
+    elif method.of_rows:
+        if batch_size is not None:
+            raise ValueError(f"batch_size cannot be used with method {method.name!r}.")
+        _, chosen, penalty = request.space
+        rng = _generator(problem.rng)
+        oracle = sum_oracle(setting.rule, model, rng, goal or no_goal, penalty, chosen)
+    elif batch_size is None:
+        oracle = ModelOracle(model)
+    else:
+        rows, rng = (model.n_samples, batch_size), _generator(problem.rng)
+        sampler = BatchSampler(*rows, rng, replacement=problem.replacement)
+        oracle = MinibatchOracle(model, sampler)
+    oracle.penalty = request.space.penalty
+    return oracle
+
+
+def _function_oracle(problem: Problem) -> FunctionOracle:
+    fun, jac = problem.fun, problem.jac
     if fun is not None and not callable(fun):
         raise TypeError(f"fun must be a function, a LinearModel or None, not {fun!r}.")
     if isinstance(jac, str) and jac in LIBRARIES and fun is not None:
@@ -491,27 +505,10 @@ def _oracle(problem: Problem) -> Oracle:
     jac = None if jac is True else jac
     if problem.limited:
         fun, jac = (None if f is None else threads.for_user(f) for f in (fun, jac))
+    shape, accuracy = problem.shape, problem.accuracy
     return FunctionOracle(
-        fun,
-        jac,
-        problem.args,
-        exact=problem.exact,
-        shape=problem.shape,
-        accuracy=problem.accuracy,
+        fun, jac, problem.args, exact=problem.exact, shape=shape, accuracy=accuracy
     )
-
-
-def _oracle_of_rows(
-    setting: Setting, problem: Problem, request: Request, goal: Goal | None
-) -> ModelOracle:
-    method = setting.choice.name
-    if problem.model is None:
-        raise ValueError(f"method {method!r} needs a LinearModel: a sum over rows.")
-    if problem.batch_size is not None:
-        raise ValueError(f"batch_size cannot be used with method {method!r}.")
-    _, chosen, penalty = request.space
-    generator = _generator(problem.rng)
-    return sum_oracle(setting.rule, problem.model, generator, goal or no_goal, penalty, chosen)
 
 
 def _generator(rng: Any) -> np.random.Generator:

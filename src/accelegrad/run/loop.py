@@ -214,7 +214,7 @@ class Run(Saved):
         if self.ended is not None and self.stopping.still_holds(Status(self.ended)):
             return Status(self.ended)
         progress, oracle, verdict = self.progress, self.progress.oracle, self.stopping.verdict
-        certify = [part.add for part in progress.bracket.parts] if oracle.exact_values else ()
+        proofs = progress.bracket.parts if oracle.exact_values else ()
         convexity, region, restarts = self.convexity, self.region, self.restarts
         guessed = region.guess is not None
         # for the check, and for the questions asked before a guessed region is trusted
@@ -229,8 +229,8 @@ class Run(Saved):
             except LineSearchError as error:
                 self._detail = f"At iteration {progress.iteration + 1} {error}"
                 return self.stopping.without_descent()
-            for add in certify:
-                add(step.evaluation, step.weight)
+            for part in proofs:
+                part.add(step.evaluation, step.weight)
             progress.rule_state = step.state
             progress.iteration += step.steps
             if convexity is not None:
