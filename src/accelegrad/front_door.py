@@ -7,7 +7,6 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
@@ -304,7 +303,7 @@ def minimize(
         checkpoint=None if checkpoint is None else _checkpoint_path(checkpoint),
         checkpoint_every=whole_number("checkpoint_every", checkpoint_every, least=1),
     )
-    with threads.single() if problem.limited else nullcontext():
+    with threads.single_for(entries):
         with np.errstate(**QUIET):
             request = Request(
                 model,

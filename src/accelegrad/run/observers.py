@@ -57,20 +57,18 @@ class Trace(Saved):
     def __repr__(self) -> str:
         return f"Trace({len(self)} iterations: {', '.join(FIELDS)})"
 
-    def _column(self, name: str) -> npt.NDArray[Any]:
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        if name not in FIELDS:
+            raise KeyError(f"Trace has no {name!r}; it has {', '.join(FIELDS)}.")
         index = FIELDS.index(name)
         kind = np.int64 if name in ("iteration", "calls") else np.float64
         return np.array([row[index] for row in self._rows], dtype=kind)
 
     def __getattr__(self, name: str) -> npt.NDArray[Any]:
-        if name in FIELDS:
-            return self._column(name)
-        raise AttributeError(f"Trace has no {name!r}; it has {', '.join(FIELDS)}.")
-
-    def __getitem__(self, name: str) -> npt.NDArray[Any]:
-        if name not in FIELDS:
-            raise KeyError(f"Trace has no {name!r}; it has {', '.join(FIELDS)}.")
-        return self._column(name)
+        try:
+            return self[name]
+        except KeyError as error:
+            raise AttributeError(*error.args) from None
 
     def to_frame(self) -> pd.DataFrame:
         """Return a pandas DataFrame (needs pandas)."""

@@ -31,28 +31,14 @@ LARGEST_ROUNDING = 1e-6
 
 
 class Status(IntEnum):
-    """How a run ended."""
+    """How a run ended; `message` is one sentence for the user."""
 
-    CONVERGED = 0
-    STATIONARY = 1
-    MAX_ITER = 2
-    TIME_LIMIT = 3
-    CALLBACK = 4
-    INTERRUPTED = 5
-    NON_FINITE = 6
-    LINE_SEARCH_FAILED = 7
-    DIVERGING = 8
-    REGION_REFUTED = 9
-    AT_ROUNDING = 10
-    TARGET_REACHED = 11
-    TARGET_IMPOSSIBLE = 12
-    NOT_CONVEX = 13
-    REGION_TOO_SMALL = 14
+    message: str
 
-    @property
-    def message(self) -> str:
-        """One sentence for the user."""
-        return MESSAGES[self]
+    def __new__(cls, value: int, message: str = "") -> Status:  # noqa: D102 -- a member
+        status = int.__new__(cls, value)
+        status._value_, status.message = value, message
+        return status
 
     def __str__(self) -> str:
         return self.name
@@ -60,27 +46,26 @@ class Status(IntEnum):
     def __format__(self, spec: str) -> str:
         return format(self.name, spec)
 
-
-MESSAGES = {
-    Status.CONVERGED: "Converged: the certified gap is within tol.",
-    Status.STATIONARY: "The gradient is zero: the point is a minimiser.",
-    Status.MAX_ITER: "Did max_iter iterations.",
-    Status.TIME_LIMIT: "Stopped by time_limit.",
-    Status.CALLBACK: "Stopped by the callback.",
-    Status.INTERRUPTED: "Interrupted from the keyboard; the best point so far is returned.",
-    Status.NON_FINITE: "The function is not finite at a point; the best point so far is returned.",
-    Status.LINE_SEARCH_FAILED: "The line search failed; the best point so far is returned.",
-    Status.DIVERGING: "The iterates diverge; the best point so far is returned.",
-    Status.AT_ROUNDING: "The certified gap is as small as rounding or the given accuracy allows.",
-    Status.TARGET_REACHED: "The value is at most the target.",
-    Status.TARGET_IMPOSSIBLE: "The lower bound proves that no point has the target's value.",
-    Status.NOT_CONVEX: "What the function returns fits no convex function, so nothing is proved.",
-    Status.REGION_TOO_SMALL: (
+    CONVERGED = 0, "Converged: the certified gap is within tol."
+    STATIONARY = 1, "The gradient is zero: the point is a minimiser."
+    MAX_ITER = 2, "Did max_iter iterations."
+    TIME_LIMIT = 3, "Stopped by time_limit."
+    CALLBACK = 4, "Stopped by the callback."
+    INTERRUPTED = 5, "Interrupted from the keyboard; the best point so far is returned."
+    NON_FINITE = 6, "The function is not finite at a point; the best point so far is returned."
+    LINE_SEARCH_FAILED = 7, "The line search failed; the best point so far is returned."
+    DIVERGING = 8, "The iterates diverge; the best point so far is returned."
+    REGION_REFUTED = 9, "Lower values lie outside the region that was given."
+    AT_ROUNDING = 10, "The certified gap is as small as rounding or the given accuracy allows."
+    TARGET_REACHED = 11, "The value is at most the target."
+    TARGET_IMPOSSIBLE = 12, "The lower bound proves that no point has the target's value."
+    NOT_CONVEX = 13, "What the function returns fits no convex function, so nothing is proved."
+    REGION_TOO_SMALL = (
+        14,
         "The gap was proved only in a small ball around x0, and nothing shows that the ball "
-        "contains a minimiser."
-    ),
-    Status.REGION_REFUTED: "Lower values lie outside the region that was given.",
-}
+        "contains a minimiser.",
+    )
+
 
 #: ends of a run that can continue, if only with a larger max_iter
 UNFINISHED = (None, Status.CALLBACK, Status.TIME_LIMIT, Status.MAX_ITER)
@@ -323,7 +308,7 @@ def report(progress: Progress, status: Status, detail: str) -> OptimizeResult:
             "proved": _proved(progress, gap, radius),
             "success": success,
             "status": status,
-            "message": f"{MESSAGES[status]} {detail}".strip(),
+            "message": f"{status.message} {detail}".strip(),
             **progress.points(),
             "lower_bound": lower_bound,
             "gap": gap,
