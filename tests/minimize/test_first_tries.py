@@ -12,16 +12,6 @@ import accelegrad as ag
 from accelegrad import Status
 
 
-def squares(c):
-    return lambda x: (float(((x - c) ** 2).sum()), np.array([2 * (x - c).sum()]))
-
-
-def test_one_variable_least_squares():
-    found = ag.minimize(squares(np.array([0.1, 0.7, 0.4])), [1.0], tol=1e-3)
-    assert found.status is Status.CONVERGED
-    assert found.x[0] == pytest.approx(0.4, abs=1e-6)
-
-
 def knapsack_dual(seed):
     """Return the Lagrangian dual of a knapsack, and its minimum over the breakpoints."""
     rng = np.random.default_rng(seed)

@@ -1,6 +1,6 @@
 """Bounds on the rounding errors of the sums of a linear model.
 
-Every lower bound is lowered by its possible rounding error: see `accelegrad.rounding`. Terms are
+Every lower bound is lowered by its possible rounding error: see `accelegrad.linalg`. Terms are
 bounded by norms of the slopes and of the columns x_j, weighted by the shares p_i:
 
     ||theta||^2 = sum_i p_i theta_i^2,   ||x_j||^2 = sum_i p_i x_ij^2,
