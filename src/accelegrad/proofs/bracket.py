@@ -180,6 +180,6 @@ class Bracket(Saved):
     def _value_error(self, at: Evaluated) -> float:
         model = self._model
         if model is None:
-            lost = at.lost[0]
-            return lost if self.cuts is None else max(lost, self.cuts.lost_at(at))
+            lost, cuts = at.lost[0], self.cuts
+            return lost if cuts is None or cuts.unit == UNIT else max(lost, cuts.lost_at(at))
         return rounding_of(model, at).value + growth(at.point.size) * abs(at.penalty)

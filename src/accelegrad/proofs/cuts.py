@@ -234,7 +234,7 @@ class CutCertificate(Saved):
     """
 
     saved = (
-        *("lower_bound", "region", "_own", "_lost_in_average", "_step", "_unit"),
+        *("lower_bound", "region", "_own", "_lost_in_average", "_step", "unit"),
         *("_sum", "_count", "_waiting", "_last", "_record"),
     )
 
@@ -252,7 +252,7 @@ class CutCertificate(Saved):
         self._lost_in_average = 0.0  # what rounding takes from the best average so far
         self._step = 0.0  # of the cut model, for the last best average
         self._growth = growth(region.center.size)
-        self._unit = UNIT  # unit of rounding of the user's function
+        self.unit = UNIT  # unit of rounding of the user's function, as far as it is known
         self._no_cut = Cut(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, np.zeros_like(region.center))
         self._sum = self._last = self._no_cut
         self._count = self._waiting = 0  # cuts in the sum, and those since its bound was computed
@@ -301,28 +301,26 @@ class CutCertificate(Saved):
         if self.model is None:
             # An evaluation carried over by a rule does not know its dtype, but others of the run
             # do.
-            if evaluation.unit > self._unit:
+            if evaluation.unit > self.unit:
                 self._blur(evaluation.unit)
             accuracy = evaluation.accuracy
-            if self._unit == UNIT:
+            if self.unit == UNIT:
                 return accuracy, 0.0
             size = abs(evaluation.value) + abs(evaluation.penalty)
-            lost = few_bits_rounding(self._unit, size, length, evaluation.point)
+            lost = few_bits_rounding(self.unit, size, length, evaluation.point)
             return accuracy + lost.value, lost.gradient
         rounding = rounding_of(self.model, evaluation)
         return rounding.value, rounding.gradient
 
     def lost_at(self, evaluation: Evaluated) -> float:
         """Return how far the value of a low-precision user function can be off."""
-        if self._unit == UNIT:
-            return 0.0
         return self._rounding(evaluation, norm(evaluation.gradient))[0]
 
     def _blur(self, unit: float) -> None:
         """Assume a larger unit of rounding and discard what was proved with the smaller one."""
         if self.kept is not None:
             self.kept.blur(growth(self.region.center.size, unit) - self._growth)
-        self._unit, self.lower_bound = unit, -math.inf
+        self.unit, self.lower_bound = unit, -math.inf
         self._record = self._no_cut._replace(level=-math.inf)
         self._waiting = 0
         self.forget()

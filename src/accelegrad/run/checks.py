@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -115,20 +114,31 @@ class Convexity(Saved):
         lower = values - value
         over, under = rises + lower, returns + lower
         if lower.size and not over[over.argmax()] <= 0.0 <= under[under.argmin()]:
-            unit, sizes = self.progress.oracle.unit, recent.sizes + size
-            inexact = 2.0 * self.progress.oracle.accuracy  # of the tangent, and of the value
-            allowed = inexact + allowance(unit, sizes, rises, self._largest)
-            self._refuse(at, values + rises - value, allowed, tangent_is_new=False)
-            allowed = inexact + allowance(unit, sizes, returns, self._largest)
-            self._refuse(at, value - returns - values, allowed, tangent_is_new=True)
+            sizes = recent.sizes + size
+            self._refuse(at, over, self._allowed(sizes, rises), tangent_is_new=False)
+            self._refuse(at, -under, self._allowed(sizes, returns), tangent_is_new=True)
+
+    def _allowed(self, sizes: Vector, rises: Vector) -> Vector:
+        """Return how far rounding, or the given accuracy, may lift tangents above values.
+
+        `sizes` are those of both values together, `rises` those of tangents between the points.
+        """
+        oracle = self.progress.oracle
+        share, of_largest = ALLOWED, ALLOWED_OF_LARGEST
+        if oracle.unit > UNIT:
+            share = ALLOWED_UNITS_OF_FEW_BITS * oracle.unit
+            of_largest = ALLOWED_UNITS_OF_LARGEST * oracle.unit
+        inexact = 2.0 * oracle.accuracy  # of the tangent, and of the value
+        return inexact + (share * (sizes + abs(rises)) + of_largest * self._largest + VANISHING)
 
     def _refuse(
         self, at: Evaluated, excess: Vector, allowed: Vector, *, tangent_is_new: bool
     ) -> None:
+        """Raise if a tangent is higher above a value than rounding explains."""
         beyond = excess - np.maximum(allowed, self._rounding)
-        if not beyond.size or not beyond.max() > 0.0:
-            return
         i = int(beyond.argmax())
+        if not beyond[i] > 0.0:
+            return
         by = float(excess[i])
         if self._is_rounding(at, by, float(allowed[i])):
             self._rounding = max(self._rounding, by)
@@ -142,11 +152,16 @@ class Convexity(Saved):
 
         The terms of a value that is nearly zero may be large. Noise differs at the point itself.
         """
-        tried, unit = self.progress.tried, self.progress.oracle.unit
+        tried, nearest = self.progress.tried, NEIGHBOURHOOD * self.progress.oracle.unit
         again = tried(at.point, keep=False)
         if again is None or not abs(again.value - at.value) <= allowed:
             return False
-        return by <= ALLOWED_OF_JITTER * jitter(lambda x: tried(x, keep=False), at, unit)
+        largest = 0.0
+        for k, signs in enumerate(_signs(at.point.size)):
+            near = tried(at.point * (1.0 + (k + 1) * nearest * signs), keep=False)
+            if near is not None:
+                largest = max(largest, abs(near.value - at.value))
+        return by <= ALLOWED_OF_JITTER * largest
 
     def confirm(self, final: Evaluation) -> None:
         """Evaluate around a point that is about to be returned."""
@@ -192,28 +207,6 @@ class Convexity(Saved):
                 yield trial if feasible_set is None else feasible_set.project(trial)
             except Exception:  # a failing projection; the run has its answer
                 continue
-
-
-def allowance(unit: float, sizes: Any, rises: Any, largest: float) -> Any:
-    """Return how far rounding may lift a tangent above a value, for one pair or for many.
-
-    `sizes` are those of both values together, `rises` those of the tangent between the points, and
-    `largest` is the size of the largest value so far.
-    """
-    share, of_largest = ALLOWED, ALLOWED_OF_LARGEST
-    if unit > UNIT:
-        share, of_largest = ALLOWED_UNITS_OF_FEW_BITS * unit, ALLOWED_UNITS_OF_LARGEST * unit
-    return share * (sizes + abs(rises)) + of_largest * largest + VANISHING
-
-
-def jitter(evaluated: Callable[[Vector], Evaluated | None], at: Evaluated, unit: float) -> float:
-    """Return how much the value changes when the last digits of the point change."""
-    largest, nearest = 0.0, NEIGHBOURHOOD * unit
-    for k, signs in enumerate(_signs(at.point.size)):
-        near = evaluated(at.point * (1.0 + (k + 1) * nearest * signs))
-        if near is not None:
-            largest = max(largest, abs(near.value - at.value))
-    return largest
 
 
 @functools.lru_cache(maxsize=1)
