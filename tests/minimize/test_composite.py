@@ -340,60 +340,7 @@ def test_minibatches_never_diverge(method, seed):
 # -------------------------------------------------------------------------------------- errors
 
 
-@pytest.mark.parametrize(
-    ("method", "options"),
-    [
-        ("adagrad", {"diameter": 2.0}),
-        ("adagrad", {}),
-        ("accelegrad", {"diameter": 2.0}),
-        ("universal-fast", {"epsilon": 1e-3}),
-        ("dog", {}),
-        ("a-dog", {}),
-        ("subgradient", {"step_size": 0.1}),
-        ("linear-coupling", {"smoothness": 1.0}),
-    ],
-)
-def test_methods_without_prox_name_those_that_have_it(method, options):
-    with pytest.raises(ValueError, match="penalty cannot be used with") as caught:
-        solve(small_problem("squared", 61)[0], ag.L1(0.1), method=method, **options)
-    for able in ("accelegrad", "unixgrad", "u-dog"):
-        assert f"'{able}'" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("penalty", "options", "error", "words"),
-    [
-        (ag.L1(0.1), {"feasible_set": ag.Simplex()}, ValueError, "cannot be used together"),
-        (ag.GroupL2(0.1, PAIRS), {"feasible_set": ag.NonNegative()}, ValueError, "together"),
-        (ag.L1(np.ones(5)), {}, ValueError, "dimension 5, but the points have 6"),
-        (ag.NuclearNorm(0.1, (2, 2)), {}, ValueError, "dimension 4, but the points have 6"),
-        (ag.GroupL2(0.1, [[0, 9]]), {}, ValueError, "index 9"),
-        (ag.L1, {}, TypeError, "call the class first"),
-        (0.1, {}, TypeError, r"value\(x\) and prox\(x, step\), not 0.1"),
-        *(
-            (penalty, {"scale": scale}, ValueError, "scale and penalty .*cannot be used together")
-            for penalty in (ag.GroupL2(0.1, PAIRS), ag.ElasticNet(0.1, 0.1))
-            for scale in ("columns", np.ones(6))
-        ),
-    ],
-)
-def test_bad_penalties(penalty, options, error, words):
-    x0 = np.full(D, 1 / D)
-    with pytest.raises(error, match=words):
-        solve(small_problem("squared", 62)[0], penalty, x0, **options)
-
-
 def test_a_users_penalty_that_fails():
-    class Bad:
-        def value(self, x):
-            return 0.0
-
-        def prox(self, x, step):
-            return x[:-1]
-
-    with pytest.raises(ValueError, match=r"penalty.prox must return an array of shape \(6,\)"):
-        solve(small_problem("squared", 64)[0], Bad())
-
     class Broken(Huber):
         def prox(self, x, step):
             return np.full_like(x, np.nan)

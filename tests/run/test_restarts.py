@@ -141,29 +141,3 @@ def test_after_a_stage_that_brought_nothing_the_next_is_twice_as_long():
 
 
 # --------------------------------------------------------------------------------------- errors
-
-MODEL = logistic_model(9, n=50, d=6, l2=0.1)
-
-
-@pytest.mark.parametrize(
-    ("fun", "options", "words"),
-    [
-        (MODEL, {"restart": "sometimes"}, "restart is 'sometimes'"),
-        (MODEL, {"restart": True}, "restart is True"),
-        (MODEL, {"restart": "adaptive", "diameter": 5.0}, "as with diameter='auto'; AcceleGrad"),
-        (
-            MODEL,
-            {"restart": "adaptive", "method": "universal-fast", "epsilon": 1e-3},
-            "universal fast gradient has none",
-        ),
-        (MODEL, {"restart": "adaptive", "batch_size": 5}, "values, which have to be exact"),
-        (
-            quadratic,
-            {"restart": "adaptive", "x0": np.zeros(60), "exact": False},
-            "values, which have to be exact",
-        ),
-    ],
-)
-def test_what_cannot_be_restarted(fun, options, words):
-    with pytest.raises(ValueError, match=words):
-        ag.minimize(fun, max_iter=5, **options)
