@@ -204,9 +204,6 @@ def test_named_by_rule_and_by_name_is_the_same(name):
     assert by_rule.method == by_name.method == name
 
 
-# fmt: on
-
-
 # -- the tables ----------------------------------------------------------------------------------
 
 
