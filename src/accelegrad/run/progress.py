@@ -88,9 +88,9 @@ class Recent(Saved):
         self._show()
 
     def _show(self) -> None:
-        count = min(self._seen, len(self._work))
-        self.points, self.gradients = self._rows[:, :count]
-        self.values, self.sizes = self._numbers[:, :count]
+        count, rows, numbers = min(self._seen, len(self._work)), self._rows, self._numbers
+        self.points, self.gradients = rows[0, :count], rows[1, :count]
+        self.values, self.sizes = numbers[0, :count], numbers[1, :count]
         self.offsets = self._work[:count]
 
     def add(self, at: Evaluated) -> None:
