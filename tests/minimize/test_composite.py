@@ -254,34 +254,6 @@ def test_accelerated_rate_for_a_smooth_function(method, shape, decay, strength):
     assert best[-1] <= 1e-3 * best[0]
 
 
-# --------------------------------------------------------------------------------------- noise
-
-
-@pytest.mark.parametrize("method", ["auto", "u-dog"])
-@pytest.mark.parametrize("seed", range(2))
-def test_minibatches_never_diverge(method, seed):
-    """Of few rows, single ones: the average is never worse than the start."""
-    data = sparse_data(seed, n=150)
-    for loss, targets in (("logistic", data.labels), ("absolute", data.y)):
-        model, penalty, seen = ag.LinearModel(data.X, targets, loss), ag.L1(0.02), []
-        result = solve(
-            model,
-            penalty,
-            tol=None,
-            batch_size=1,
-            rng=seed,
-            max_iter=1500,
-            method=method,
-            callback=lambda intermediate_result, note=seen.append: note(
-                intermediate_result.x_average
-            ),
-            callback_at=range(150, 1501, 150),
-        )
-        values = [composite(model, penalty, x) for x in seen]
-        assert max(values) <= 1.01 * model.value(np.zeros(30))
-        assert result.fun < model.value(np.zeros(30))
-
-
 # -------------------------------------------------------------------------------------- errors
 
 

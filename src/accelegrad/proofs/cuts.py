@@ -101,11 +101,8 @@ class Region(Saved):
 
     def distance_to_boundary(self, point: Vector, direction: Vector) -> float:
         """Return the distance from a point in the ball to its boundary, along a direction."""
-        length = norm(direction)
         offset = point - self.center
-        if not length > 0.0:
-            return max(self.radius - norm(offset), 0.0)
-        along = float(offset.dot(direction / length))
+        along = float(offset.dot(direction / norm(direction)))
         inside = max(self.radius * self.radius - float(offset.dot(offset)), 0.0)
         return float(math.sqrt(along * along + inside) - along)
 
@@ -191,10 +188,8 @@ def rounding_of(model: LinearModel, evaluation: Any) -> PointRounding:
     """Return how far value and gradient of an evaluation can be off, stored if possible."""
     kept = evaluation.rounding
     if kept is not None and kept[0] is model:
-        known: PointRounding = kept[1]
-        return known
-    value = evaluation.value - evaluation.penalty
-    found = model.rounding_at(evaluation.point, value)
+        return kept[1]  # type: ignore[no-any-return]
+    found = model.rounding_at(evaluation.point, evaluation.value - evaluation.penalty)
     if not isinstance(evaluation, KnownEvaluation):
         evaluation.rounding = model, found
     return found
