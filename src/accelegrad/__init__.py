@@ -5,95 +5,59 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from accelegrad.bundle.bundle import Bundle
-    from accelegrad.front_door import minimize, scipy_method
-    from accelegrad.geometry.penalties import L1, ElasticNet, GroupL2, NuclearNorm
-    from accelegrad.geometry.polyhedron import Polyhedron
+if TYPE_CHECKING:  # for type checkers; at run time `_HOMES` says where names are
+    from accelegrad.bundle.bundle import Bundle as Bundle
+    from accelegrad.front_door import minimize as minimize, scipy_method as scipy_method
+    from accelegrad.geometry.penalties import (
+        L1 as L1,
+        ElasticNet as ElasticNet,
+        GroupL2 as GroupL2,
+        NuclearNorm as NuclearNorm,
+    )
+    from accelegrad.geometry.polyhedron import Polyhedron as Polyhedron
     from accelegrad.geometry.sets import (
-        Affine,
-        Ball,
-        Box,
-        Halfspace,
-        L1Ball,
-        NonNegative,
-        Product,
-        Simplex,
-        WholeSpace,
+        Affine as Affine,
+        Ball as Ball,
+        Box as Box,
+        Halfspace as Halfspace,
+        L1Ball as L1Ball,
+        NonNegative as NonNegative,
+        Product as Product,
+        Simplex as Simplex,
+        WholeSpace as WholeSpace,
     )
-    from accelegrad.gradient_check import GradientCheck, check_gradient
-    from accelegrad.models.linear_model import LinearModel
-    from accelegrad.models.streamed_model import StreamedModel
+    from accelegrad.gradient_check import (
+        GradientCheck as GradientCheck,
+        check_gradient as check_gradient,
+    )
+    from accelegrad.models.linear_model import LinearModel as LinearModel
+    from accelegrad.models.streamed_model import StreamedModel as StreamedModel
     from accelegrad.rules import (
-        AcceleGrad,
-        AdaGrad,
-        ADoG,
-        DiagonalAcceleGrad,
-        DistanceFreeAcceleGrad,
-        DistanceFreeDiagonalAcceleGrad,
-        DoG,
-        LinearCoupling,
-        Subgradient,
-        UDoG,
-        UniversalDualGradient,
-        UniversalFastGradient,
-        UniversalGradient,
-        UniXGrad,
+        AcceleGrad as AcceleGrad,
+        AdaGrad as AdaGrad,
+        ADoG as ADoG,
+        DiagonalAcceleGrad as DiagonalAcceleGrad,
+        DistanceFreeAcceleGrad as DistanceFreeAcceleGrad,
+        DistanceFreeDiagonalAcceleGrad as DistanceFreeDiagonalAcceleGrad,
+        DoG as DoG,
+        LinearCoupling as LinearCoupling,
+        Subgradient as Subgradient,
+        UDoG as UDoG,
+        UniversalDualGradient as UniversalDualGradient,
+        UniversalFastGradient as UniversalFastGradient,
+        UniversalGradient as UniversalGradient,
+        UniXGrad as UniXGrad,
     )
-    from accelegrad.run.checkpoint import CheckpointError
-    from accelegrad.run.result import Status
+    from accelegrad.run.checkpoint import CheckpointError as CheckpointError
+    from accelegrad.run.result import Status as Status
     from accelegrad.solvers import (
-        DualAscent,
-        InteriorPoint,
-        ProximalNewton,
-        SketchedNewton,
+        DualAscent as DualAscent,
+        InteriorPoint as InteriorPoint,
+        ProximalNewton as ProximalNewton,
+        SketchedNewton as SketchedNewton,
     )
 
 __version__ = "0.2.0"
-
-__all__ = [
-    "L1",
-    "ADoG",
-    "AcceleGrad",
-    "AdaGrad",
-    "Affine",
-    "Ball",
-    "Box",
-    "Bundle",
-    "CheckpointError",
-    "DiagonalAcceleGrad",
-    "DistanceFreeAcceleGrad",
-    "DistanceFreeDiagonalAcceleGrad",
-    "DoG",
-    "DualAscent",
-    "ElasticNet",
-    "GradientCheck",
-    "GroupL2",
-    "Halfspace",
-    "InteriorPoint",
-    "L1Ball",
-    "LinearCoupling",
-    "LinearModel",
-    "NonNegative",
-    "NuclearNorm",
-    "Polyhedron",
-    "Product",
-    "ProximalNewton",
-    "Simplex",
-    "SketchedNewton",
-    "Status",
-    "StreamedModel",
-    "Subgradient",
-    "UDoG",
-    "UniXGrad",
-    "UniversalDualGradient",
-    "UniversalFastGradient",
-    "UniversalGradient",
-    "WholeSpace",
-    "check_gradient",
-    "minimize",
-    "scipy_method",
-]
 
 # Importing the package loads nothing else: names are resolved on first use.
 _HOMES = {
@@ -117,6 +81,7 @@ _HOMES = {
     "accelegrad.run.result": "Status",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+__all__ = sorted(_HOME_OF)
 _ROOMS = ("bundle", "geometry", "kernels", "models", "proofs", "rules", "run", "solvers")
 
 if not TYPE_CHECKING:  # with it, type checkers would accept any name

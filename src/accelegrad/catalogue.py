@@ -1,10 +1,18 @@
-"""The methods: for each name the rule, what it needs and what else it takes."""
+"""The methods: for each name the rule, what it needs and takes, and how it is built and bound."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypedDict
+import math
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple, TypedDict
+
+import numpy as np
 
 from accelegrad.bundle.bundle import Bundle
+from accelegrad.errors import NonFiniteError, Vector
+from accelegrad.geometry.penalties import Penalty
+from accelegrad.geometry.sets import Ball, Box, FeasibleSet, WholeSpace
 from accelegrad.rules import (
     AcceleGrad,
     AdaGrad,
@@ -22,6 +30,7 @@ from accelegrad.rules import (
     UniversalGradient,
     UniXGrad,
 )
+from accelegrad.rules.distance import check_distance
 from accelegrad.solvers.dual_ascent import DualAscent
 from accelegrad.solvers.interior_point import InteriorPoint
 from accelegrad.solvers.newton import SketchedNewton
@@ -83,3 +92,185 @@ METHODS = {
     "linear-coupling": Method(LinearCoupling, ("smoothness",)),
     "subgradient": Method(Subgradient, ("step_size",), ("decay",)),
 }
+#: Descriptions of required parameters, for the error message.
+_MEANING = {
+    "diameter": "the diameter of a ball around x0 that holds a minimiser; or give a bounded "
+    "feasible_set, or diameter='auto'",
+    "epsilon": "the accuracy wanted, which the universal methods have to know",
+    "smoothness": "the Lipschitz constant of the gradient",
+    "step_size": "the step's size",
+}
+
+
+class Space(NamedTuple):
+    """Start, set and penalty, in the user's or the rule's coordinates."""
+
+    start: Vector
+    feasible_set: FeasibleSet | None = None
+    penalty: Penalty | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is a set other than the whole space."""
+        return self.feasible_set is not None and not isinstance(self.feasible_set, WholeSpace)
+
+    def scaled(self, change: Any) -> Space:
+        """Return the space in the coordinates v of x = T v."""
+        return Space(
+            change.invert(self.start),
+            change.scaled_set(self.feasible_set, self.start.size),
+            change.scaled_penalty(self.penalty),
+        )
+
+
+def is_given(wish: Any) -> bool:
+    """Return whether an argument is neither None nor "auto"."""
+    return wish is not None and not (isinstance(wish, str) and wish == AUTO)
+
+
+def built_rule(method: Any, name: str, parameters: Mapping[str, Any]) -> tuple[Rule, float | None]:
+    """Return the rule, not bound yet, and the diameter, None if it is automatic.
+
+    `method` is a rule object, or else `name` says which method's rule to build. A method without a
+    diameter gets its variant that finds one, if there is one.
+    """
+    diameter: Any = parameters.get("diameter")
+    if isinstance(method, Rule):
+        rule = method
+        given = [name for name, value in parameters.items() if is_given(value)]
+        held = getattr(rule, "diameter", None)
+        twice = [name for name in given if name != "diameter" or held is not None]
+        if twice:
+            raise ValueError(
+                f"{twice[0]} belongs to the rule object {rule!r}; do not give it again."
+            )
+        if held is not None:
+            return rule, _width(held)
+    if isinstance(diameter, str) and diameter != AUTO:
+        raise ValueError(f"diameter must be a positive number or 'auto', not {diameter!r}.")
+    widths = name == "diagonal" and np.ndim(diameter) == 1
+    if not is_given(diameter):
+        diameter = None
+    elif not widths:
+        diameter = check_distance("diameter", diameter)
+    if not isinstance(method, Rule):
+        rule = _built(name, {**parameters, "diameter": diameter})
+    return rule, _width(rule.diameter) if widths else diameter  # type: ignore[attr-defined]
+
+
+def _width(diameter: Any) -> float:
+    return float(np.linalg.norm(diameter))  # of widths, the diameter of the box
+
+
+def _built(name: str, parameters: Mapping[str, Any]) -> Rule:
+    entry = METHODS[name]
+    rule, needs, takes = entry.rule, entry.needs, entry.takes
+    if parameters["diameter"] is None and entry.automatic is not None:
+        rule, needs, takes = entry.automatic, (), RADIUS
+    given = {}
+    for parameter, value in parameters.items():
+        if value is None:
+            continue
+        if parameter in needs or parameter in takes:
+            given[parameter] = value
+        elif parameter in entry.takes:
+            raise ValueError(
+                f"{parameter} is not a parameter of method {name!r} with diameter='auto'; it goes "
+                "with a diameter that is a number."
+            )
+        elif parameter != "diameter":  # any method accepts one, which gives the certificate
+            raise ValueError(f"{parameter} is not a parameter of method {name!r}.")
+    for parameter in needs:
+        if parameter not in given:
+            raise ValueError(f"{parameter} is needed by method {name!r}: {_MEANING[parameter]}.")
+    return rule(**given)
+
+
+def bound_rule(
+    rule: Rule,
+    space: Space,
+    diameter: float | None,
+    project_y: bool | None = None,
+    *,
+    values: bool = True,
+) -> Rule:
+    """Return the rule with its projection, prox and probe.
+
+    Without a set, that is K of the paper's unconstrained setting: the ball with this diameter, or a
+    box for the diagonal rule.
+    """
+    start, chosen, penalty = space
+    given: Any = rule
+    bound: dict[str, Any] = {}
+    if "terms" in rule.can:
+        return rule
+    if penalty is not None:
+        _need(rule, "prox", "penalty")
+        bound["prox"] = partial(_prox, penalty)
+        if "term" in rule.can:
+            bound["term"] = penalty.value
+    if "probe" in rule.can and given.probe is None:
+        bound["probe"] = values
+    if chosen is not None and space.is_limited:
+        _need(rule, "project", "feasible_set")
+        _refuse_coupled_set(rule, chosen)
+        bound["project"] = chosen.project
+        if "cuts" in rule.can:
+            for name in ("lowest_of_cuts", "lowest_of_quadratic"):
+                bound[name] = getattr(chosen, name)
+    elif (
+        chosen is None
+        and diameter is not None
+        and penalty is None
+        and "project" in rule.can
+        and given.project is None
+        and "probe" not in rule.can
+    ):
+        if isinstance(rule, DiagonalAcceleGrad):
+            rule.init(start)  # refuses widths of another length
+            half = np.broadcast_to(rule.diameter, start.shape) / 2
+            bound["project"] = Box(start - half, start + half).project
+        else:
+            bound["project"] = Ball(start, diameter / 2).project
+    if project_y is not None:
+        if "project_y" not in rule.can:
+            raise ValueError(
+                "project_y is not a parameter of this method; only one point is projected."
+            )
+        bound["project_y"] = bool(project_y)
+    elif "project_y" in rule.can and given.project is None:
+        bound["project_y"] = space.is_limited
+    return rule.with_parameters(**bound) if bound else rule
+
+
+def _prox(penalty: Penalty, x: Vector, step: float) -> Vector:
+    """Return the proximal map; a step that has overflowed ends the run."""
+    if not math.isfinite(step):
+        raise NonFiniteError(f"the step is {step}")
+    return penalty.prox(x, step)
+
+
+def _refuse_coupled_set(rule: Rule, chosen: FeasibleSet) -> None:
+    """Refuse a set that couples coordinates if the rule has one step size per coordinate."""
+    diagonal = isinstance(rule, (DiagonalAcceleGrad, DistanceFreeDiagonalAcceleGrad))
+    if diagonal and not isinstance(chosen, Box):
+        raise ValueError(
+            f"feasible_set {chosen!r} cannot be used with method 'diagonal': with one step size "
+            "per coordinate, only a Box or NonNegative can."
+        )
+
+
+def _need(rule: Rule, ability: str, wish: str) -> None:
+    """Refuse a request that the rule cannot meet, or that is already set."""
+    if ability not in rule.can:
+        able = ", ".join(repr(name) for name in METHODS if _can(METHODS[name], ability))
+        raise ValueError(
+            f"{wish} cannot be used with {rule.title}, which has no `{ability}`. "
+            f"Methods that can: {able}."
+        )
+    if getattr(rule, ability) is not None:
+        raise ValueError(f"{wish} is given, but the rule object has a `{ability}` of its own.")
+
+
+def _can(method: Method, ability: str) -> bool:
+    return any(ability in rule.can for rule in (method.rule, method.automatic) if rule is not None)

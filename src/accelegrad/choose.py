@@ -1,28 +1,54 @@
-"""How `minimize` chooses a method: the first row of `TABLE` whose condition holds decides.
+"""From the arguments of `minimize` to a setting: the method, its rule, and the minimiser's region.
 
-A condition is a tuple of facts, by their names in `Request`, that must all hold. docs/methods.md
-shows the table; `accelegrad.catalogue` describes the methods.
+The first row of `TABLE` whose condition holds decides which method "auto" is. A condition is a
+tuple of facts, by their names in `Request`, that must all hold. docs/methods.md shows the table.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from accelegrad import kernels
-from accelegrad.catalogue import AUTO, BUNDLE, DUAL, INTERIOR, METHODS, NEWTON, PROXIMAL
+from accelegrad.catalogue import (
+    AUTO,
+    BUNDLE,
+    DUAL,
+    INTERIOR,
+    METHODS,
+    NEWTON,
+    PROXIMAL,
+    Space,
+    bound_rule,
+    built_rule,
+    is_given,
+)
 from accelegrad.errors import Vector, nearest
-from accelegrad.geometry.penalties import Penalty
-from accelegrad.geometry.sets import FeasibleSet, WholeSpace
+from accelegrad.geometry.penalties import OnLeading, Penalty, as_penalty
+from accelegrad.geometry.sets import Box, FeasibleSet, WholeSpace, as_feasible_set
+from accelegrad.linalg import ROUNDED_UP
 from accelegrad.models.linear_model import LinearModel
-from accelegrad.models.scaling import unevenness
+from accelegrad.models.scaling import (
+    ColumnScaling,
+    can_scale,
+    column_scaling,
+    limits_intercept,
+    near_start,
+    unevenness,
+)
+from accelegrad.proofs.cuts import Region
 from accelegrad.proofs.fenchel import Terms
-from accelegrad.rules import Rule
+from accelegrad.rules import (
+    Rescaled,
+    Rule,
+)
+from accelegrad.rules.distance import SHORTEST
 from accelegrad.solvers.curvature import FACTOR_PRODUCT, Costs
 from accelegrad.solvers.interior_point import has_one_kink
 from accelegrad.solvers.oracles import SUM_RULES
@@ -46,140 +72,100 @@ MOST_STEP_SECONDS, MOST_SHORT_ROWS = 3e-3, 1 << 18
 #: so few rows say little, and dual ascent takes thousands of epochs; but labels of at most 2 d rows
 #: are mostly separable, which it finds in some hundreds of epochs (measured on dense random rows).
 MORE_LABELS, FEW_DENSE_ROWS = 2.0, 10.0
+COLUMNS = "columns"
+#: The most that rounding may move x0 when it is projected onto its set, relative to 1 + ||x0||.
+LARGEST_OFFSET = 1e-9
 
 
-# -- requests --------------------------------------------------------------------------------------
+# -- facts ---------------------------------------------------------------------------------------
 
 
-class Space(NamedTuple):
-    """Start, set and penalty, in the user's or the rule's coordinates."""
-
-    start: Vector
-    feasible_set: FeasibleSet | None = None
-    penalty: Penalty | None = None
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether there is a set other than the whole space."""
-        return self.feasible_set is not None and not isinstance(self.feasible_set, WholeSpace)
-
-    def scaled(self, change: Any) -> Space:
-        """Return the space in the coordinates v of x = T v."""
-        return Space(
-            change.invert(self.start),
-            change.scaled_set(self.feasible_set, self.start.size),
-            change.scaled_penalty(self.penalty),
-        )
+ANYWHERE, NOTHING = Space(np.zeros(0)), MappingProxyType[str, Any]({})
 
 
-ANYWHERE = Space(np.zeros(0))
-
-
-@dataclass(frozen=True)
 class Request:
     """The arguments of `minimize`, and the facts derived from them for `TABLE`.
 
-    Facts that depend on the data are computed only when a condition needs them.
+    `parameters` are the diameter and those of single methods, `minibatches` says whether
+    `batch_size` is given, and `exact_values` whether values can be compared: they are exact, or of
+    the same rows. Facts that depend on the data are computed only when a condition needs them.
     """
 
-    model: LinearModel | None = None
-    space: Space = ANYWHERE
-    method: Any = AUTO
-    parameters: Mapping[str, Any] = field(default_factory=dict)  # diameter, those of single methods
-    project_y: bool | None = None
-    scale: Any = AUTO
-    restart: Any = None
-    minibatches: bool = False  # `batch_size` is given
-    exact_values: bool = True  # or values of the same rows, which can be compared
-
-    @property
-    def asked_for(self) -> bool:
-        """Whether a method was given, as a rule object or by name."""
-        return not (isinstance(self.method, str) and self.method == AUTO)
-
-    @property
-    def exact_function(self) -> bool:
-        """Whether a function with exact values is minimised, not a `LinearModel`."""
-        return self.model is None and self.exact_values
-
-    @property
-    def diameter_given(self) -> bool:
-        """Whether the diameter is a number."""
-        return is_given(self.parameters.get("diameter"))
-
-    @property
-    def options_given(self) -> bool:
-        """Whether `restart` or a parameter of single methods is given."""
-        given = not self.parameters.keys() <= {"diameter", "bundle_size"}
-        return given or self.restart is not None or self.project_y is not None
-
-    @property
-    def nothing_given(self) -> bool:
-        """Whether nothing is given that is meant for other methods."""
-        return not (self.diameter_given or self.options_given)
-
-    @property
-    def scale_given(self) -> bool:
-        """Whether `scale` is "columns" or an array."""
-        return is_given(self.scale)
-
-    @property
-    def constrained(self) -> bool:
-        """Whether there is a penalty, or a feasible set other than the whole space."""
-        return self.space.penalty is not None or self.space.is_limited
-
-    @property
-    def rows_alone(self) -> bool:
-        """Whether it is a `LinearModel`, and nothing is given that is meant for other methods."""
-        if self.model is None or self.minibatches or self.scale_given:
-            return False
-        return self.nothing_given
+    def __init__(
+        self,
+        model: LinearModel | None = None,
+        space: Space = ANYWHERE,
+        method: Any = AUTO,
+        parameters: Mapping[str, Any] = NOTHING,
+        project_y: bool | None = None,
+        scale: Any = AUTO,
+        restart: Any = None,
+        minibatches: bool = False,
+        exact_values: bool = True,
+    ) -> None:
+        self.model: Any = model  # functions match earlier rows of the table than facts of models
+        self.space, self.method, self.parameters = space, method, parameters
+        self.project_y, self.scale, self.restart = project_y, scale, restart
+        self.minibatches = minibatches
+        self.exact_values = exact_values
+        #: whether a method was given, as a rule object or by name
+        self.asked_for = not (isinstance(method, str) and method == AUTO)
+        #: whether a function with exact values is minimised, not a `LinearModel`
+        self.exact_function = model is None and exact_values
+        #: whether the diameter is a number
+        self.diameter_given = is_given(parameters.get("diameter"))
+        # whether `restart` or a parameter of single methods is given
+        options_given = not parameters.keys() <= {"diameter", "bundle_size"}
+        options_given |= restart is not None or project_y is not None
+        #: whether nothing is given that is meant for other methods
+        self.nothing_given = not (self.diameter_given or options_given)
+        #: whether `scale` is "columns" or an array
+        self.scale_given = is_given(scale)
+        #: whether there is a penalty, or a feasible set other than the whole space
+        self.constrained = space.penalty is not None or space.is_limited
+        #: whether it is a `LinearModel`, and nothing is given that is meant for other methods
+        self.rows_alone = self.nothing_given and not (
+            model is None or minibatches or self.scale_given
+        )
+        reasons = {
+            "there is a constraint or a penalty": self.constrained,
+            "it is accelerated where the function is smooth, and safe": model is None,
+            "a diameter is given": self.diameter_given,
+            "batch_size asks for plain stochastic steps": minibatches,
+            "it is what the other options are meant for": options_given,
+            "scaled coordinates are asked for": self.scale_given,
+        }
+        #: what is given that methods for sums over rows do not take, for the reason; or ""
+        self.given = next(filter(reasons.get, reasons), "")
+        self.something_given = bool(self.given)
 
     @cached_property
     def terms(self) -> Terms | None:
         """Penalty and bounds of a `LinearModel`; None for other penalties."""
-        return Terms.of(self._model, self.space.penalty, self.space.feasible_set)
+        return Terms.of(self.model, self.space.penalty, self.space.feasible_set)
 
     @cached_property
     def separate_terms(self) -> bool:
         """Whether each weight of a `LinearModel` has its own term or limits, which bound it."""
-        model, terms = self._model, self.terms
+        model, terms = self.model, self.terms
         if terms is None or not (terms.hold_each_weight(model.loss) and model.has_columns):
             return False
         return not terms.has_only_signs or bool(model.dual_with(terms).is_there)
 
     @property
-    def something_given(self) -> bool:
-        """Whether something is given that methods for sums over rows do not take."""
-        return bool(self.given)
-
-    @property
-    def given(self) -> str:
-        """What is given that methods for sums over rows do not take, for the reason; or ""."""
-        reasons = {
-            "there is a constraint or a penalty": self.constrained,
-            "it is accelerated where the function is smooth, and safe": self.model is None,
-            "a diameter is given": self.diameter_given,
-            "batch_size asks for plain stochastic steps": self.minibatches,
-            "it is what the other options are meant for": self.options_given,
-            "scaled coordinates are asked for": self.scale_given,
-        }
-        return next((reason for reason, holds in reasons.items() if holds), "")
-
-    @property
     def no_dual_bound(self) -> bool:
         """Whether no lower bound from the model's dual becomes tight."""
-        return not self._model.has_dual_bound
+        return not self.model.has_dual_bound
 
     @cached_property
     def cheap_curvature(self) -> bool:
         """Whether second derivatives are cheap enough, relative to gradients, to be useful."""
-        return Costs.of(self._model).least > 0
+        return Costs.of(self.model).least > 0
 
     @property
     def few_rows_with_one_kink(self) -> bool:
         """Whether losses have one kink, and steps with the curvature of all rows are cheap."""
-        model = self._model
+        model = self.model
         if not has_one_kink(model.loss) or model.in_memory is None or self.space.is_limited:
             return False
         if not (self.separate_terms if self.constrained else model.l2 > 0.0):
@@ -193,7 +179,7 @@ class Request:
         seconds = n * storage.gram_seconds_per_row(d) + FACTOR_PRODUCT * d**3 / 3
         more = MORE_LABELS if model.loss.classification else MOST_ROWS_SLOW
         few = storage.dense and more * d < n <= FEW_DENSE_ROWS * d
-        return seconds <= (1.0 if few else MOST_STEP_SECONDS)
+        return bool(seconds <= (1.0 if few else MOST_STEP_SECONDS))
 
     @property
     def uneven_columns(self) -> bool:
@@ -204,12 +190,12 @@ class Request:
     @property
     def small_dual(self) -> bool:
         """Whether the dual can be climbed row by row, and has few coordinates."""
-        model, loss = self._model, self._model.loss
+        model, loss = self.model, self.model.loss
         is_slow = loss.name == "logistic" or not loss.classification
         most = MOST_ROWS_SLOW if is_slow else MOST_ROWS
         if math.isinf(loss.curvature):
             most = MOST_ROWS_KINKS
-        return model.n_samples <= most * model.n_features and self._is_climbable
+        return bool(model.n_samples <= most * model.n_features) and self._is_climbable
 
     @property
     def even_dual(self) -> bool:
@@ -217,21 +203,21 @@ class Request:
 
         For a smooth loss, or for labels with a kink, where a few long rows do not matter.
         """
-        model, loss = self._model, self._model.loss
+        model, loss = self.model, self.model.loss
         if math.isinf(loss.curvature):
             if not (loss.classification and self._has_dual_of_rows):
                 return False
             typical = float(np.median(model.row_squares())) / model.n_samples
-            return typical <= MOST_UNEVEN_DUAL * model.l2
+            return bool(typical <= MOST_UNEVEN_DUAL * model.l2)
         if not self._is_climbable:
             return False
         largest = float(model.shares.max() * model.row_squares().max())
-        return loss.curvature * largest <= MOST_UNEVEN_DUAL * model.l2
+        return bool(loss.curvature * largest <= MOST_UNEVEN_DUAL * model.l2)
 
     @property
     def _has_dual_of_rows(self) -> bool:
         """Whether the dual has one coordinate per row, and all rows are in memory."""
-        return self._model.l2 > 0.0 and self._model.in_memory is not None
+        return self.model.l2 > 0.0 and self.model.in_memory is not None
 
     @property
     def _is_climbable(self) -> bool:
@@ -239,7 +225,7 @@ class Request:
 
         For smooth losses they are cheaper where plain code visits the few entries.
         """
-        model = self._model
+        model = self.model
         if not self._has_dual_of_rows or self.cheap_curvature:
             return False
         return math.isinf(model.loss.curvature) or model.storage.entries >= kernels.FEW_ENTRIES
@@ -247,36 +233,26 @@ class Request:
     @cached_property
     def unevenness(self) -> float:
         """The ratio of the largest column to the smallest, for the reason."""
-        return unevenness(self._model)
+        return unevenness(self.model)
 
     @property
     def smoothness(self) -> str:
         """What makes the loss suitable for Newton's steps, for the reason."""
-        smooth = math.isfinite(self._model.loss.curvature)
+        smooth = math.isfinite(self.model.loss.curvature)
         return "is smooth" if smooth else "can be smoothed as far as the dual gap allows"
 
     @property
     def steps(self) -> str:
         """What Newton's steps do, for the reason."""
-        model = self._model
+        model = self.model
         if self.cheap_curvature:
             count = f"the curvature in {model.n_parameters} coordinates"
             return f"{count} costs little beside gradients"
         few = f"steps on a sample of {model.n_samples} rows get close quickly"
         return f"{few}; full gradients then refine the curvature"
 
-    @property
-    def _model(self) -> LinearModel:
-        assert self.model is not None  # functions match earlier rows of the table
-        return self.model
 
-
-def is_given(wish: Any) -> bool:
-    """Return whether an argument is neither None nor "auto"."""
-    return wish is not None and not (isinstance(wish, str) and wish == AUTO)
-
-
-# -- the table ------------------------------------------------------------------------------------
+# -- the table -----------------------------------------------------------------------------------
 
 
 class Row(NamedTuple):
@@ -343,14 +319,6 @@ class Choice(NamedTuple):
     of_rows: bool = False  # whether it works only on the rows of a LinearModel
 
 
-def first(table: Sequence[Row], facts: Any, *, tried: str = "") -> Row:
-    """Return the first row whose condition holds, excluding the method `tried`."""
-    for row in table:
-        if row.method != tried and all(getattr(facts, fact) for fact in row.condition):
-            return row
-    raise LookupError("no row of the table holds")
-
-
 def choose(request: Request, *, tried: str = "") -> Choice:
     """Return the requested or the best method, with the reason; `tried` is excluded."""
     row = first(TABLE, request, tried=tried)
@@ -359,6 +327,14 @@ def choose(request: Request, *, tried: str = "") -> Choice:
         return Choice(row.method, row.reason.format(facts=request), of_rows)
     name, rule = _given_name(request.method)
     return Choice(name, row.reason, issubclass(rule, SUM_RULES))
+
+
+def first(table: Sequence[Row], facts: Any, *, tried: str = "") -> Row:
+    """Return the first row whose condition holds, excluding the method `tried`."""
+    for row in table:
+        if row.method != tried and all(map(partial(getattr, facts), row.condition)):
+            return row
+    raise LookupError("no row of the table holds")
 
 
 def _given_name(method: Any) -> tuple[str, type[Rule]]:
@@ -372,3 +348,207 @@ def _given_name(method: Any) -> tuple[str, type[Rule]]:
         return method, METHODS[method].rule
     allowed = nearest(method, [AUTO, *METHODS])
     raise ValueError(f"method is {method!r}: {allowed} Without it, one that fits is chosen.")
+
+
+# -- from a request to a setting -------------------------------------------------------------------
+
+
+class Setting(NamedTuple):
+    """The rule bound to its set, the start, and the region taken to contain a minimiser."""
+
+    rule: Rule
+    start: Vector
+    region: Region | None
+    choice: Choice
+
+
+def resolve(request: Request) -> Setting:
+    """Resolve diameter and scaling, build the rule and bind it to set, penalty and probe."""
+    model, space, choice = request.model, request.space, choose(request)
+    change, proven = None, math.inf
+    if model is not None or request.scale_given:
+        change = _change(request, choice)
+    if model is not None:
+        # With noise a distant start is expensive. A given diameter is that of a ball around it.
+        settled = choice.of_rows or request.diameter_given or request.constrained
+        if request.minibatches and not settled:
+            space = space._replace(start=near_start(model, space.start))
+        if not choice.of_rows:  # else the dual gap suffices; this costs two passes
+            proven = _proven_radius(space, model)
+    inner = space if change is None else space.scaled(change)
+    rule, diameter = built_rule(request.method, choice.name, request.parameters)
+    method = METHODS.get(choice.name)
+    if method is not None and type(rule) is method.automatic and "largest_radius" in rule.can:
+        bound = _known_distance(inner, proven if change is None else math.inf)
+        if bound < math.inf:
+            rule = rule.with_parameters(largest_radius=bound)
+    rule = bound_rule(rule, inner, diameter, request.project_y, values=request.exact_values)
+    if change is not None:
+        rule = Rescaled(rule, change)
+    region = _region(space, diameter, proven, rule, change, model)
+    return Setting(rule, space.start, region, choice)
+
+
+def stream_rule(space: Space, diameter: float | str, change: Any) -> Rule:
+    """Return the rule for samples that arrive in chunks: AcceleGrad, which tolerates noise."""
+    space = space if change is None else space.scaled(change)
+    rule, number = built_rule(AUTO, "accelegrad", {"diameter": diameter})
+    rule = bound_rule(rule, space, number)
+    return rule if change is None else Rescaled(rule, change)
+
+
+# -- the space -----------------------------------------------------------------------------------
+
+
+def checked_space(start: Vector, given: Any, penalty: Any, model: LinearModel | None) -> Space:
+    """Return start, set and penalty as objects, or say why they are incompatible."""
+    chosen = None if given is None else as_feasible_set(given)
+    if chosen is not None:
+        chosen.check_dimension(start.size)
+        start = _inside(start, chosen)
+    space = Space(start, chosen)
+    return space if penalty is None else space._replace(penalty=_penalty(penalty, space, model))
+
+
+def _inside(start: Vector, feasible_set: FeasibleSet) -> Vector:
+    nearest_point = feasible_set.project(start)
+    distance = float(np.linalg.norm(nearest_point - start))
+    if not distance <= LARGEST_OFFSET * (1 + float(np.linalg.norm(start))):
+        raise ValueError(
+            f"x0 must lie in feasible_set {feasible_set!r}, but it is {distance:.3g} away from it. "
+            "feasible_set.project(x0) is the nearest point that does."
+        )
+    return nearest_point
+
+
+def _penalty(given: Any, space: Space, model: LinearModel | None) -> Penalty:
+    chosen, penalty = space.feasible_set, as_penalty(given)
+    if model is not None and model.fit_intercept:
+        penalty = OnLeading(penalty, model.n_features, model.n_parameters)
+    penalty.check_dimension(space.start.size)
+    common = penalty.separable and isinstance(chosen, Box)
+    if space.is_limited and not common:
+        raise ValueError(
+            f"penalty {penalty!r} and feasible_set {chosen!r} cannot be used together: only a "
+            "separable penalty (l1, elastic net) and a box have a common proximal map."
+        )
+    return penalty
+
+
+def _change(request: Request, choice: Choice) -> ColumnScaling | None:
+    """Return scaled coordinates if they are asked for, or if no argument refers to the others."""
+    scale, model, noisy = request.scale, request.model, request.minibatches
+    _, chosen, penalty = request.space
+    if not request.scale_given:
+        settled = request.asked_for or request.diameter_given or request.constrained
+        if scale is None or choice.of_rows or settled:
+            return None
+        if noisy and sp.issparse(model.X):
+            return None  # in scaled coordinates a step would touch all columns, not only nonzeros
+        return column_scaling(model, noisy=noisy)
+    if choice.of_rows:
+        raise ValueError(f"scale cannot be used with method {choice.name!r}.")
+    if model is None:
+        raise ValueError("scale needs a LinearModel, whose columns it scales.")
+    if not can_scale(penalty, chosen):
+        what = "penalty" if not can_scale(penalty, None) else "feasible_set"
+        given = penalty if what == "penalty" else chosen
+        raise ValueError(
+            f"scale and {what} {given!r} cannot be used together: only an l1 norm and a box keep "
+            "their form in scaled coordinates."
+        )
+    if not isinstance(scale, str):
+        change = ColumnScaling(scale)
+        if change.scale.size != model.n_features:
+            raise ValueError(
+                f"scale must have one entry per column, {model.n_features}, but it has "
+                f"{change.scale.size}."
+            )
+        return change
+    if scale != COLUMNS:
+        raise ValueError(f"scale is {scale!r}: {nearest(scale, [AUTO, COLUMNS])}")
+    # A constrained intercept must not change, so the columns are not centred.
+    return column_scaling(model, center=not limits_intercept(chosen), noisy=noisy)
+
+
+def _known_distance(space: Space, proven: float) -> float:
+    """Return a bound on the distance from the start to a minimiser, inf if none is known."""
+    # A start that is a minimiser up to rounding says nothing about the step size.
+    bound = proven if proven >= SHORTEST else math.inf
+    if space.feasible_set is not None:
+        diameter = space.feasible_set.diameter_for(space.start.size)
+        bound = min(bound, diameter if diameter >= SHORTEST else math.inf)
+    return bound
+
+
+# -- the region of a minimiser -------------------------------------------------------------------
+
+
+def _region(
+    given: Space,
+    diameter: float | None,
+    proven: float,
+    rule: Rule,
+    change: ColumnScaling | None,
+    model: LinearModel | None,
+) -> Region | None:
+    """Return where a minimiser is known, given or guessed to be; None if nothing is known."""
+    start, chosen, penalty = given
+    space: FeasibleSet = WholeSpace()
+    if chosen is not None:
+        space, bound = chosen, chosen.diameter_for(start.size)
+        if math.isfinite(bound):
+            return Region(space, start, bound, assumed=False, penalty=penalty)
+    if diameter is not None:
+        return Region(space, start, diameter / 2, assumed=True, penalty=penalty)
+    if math.isfinite(proven):
+        return Region(space, start, proven, assumed=False, penalty=penalty)
+    if "radius" not in rule.can:
+        return None
+    growing = partial(Region, space, start, 0.0, assumed=True, growing=True, penalty=penalty)
+    if change is None:
+        return growing()
+    assert model is not None
+    stretch = _stretch(change, model)
+    if penalty is not None:  # errors of its slopes do not depend on the columns
+        stretch = max(stretch, ROUNDED_UP * float(change.scale.max()))
+    return growing(change=change, stretch=stretch)
+
+
+def _stretch(change: ColumnScaling, model: LinearModel) -> float:
+    """Return by what factor a change of coordinates can increase the error of a gradient.
+
+    The error of an entry is proportional to the norm of its column.
+    """
+    columns = model.rounding.columns
+    scaled = change.scale * (columns + np.abs(change.shift))
+    intercept = float(model.fit_intercept)
+    size = math.hypot(float(np.linalg.norm(columns)), intercept)
+    longest = math.hypot(float(np.linalg.norm(scaled)), intercept)
+    # The factor far exceeds the rounding error.
+    return 1.01 * longest / size if size > 0.0 else 1.0
+
+
+def _proven_radius(space: Space, model: LinearModel) -> float:
+    """Return the largest distance from the start to a model's minimiser, inf if unknown.
+
+    The minimum is at most the value at the feasible start, and at zero if that is feasible. Losses
+    are nonnegative, so l2 term and penalty are at most that large.
+    """
+    start, chosen, penalty = space
+    zero = np.zeros_like(start)
+    points = [start]
+    if chosen is None or chosen.contains(zero):
+        points.append(zero)
+    if penalty is None:
+        if len(points) == 2:
+            return model.distance_bound(start)
+        if model.l2 == 0 or model.fit_intercept:
+            return math.inf
+        return float(model.dual.distance_by_gap(start))
+    value = min(model.value(point) + penalty.value(point) for point in points)
+    value += model.rounding_at(start, value).value
+    radius = penalty.level_radius(value)
+    if model.l2 > 0 and not model.fit_intercept and penalty.nonnegative:
+        radius = min(radius, math.sqrt(2 * value / model.l2))
+    return (radius + float(np.linalg.norm(start))) * ROUNDED_UP

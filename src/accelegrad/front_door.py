@@ -7,7 +7,6 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
@@ -17,7 +16,7 @@ from scipy.optimize import OptimizeResult
 from accelegrad import threads
 from accelegrad.bundle.cut_memory import CutMemory, default_size
 from accelegrad.catalogue import MethodOptions
-from accelegrad.choose import Request
+from accelegrad.choose import Request, Setting, checked_space, resolve
 from accelegrad.differentiate import LIBRARIES
 from accelegrad.errors import (
     Vector,
@@ -26,26 +25,24 @@ from accelegrad.errors import (
     real_number,
     whole_number,
 )
+from accelegrad.linalg import norm
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.sampling import BatchSampler
-from accelegrad.norms import norm
 from accelegrad.proofs.bracket import Bracket
 from accelegrad.proofs.certificate import DualCertificate
 from accelegrad.proofs.cuts import CutCertificate
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.rules import Rule
+from accelegrad.run.checkpoint import run_kind
+from accelegrad.run.checks import NEAR
 from accelegrad.run.compiled import CompiledRule, compiled_twin
-from accelegrad.run.convexity import NEAR
-from accelegrad.run.fingerprint import run_kind
-from accelegrad.run.loop import Run
+from accelegrad.run.loop import Restarts, Run
 from accelegrad.run.oracle import QUIET, FunctionOracle, MinibatchOracle, ModelOracle, Oracle
 from accelegrad.run.progress import OUTPUTS, Options, Progress
-from accelegrad.run.restarts import Restarts
 from accelegrad.run.result import Status
 from accelegrad.scipy_words import Limits, constraint_set, hint
-from accelegrad.setting import Setting, checked_space, resolve
 from accelegrad.solvers.oracles import sum_oracle
-from accelegrad.solvers.row_oracle import Goal
+from accelegrad.solvers.row_oracle import Goal, no_goal
 
 #: Entries of the result that have x0's shape.
 SHAPED = ("x", "jac", "x_average", "x_last", "x_best")
@@ -273,7 +270,6 @@ def minimize(
     if options is not None or more:
         parameters |= _method_options(options, more)
     project_y = parameters.pop("project_y", None)
-    noisy = batch_size is not None
     model = fun if isinstance(fun, LinearModel) else None
     start = _start(x0, model)
     shape = None if model is not None or np.ndim(x0) == 1 else np.shape(x0)
@@ -295,12 +291,11 @@ def minimize(
         raise _not_among("output", output, OUTPUTS)
     run_options = Options(
         max_iter=whole_number("max_iter", max_iter, least=1),
-        tol=None if tol is None else real_number("tol", tol, above=0),
-        rtol=None if rtol is None else real_number("rtol", rtol, above=0),
+        goal=_goal(tol, rtol),
         time_limit=None if time_limit is None else real_number("time_limit", time_limit, above=0),
         target=None if target is None else real_number("target", target),
         output=output,
-        exact=exact and not noisy,
+        exact=exact and batch_size is None,
         callback=None if callback is None else _scipy_callback(callback, problem),
         callback_at=None if callback_at is None else _iterations(callback_at),
         progress=bool(progress),
@@ -308,14 +303,18 @@ def minimize(
         checkpoint=None if checkpoint is None else _checkpoint_path(checkpoint),
         checkpoint_every=whole_number("checkpoint_every", checkpoint_every, least=1),
     )
-    with threads.single() if problem.limited else nullcontext():
-        oracle = _oracle(problem)
-        with np.errstate(**QUIET):  # the oracle restores the user's settings for `fun`
-            space = checked_space(start, feasible_set, penalty, model)
-            comparable = oracle.exact_values or noisy
-            wishes = (method, parameters, project_y, scale, restart, noisy, comparable)
-            request = Request(model, space, *wishes)
+    with threads.single_for(entries):
+        with np.errstate(**QUIET):
+            request = Request(
+                model,
+                checked_space(start, feasible_set, penalty, model),
+                *(method, parameters, project_y, scale, restart),
+                minibatches=batch_size is not None,
+                exact_values=model is not None or (exact and fun is not None),
+            )
             setting = resolve(request)
+        oracle = _oracle(problem, request, setting, run_options.goal)  # keeps the user's settings
+        with np.errstate(**QUIET):
             run = _run(problem, request, run_options, oracle, setting, resume)
         if resume is not None:
             run.resume(Path(resume))
@@ -324,6 +323,15 @@ def minimize(
         if limits is not None and limits.given:
             result["multipliers"] = _multipliers(limits, result, setting.start, run.progress)
     return result if shape is None else _shaped(result, shape)
+
+
+def _goal(tol: float | None, rtol: float | None) -> Goal | None:
+    """Return the gap that is asked for as a function of the value, None if none is."""
+    if tol is None and rtol is None:
+        return None
+    absolute = 0.0 if tol is None else real_number("tol", tol, above=0)
+    relative = 0.0 if rtol is None else real_number("rtol", rtol, above=0)
+    return lambda value: max(absolute * max(1.0, abs(value)), relative * abs(value))
 
 
 def _run(
@@ -335,14 +343,10 @@ def _run(
     resume: Any,
 ) -> Run:
     model, rule, penalty = problem.model, setting.rule, request.space.penalty
-    if setting.choice.of_rows:
-        oracle = _oracle_of_rows(setting, problem, request, options.goal)
-    oracle.penalty = penalty
     judge = ModelOracle(model, penalty) if model is not None and request.minibatches else None
+    bracket = Bracket(None, None)
     if oracle.exact_values or judge is not None:
         bracket = _bracket(request, options, setting, oracle)
-    else:
-        bracket = Bracket(None, None)
     _check_needs(rule, oracle, options, bracket)
     restarts = None if request.restart is None else _restarts(request.restart, setting, oracle)
     if isinstance(oracle, MinibatchOracle):
@@ -448,26 +452,42 @@ def _not_among(name: str, given: Any, valid: tuple[str, ...]) -> ValueError:
     return ValueError(f"{name} is {given!r}: {nearest(str(given), valid)}")
 
 
-def _oracle(problem: Problem) -> Oracle:
-    fun, jac, model = problem.fun, problem.jac, problem.model
-    if problem.accuracy > 0.0 and (model is not None or fun is None or not problem.exact):
+def _oracle(problem: Problem, request: Request, setting: Setting, goal: Goal | None) -> Oracle:
+    """Return what the rule asks for values and gradients."""
+    model, batch_size, method = problem.model, problem.batch_size, setting.choice
+    if problem.accuracy > 0.0 and (model is not None or problem.fun is None or not problem.exact):
         raise ValueError(
             "accuracy is for a function whose values are off by a known amount: it cannot be used "
             "with a LinearModel, with fun=None or with exact=False."
         )
-    if model is not None:
-        if jac is not True:
-            raise TypeError(
-                "jac must be left out for a LinearModel, which brings its own gradient."
+    if model is None:
+        if method.of_rows:
+            raise ValueError(f"method {method.name!r} needs a LinearModel: a sum over rows.")
+        if batch_size is not None:
+            raise ValueError(
+                "batch_size needs a LinearModel; for noisy gradients give exact=False."
             )
-        if problem.batch_size is None:
-            return ModelOracle(model)
-        rows, generator = (model.n_samples, problem.batch_size), _generator(problem.rng)
-        return MinibatchOracle(
-            model, BatchSampler(*rows, generator, replacement=problem.replacement)
-        )
-    if problem.batch_size is not None:
-        raise ValueError("batch_size needs a LinearModel; for noisy gradients give exact=False.")
+        oracle: Oracle = _function_oracle(problem)
+    elif problem.jac is not True:
+        raise TypeError("jac must be left out for a LinearModel, which brings its own gradient.")
+    elif method.of_rows:
+        if batch_size is not None:
+            raise ValueError(f"batch_size cannot be used with method {method.name!r}.")
+        _, chosen, penalty = request.space
+        rng = _generator(problem.rng)
+        oracle = sum_oracle(setting.rule, model, rng, goal or no_goal, penalty, chosen)
+    elif batch_size is None:
+        oracle = ModelOracle(model)
+    else:
+        rows, rng = (model.n_samples, batch_size), _generator(problem.rng)
+        sampler = BatchSampler(*rows, rng, replacement=problem.replacement)
+        oracle = MinibatchOracle(model, sampler)
+    oracle.penalty = request.space.penalty
+    return oracle
+
+
+def _function_oracle(problem: Problem) -> FunctionOracle:
+    fun, jac = problem.fun, problem.jac
     if fun is not None and not callable(fun):
         raise TypeError(f"fun must be a function, a LinearModel or None, not {fun!r}.")
     if isinstance(jac, str) and jac in LIBRARIES and fun is not None:
@@ -484,27 +504,10 @@ def _oracle(problem: Problem) -> Oracle:
     jac = None if jac is True else jac
     if problem.limited:
         fun, jac = (None if f is None else threads.for_user(f) for f in (fun, jac))
+    shape, accuracy = problem.shape, problem.accuracy
     return FunctionOracle(
-        fun,
-        jac,
-        problem.args,
-        exact=problem.exact,
-        shape=problem.shape,
-        accuracy=problem.accuracy,
+        fun, jac, problem.args, exact=problem.exact, shape=shape, accuracy=accuracy
     )
-
-
-def _oracle_of_rows(
-    setting: Setting, problem: Problem, request: Request, goal: Goal
-) -> ModelOracle:
-    method = setting.choice.name
-    if problem.model is None:
-        raise ValueError(f"method {method!r} needs a LinearModel: a sum over rows.")
-    if problem.batch_size is not None:
-        raise ValueError(f"batch_size cannot be used with method {method!r}.")
-    _, chosen, penalty = request.space
-    generator = _generator(problem.rng)
-    return sum_oracle(setting.rule, problem.model, generator, goal, penalty, chosen)
 
 
 def _generator(rng: Any) -> np.random.Generator:
@@ -517,7 +520,6 @@ def _generator(rng: Any) -> np.random.Generator:
 def _bracket(request: Request, options: Options, setting: Setting, oracle: Oracle) -> Bracket:
     """Return the object that collects lower bounds for exact values."""
     model, region, penalty = request.model, setting.region, request.space.penalty
-    goal = options.goal if options.has_goal else None
     often = options.has_end or request.restart is not None  # a bound may end the run
     floor, dual = -math.inf, None
     if model is not None:
@@ -530,13 +532,13 @@ def _bracket(request: Request, options: Options, setting: Setting, oracle: Oracl
     # A guessed region adds nothing to a bound that holds everywhere and becomes tight.
     guessed = region is not None and region.growing
     if region is None or (guessed and dual is not None and dual.gets_tight):
-        return Bracket(None, dual, goal=goal, model=model, everywhere=floor)
+        return Bracket(None, dual, goal=options.goal, model=model, everywhere=floor)
     # A model's dual proves more than averaged cuts do, and a rule may keep its own.
     kept = None
     if model is None and "cuts" not in setting.rule.can:
         kept = CutMemory(region.center, default_size(region.center.size))
     cuts = CutCertificate(region, model, often=often, kept=kept)
-    return Bracket(cuts, dual, goal=goal, model=model, everywhere=floor)
+    return Bracket(cuts, dual, goal=options.goal, model=model, everywhere=floor)
 
 
 def _model_dual(request: Request, model: LinearModel) -> ModelDual | None:
@@ -576,7 +578,7 @@ def _check_needs(rule: Rule, oracle: Oracle, options: Options, bracket: Bracket)
         raise ValueError(f"fun is None, but the line search of {rule.title} needs values.")
     if options.output == "best" and not oracle.exact_values:
         raise ValueError("output='best' needs exact values; use 'average' or 'last'.")
-    if options.has_goal and bracket.cuts is None and bracket.dual is None:
+    if options.goal is not None and bracket.cuts is None and bracket.dual is None:
         raise ValueError(
             "tol stops on the certified gap, which needs exact values, and for this method a "
             "diameter, a bounded feasible_set, or a LinearModel with l2 > 0. Use max_iter or "

@@ -22,8 +22,7 @@ import numpy as np
 from accelegrad.differentiate import LIBRARIES
 from accelegrad.errors import Vector, finite_vector, real_array, real_number, whole_number
 from accelegrad.geometry.sets import as_feasible_set
-from accelegrad.norms import norm
-from accelegrad.rounding import SMALLEST, UNIT, growth
+from accelegrad.linalg import SMALLEST, UNIT, growth, norm
 from accelegrad.run.oracle import checked_gradient, checked_value, split_pair
 
 #: Distances at which differences are taken, in radii.
@@ -205,15 +204,28 @@ class _Check:
         """Check the points and return the result."""
         places = [start, *(self._near(start) for _ in range(count - 1))]
         points = [point for place in places if (point := self._known(place)) is not None]
-        if not points or points[0].x is not places[0]:
-            return self._finish("not finite", "The value or the gradient at x0 is not finite.", 0)
-        for point in points:
-            self._differences(point)
-        for x in points:
-            for y in points:
-                if x is not y:
-                    self._compare(x, y.x, y.value, y.value_error)
-        return self._finish(*self._judgement(points), len(points))
+        if points and points[0].x is start:
+            for point in points:
+                self._differences(point)
+            for x in points:
+                for y in points:
+                    if x is not y:
+                        self._compare(x, y.x, y.value, y.value_error)
+            cause, message = self._judgement(points)
+        else:
+            points = []
+            cause, message = "not finite", "The value or the gradient at x0 is not finite."
+        return GradientCheck(
+            ok=not cause,
+            cause=cause,
+            message=message,
+            noise=self.noise,
+            ratio=self._ratio(),
+            violations=sorted(self.violations, key=lambda one: -one.amount / one.allowed),
+            n_points=len(points),
+            n_calls=self.function.calls,
+            n_left_out=self.left_out,
+        )
 
     def _near(self, start: Vector) -> Vector:
         """Return a random point, at least a tenth of the radius away."""
@@ -310,15 +322,9 @@ class _Check:
             )
         if not self.violations:
             return "", "The gradient is right, and the function convex, as far as was looked."
-        if self.bent_down or self._agrees():
-            return "not convex", ("The function is not convex: it falls below its tangents.")
-        return self._wrong_gradient()
-
-    def _agrees(self) -> bool:
         agree = [abs(slope - given) <= error for slope, error, given in self.slopes]
-        return bool(agree) and all(agree)
-
-    def _wrong_gradient(self) -> tuple[str, str]:
+        if self.bent_down or (agree and all(agree)):
+            return "not convex", "The function is not convex: it falls below its tangents."
         ratio = self._ratio()
         if math.isnan(ratio):
             return "gradient", (
@@ -326,10 +332,7 @@ class _Check:
                 "factor."
             )
         if abs(ratio + 1.0) <= EXACT * 0.1:
-            return (
-                "sign",
-                "The gradient has the wrong sign: it is the negative of the true one.",
-            )
+            return "sign", "The gradient has the wrong sign: it is the negative of the true one."
         return "scaled", (
             f"The gradient is wrong by a factor: it should be {ratio:.6g} times what it is."
         )
@@ -346,19 +349,6 @@ class _Check:
             for slope, error, given in usable
         )
         return ratio if same else math.nan
-
-    def _finish(self, cause: str, message: str, count: int) -> GradientCheck:
-        return GradientCheck(
-            ok=not cause,
-            cause=cause,
-            message=message,
-            noise=self.noise,
-            ratio=self._ratio(),
-            violations=sorted(self.violations, key=lambda one: -one.amount / one.allowed),
-            n_points=count,
-            n_calls=self.function.calls,
-            n_left_out=self.left_out,
-        )
 
 
 def _short(x: Any) -> str:

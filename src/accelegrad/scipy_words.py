@@ -14,43 +14,35 @@ from accelegrad.errors import Vector, real_array
 from accelegrad.geometry.nearest_point import Rows, lowest_of_cuts, nearest_point
 from accelegrad.geometry.polyhedron import Polyhedron
 from accelegrad.geometry.sets import Affine, Box, FeasibleSet, Halfspace, Simplex
-from accelegrad.norms import norm
+from accelegrad.linalg import norm
 
 _GAP = "it is the certified gap that a run stops on"
-#: Options of SciPy's and CVXPY's solvers, and what to use instead.
-WORDS = {
-    "maxiter": "give max_iter=...",
-    "maxfun": "give max_iter=... or time_limit=...",
-    "maxfev": "give max_iter=... or time_limit=...",
-    "ftol": f"give rtol=... (relative) or tol=...: {_GAP}",
-    "gtol": f"give tol=... or rtol=...: {_GAP}, not the gradient",
-    "xtol": f"give tol=... or rtol=...: {_GAP}, not the step",
-    "xatol": f"give tol=... or rtol=...: {_GAP}, not the step",
-    "fatol": f"give tol=...: {_GAP}",
-    "eps": f"give tol=...: {_GAP}; gradients are not approximated",
-    "eps_abs": f"give tol=...: {_GAP}",
-    "eps_rel": f"give rtol=...: {_GAP}",
-    "abstol": f"give tol=...: {_GAP}",
-    "reltol": f"give rtol=...: {_GAP}",
-    "feastol": "leave it out: every returned point is projected onto the constraints",
-    "disp": "give progress=True",
-    "iprint": "give progress=True",
-    "verbose": "give progress=True",
-    "return_all": "give callback=... or trace=True",
-    "solver": "give method=...",
-    "warm_start": "give x0=...",
-    "x_init": "give x0=...",
-    "hess": "leave it out: second derivatives are not used",
-    "hessp": "leave it out: second derivatives are not used",
-    "finite_diff_rel_step": "leave it out: gradients are not approximated",
-    "f_min": "give target=...",
-    "maxcor": "leave it out: there is no memory of gradients to choose",
-    "maxls": "give max_trials=..., of the universal methods",
-    "learning_rate": "leave it out: step sizes are found; step_size=... is of method='subgradient'",
-    "lr": "leave it out: step sizes are found; step_size=... is of method='subgradient'",
-    "seed": "give rng=...",
-    "random_state": "give rng=...",
+#: What to use instead of options of SciPy's and CVXPY's solvers.
+_INSTEAD = {
+    "give max_iter=...": "maxiter",
+    "give max_iter=... or time_limit=...": "maxfun maxfev",
+    f"give rtol=... (relative) or tol=...: {_GAP}": "ftol",
+    f"give tol=... or rtol=...: {_GAP}, not the gradient": "gtol",
+    f"give tol=... or rtol=...: {_GAP}, not the step": "xtol xatol",
+    f"give tol=...: {_GAP}": "fatol eps_abs abstol",
+    f"give tol=...: {_GAP}; gradients are not approximated": "eps",
+    f"give rtol=...: {_GAP}": "eps_rel reltol",
+    "leave it out: every returned point is projected onto the constraints": "feastol",
+    "give progress=True": "disp iprint verbose",
+    "give callback=... or trace=True": "return_all",
+    "give method=...": "solver",
+    "give x0=...": "warm_start x_init",
+    "leave it out: second derivatives are not used": "hess hessp",
+    "leave it out: gradients are not approximated": "finite_diff_rel_step",
+    "give target=...": "f_min",
+    "leave it out: there is no memory of gradients to choose": "maxcor",
+    "give max_trials=..., of the universal methods": "maxls",
+    "leave it out: step sizes are found; step_size=... is of method='subgradient'": (
+        "learning_rate lr"
+    ),
+    "give rng=...": "seed random_state",
 }
+WORDS = {word: instead for instead, words in _INSTEAD.items() for word in words.split()}
 
 
 def hint(name: str) -> str | None:

@@ -17,7 +17,6 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from types import TracebackType
 from typing import Any
 
 #: OpenBLAS splits matrix-vector products from this number of entries on, other work later.
@@ -97,22 +96,12 @@ class _Within:
     def __enter__(self) -> None:
         self._before = _limit.change(self._work)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         _limit.change(self._before)
 
 
-def single() -> AbstractContextManager[None]:
-    """Return a context in which BLAS uses one thread, for the package's own work."""
-    return _Within(_OWN)
-
-
 def single_for(entries: int) -> AbstractContextManager[None]:
-    """Return `single()` if BLAS splits products with this many entries, else no limit."""
+    """Return a context for our work in which BLAS uses one thread if it splits so many entries."""
     return _Within(_OWN) if entries >= FEWEST_SPLIT else nullcontext()
 
 

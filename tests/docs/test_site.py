@@ -18,7 +18,7 @@ DOCS = ROOT / "docs"
 #: Modules that users import from, with the public names that are not in an `__all__`
 DOORS = tuple(f"accelegrad{door}" for door in ("", ".sklearn", ".torch", ".optax", ".dask"))
 BESIDES = {
-    "accelegrad.run.trace.Trace",  # of `result.trace`
+    "accelegrad.run.observers.Trace",  # of `result.trace`
     "accelegrad.sklearn.model_file.save_model",
     "accelegrad.sklearn.model_file.load_model",
 }

@@ -50,23 +50,6 @@ def test_the_parameters_of_methods_are_those_of_the_catalogue():
     assert taken - {"diameter"} == MethodOptions.__annotations__.keys() - {"project_y"}
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (dict(options={"epsilom": 1.0}), "options has no 'epsilom': did you mean 'epsilon'"),
-        (dict(options={3: 1.0}), "options has no 3: Allowed: 'bundle_size'"),
-        (dict(options={"max_iter": 3}), "max_iter belongs to no method: give it as max_iter="),
-        (dict(options={"epsilon": 1.0}, epsilon=1.0), "epsilon is given twice"),
-        (dict(options=["epsilon"]), "options must be a mapping"),
-        (dict(epsilom=1.0), "minimize has no option 'epsilom': did you mean 'epsilon'"),
-        (dict(more=1.0), "minimize has no option 'more'"),
-    ],
-)
-def test_options_that_are_not_there_are_refused(given, message):
-    with pytest.raises(TypeError, match=message):
-        run(**given)
-
-
 def test_options_through_scipy():
     result = scipy_minimize(
         PROBLEM,

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import Bounds, LinearConstraint
 
 import accelegrad as ag
 
@@ -14,8 +15,44 @@ def value_only(x):
     return x @ x
 
 
-MODEL = ag.LinearModel(np.eye(3), np.array([1.0, -1.0, 1.0]))
+def model(loss="logistic", l2=0.1, d=3, n=40):
+    rng = np.random.default_rng(0)
+    return ag.LinearModel(rng.standard_normal((n, d)), np.sign(rng.standard_normal(n)), loss, l2=l2)
 
+
+def of_rows(method, loss="logistic", l2=0.1, **given):
+    return dict(fun=model(loss, l2), method=method, diameter="auto", **given)
+
+
+def restarted(fun=None, **given):
+    return dict(fun=fun or model(), restart="adaptive", **{"diameter": "auto", **given})
+
+
+def penalised(penalty, **given):
+    return dict(
+        fun=model("squared", 0.0, 6),
+        x0=np.full(6, 1 / 6),
+        penalty=penalty,
+        diameter="auto",
+        **given,
+    )
+
+
+class ShortProx:
+    """A user's penalty whose prox loses an entry."""
+
+    def value(self, x):
+        return 0.0
+
+    def prox(self, x, step):
+        return x[:-1]
+
+
+MODEL = ag.LinearModel(np.eye(3), np.array([1.0, -1.0, 1.0]))
+PAIRS = [[0, 1], [2, 3], [4, 5]]
+TERMS = "l1 and elastic net terms and boxes"
+
+# fmt: off
 CASES = [
     (dict(fun=MODEL, x0=np.ones((3, 1))), ValueError, r"x0 must be one-dimensional.*\(3, 1\)"),
     (dict(x0=[]), ValueError, r"x0 must have at least one entry"),
@@ -27,26 +64,14 @@ CASES = [
     (dict(diameter=np.nan), ValueError, r"diameter must be.*nan"),
     (dict(diameter="large"), ValueError, r"diameter must be.*'large'"),
     (dict(diameter=np.ones(2)), TypeError, r"diameter must be"),
-    (
-        dict(feasible_set=ag.Ball(np.zeros(3), 0.5)),
-        ValueError,
-        r"x0 must lie in feasible_set.*1\.23 away",
-    ),
+    (dict(feasible_set=ag.Ball(np.zeros(3), 0.5)), ValueError, r"x0 must lie in feasible_set.*1\.23 away"),
     (dict(feasible_set=ag.Ball(np.zeros(2), 5.0)), ValueError, r"feasible_set.*dimension 2.*3"),
     (dict(feasible_set=3.0), TypeError, r"feasible_set must be.*project"),
     (dict(gradient_bound=-1.0), ValueError, r"gradient_bound must be"),
     (dict(fun=value_only), TypeError, r"fun must return the pair.*jac=True"),
     (dict(fun=lambda x: (1.0, x, x)), TypeError, r"fun must return the pair.*length 3"),
-    (
-        dict(fun=lambda x: (1.0, x[:-1])),
-        ValueError,
-        r"gradient must have x0's shape \(3,\).*\(2,\)",
-    ),
-    (
-        dict(fun=lambda x: (1.0, x + 0j)),
-        TypeError,
-        r"gradient must be an array of real numbers.*complex",
-    ),
+    (dict(fun=lambda x: (1.0, x[:-1])), ValueError, r"gradient must have x0's shape \(3,\).*\(2,\)"),
+    (dict(fun=lambda x: (1.0, x + 0j)), TypeError, r"gradient must be an array of real numbers.*complex"),
     (dict(fun=lambda x: (1.0, None)), TypeError, r"gradient must be an array of real numbers"),
     (dict(fun=lambda x: (1j, x)), TypeError, r"fun's value must be one real number"),
     (dict(fun=lambda x: (x, x)), TypeError, r"fun's value must be one real number.*shape \(3,\)"),
@@ -70,19 +95,11 @@ CASES = [
     (dict(max_iter=0), ValueError, r"max_iter must be a whole number >= 1"),
     (dict(tol=-1.0), ValueError, r"tol must be a finite number > 0"),
     (dict(tol=1e-3, exact=False), ValueError, r"tol stops on the certified gap"),
-    (
-        dict(method="universal", epsilon=1e-3, tol=1e-3, diameter=None),
-        ValueError,
-        r"tol stops on the certified gap",
-    ),
+    (dict(method="universal", epsilon=1e-3, tol=1e-3, diameter=None), ValueError, r"tol stops on the certified gap"),
     (dict(time_limit=0), ValueError, r"time_limit must be"),
     (dict(output="mean"), ValueError, r"output is 'mean'.*'average'"),
     (dict(output="best", exact=False), ValueError, r"output='best' needs exact values"),
-    (
-        dict(fun=None, jac=lambda x: 2 * x, method="universal", epsilon=1e-3, diameter=None),
-        ValueError,
-        r"fun is None.*needs values",
-    ),
+    (dict(fun=None, jac=lambda x: 2 * x, method="universal", epsilon=1e-3, diameter=None), ValueError, r"fun is None.*needs values"),
     (dict(batch_size=3), ValueError, r"batch_size needs a LinearModel"),
     (dict(fun=MODEL, batch_size=4), ValueError, r"batch_size must be"),
     (dict(fun=MODEL, batch_size=1, rng="seed"), TypeError, r"rng must be a Generator"),
@@ -93,7 +110,78 @@ CASES = [
     (dict(checkpoint="/no/such/folder/file"), FileNotFoundError, r"checkpoint=.*no folder"),
     (dict(resume="/no/such/file"), FileNotFoundError, r"resume=.*no such file"),
     (dict(method="adagrad", project_y=True), ValueError, r"project_y is not a parameter"),
+    (dict(fun=lambda x: (0.0, np.zeros(4)), x0=np.zeros((2, 2))), ValueError, r"gradient must have x0's shape \(2, 2\).*\(4,\)"),
+    (dict(target="low"), TypeError, "target must be a finite number"),
+    (dict(rtol=0.0), ValueError, "rtol"),
+    (dict(max_iter=1.5), TypeError, "max_iter"),
+    (dict(accuracy=-1.0), ValueError, "accuracy must be"),
+    (dict(fun=MODEL, accuracy=1e-6), ValueError, "accuracy is for a function"),
+    (dict(exact=False, accuracy=1e-6), ValueError, "accuracy is for a function"),
+    # options of single methods
+    (dict(options={"epsilom": 1.0}), TypeError, "options has no 'epsilom': did you mean 'epsilon'"),
+    (dict(options={3: 1.0}), TypeError, "options has no 3: Allowed: 'bundle_size'"),
+    (dict(options={"max_iter": 3}), TypeError, "max_iter belongs to no method: give it as max_iter="),
+    (dict(options={"epsilon": 1.0}, epsilon=1.0), TypeError, "epsilon is given twice"),
+    (dict(options=["epsilon"]), TypeError, "options must be a mapping"),
+    (dict(epsilom=1.0), TypeError, "minimize has no option 'epsilom': did you mean 'epsilon'"),
+    (dict(more=1.0), TypeError, "minimize has no option 'more'"),
+    # words of other libraries
+    (dict(maxiter=5), TypeError, "no option 'maxiter'.*give max_iter"),
+    (dict(ftol=1e-9), TypeError, "no option 'ftol'.*give rtol.*certified gap"),
+    (dict(options={"ftol": 1e-9}), TypeError, "options has no 'ftol'.*give rtol"),
+    (dict(options={"maxiter": 9}), TypeError, "options has no 'maxiter'.*give max_iter"),
+    (dict(verbose=True), TypeError, "no option 'verbose'.*give progress=True"),
+    (dict(solver="SCS"), TypeError, "no option 'solver'.*give method"),
+    (dict(hess=None), TypeError, "no option 'hess'.*leave it out"),
+    (dict(method="L-BFGS-B"), ValueError, "'L-BFGS-B'.*'auto'.*one that fits is chosen"),
+    (dict(jac="2-point"), TypeError, "'jax' or 'torch', not '2-point'"),
+    # sets and penalties
+    (dict(bounds=[(0, 1)] * 2), ValueError, "one pair per entry of x0, 3, not 2"),
+    (dict(bounds=Bounds(np.zeros(2), 1)), ValueError, r"bounds must fit x0's shape \(3,\)"),
+    (dict(bounds=[(1, 0)] * 3), ValueError, "bounds: lower must be <= upper"),
+    (dict(bounds=3.0), TypeError, r"bounds must be scipy.optimize.Bounds"),
+    (dict(bounds=[(0, 1)] * 3, feasible_set="simplex"), ValueError, "bounds and feasible_set"),
+    (dict(constraints={"type": "eq", "fun": sum}), TypeError, "LinearConstraint.*feasible_set"),
+    (dict(constraints=LinearConstraint(np.eye(4), 0, 1)), ValueError, "column per entry of x0, 3"),
+    (dict(constraints=LinearConstraint(np.ones((2, 3)), [0, 2], [1, 3])), ValueError, "no point meets all the constraints"),
+    (dict(feasible_set="simplx"), ValueError, "did you mean 'simplex'"),
+    (dict(penalty="l3"), ValueError, "penalty must be a penalty or a name.*L1"),
+    (penalised(ag.L1(0.1), feasible_set=ag.Simplex()), ValueError, "cannot be used together"),
+    (penalised(ag.GroupL2(0.1, PAIRS), feasible_set=ag.NonNegative()), ValueError, "together"),
+    (penalised(ag.L1(np.ones(5))), ValueError, "dimension 5, but the points have 6"),
+    (penalised(ag.NuclearNorm(0.1, (2, 2))), ValueError, "dimension 4, but the points have 6"),
+    (penalised(ag.GroupL2(0.1, [[0, 9]])), ValueError, "index 9"),
+    (penalised(ag.L1), TypeError, "call the class first"),
+    (penalised(0.1), TypeError, r"value\(x\) and prox\(x, step\), not 0.1"),
+    (penalised(ag.GroupL2(0.1, PAIRS), scale="columns"), ValueError, "scale and penalty .*cannot be used together"),
+    (penalised(ag.GroupL2(0.1, PAIRS), scale=np.ones(6)), ValueError, "scale and penalty .*cannot be used together"),
+    (penalised(ag.ElasticNet(0.1, 0.1), scale="columns"), ValueError, "scale and penalty .*cannot be used together"),
+    (penalised(ShortProx()), ValueError, r"penalty.prox must return an array of shape \(6,\)"),
+    # methods for sums over rows
+    (dict(method="accelegrad-newton"), ValueError, "needs a LinearModel"),
+    (of_rows("accelegrad-newton", batch_size=2), ValueError, "batch_size"),
+    (of_rows("accelegrad-newton", restart="adaptive"), ValueError, "needs none"),
+    (of_rows("accelegrad-newton", x0=np.zeros(3), feasible_set=ag.Box(0, 1)), ValueError, "feasible_set"),
+    (of_rows("accelegrad-newton", penalty=ag.L1(1.0)), ValueError, "penalty"),
+    (of_rows("accelegrad-newton", scale="columns"), ValueError, "scale cannot be used"),
+    (dict(fun=model("hinge", 0.0, n=2), method="accelegrad-newton", diameter="auto"), ValueError, "l2 > 0, or few columns"),
+    (of_rows("dual-ascent", l2=0.0), ValueError, "l2 > 0"),
+    (of_rows("dual-ascent", initial_radius=1.0), ValueError, "initial_radius"),
+    (of_rows("interior-point"), ValueError, "one kink .*the loss is 'logistic'"),
+    (of_rows("interior-point", "hinge", 0.0), ValueError, "an l1 or l2 term; .*l2 0.0"),
+    (of_rows("interior-point", "hinge", feasible_set=ag.Box(0, 1)), ValueError, "no constraint.*feasible_set Box"),
+    (of_rows("proximal-newton", x0=np.zeros(3), feasible_set=ag.Ball(0.0, 1.0)), ValueError, TERMS),
+    (of_rows("proximal-newton", penalty=ag.GroupL2(0.1, [0, 0, 1])), ValueError, TERMS),
+    (of_rows("proximal-newton", l2=0.0, feasible_set=ag.NonNegative()), ValueError, "each weight has to have"),
+    # restarts
+    (restarted() | {"restart": "sometimes"}, ValueError, "restart is 'sometimes'"),
+    (restarted() | {"restart": True}, ValueError, "restart is True"),
+    (restarted(diameter=5.0, method="accelegrad"), ValueError, "as with diameter='auto'; AcceleGrad"),
+    (restarted(method="universal-fast", epsilon=1e-3), ValueError, "universal fast gradient has none"),
+    (restarted(batch_size=5), ValueError, "values, which have to be exact"),
+    (restarted(quadratic, exact=False), ValueError, "values, which have to be exact"),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize(("given", "error", "message"), CASES)
@@ -117,3 +205,23 @@ def test_the_users_function_keeps_its_own_floating_point_warnings():
 
     with pytest.raises(RuntimeWarning, match="overflow"):
         ag.minimize(overflowing, np.ones(3), diameter=1.0)
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("adagrad", {"diameter": 2.0}),
+        ("adagrad", {}),
+        ("accelegrad", {"diameter": 2.0}),
+        ("universal-fast", {"epsilon": 1e-3}),
+        ("dog", {}),
+        ("a-dog", {}),
+        ("subgradient", {"step_size": 0.1}),
+        ("linear-coupling", {"smoothness": 1.0}),
+    ],
+)
+def test_methods_without_prox_name_those_that_have_it(method, options):
+    with pytest.raises(ValueError, match="penalty cannot be used with") as caught:
+        ag.minimize(MODEL, penalty=ag.L1(0.1), method=method, **options)
+    for able in ("accelegrad", "unixgrad", "u-dog"):
+        assert f"'{able}'" in str(caught.value)

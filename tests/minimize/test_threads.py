@@ -142,8 +142,12 @@ def test_runs_in_several_python_threads():
 
 
 def test_small_problems_switch_nothing():
-    assert not isinstance(threads.single_for(64 * 84), type(threads.single()))
-    assert isinstance(threads.single_for(threads.FEWEST_SPLIT), type(threads.single()))
+    assert not isinstance(
+        threads.single_for(64 * 84), type(threads.single_for(threads.FEWEST_SPLIT))
+    )
+    assert isinstance(
+        threads.single_for(threads.FEWEST_SPLIT), type(threads.single_for(threads.FEWEST_SPLIT))
+    )
 
 
 def _seen_in_a_worker():
@@ -169,7 +173,7 @@ def test_large_work_is_shared_by_threads_that_sleep():
     rows = np.sort(rng.choice(3000, 2900))
     found = {}
     for count in (1, 2, 3):
-        with kernels.use(threads=count), threads.single():
+        with kernels.use(threads=count), threads.single_for(threads.FEWEST_SPLIT):
             products = Products(X)
             found[count] = [
                 gram_matrix(X, None, weights, intercept=True),

@@ -187,7 +187,7 @@ class Mistake(NamedTuple):
         return f"{self.where} {self.note}".strip()
 
 
-SETS, PENALTIES, REGION = "geometry.sets:", "geometry.penalties:", "proofs.region:Region."
+SETS, PENALTIES, REGION = "geometry.sets:", "geometry.penalties:", "proofs.cuts:Region."
 CUTS, MEMORY = "proofs.cuts:CutCertificate.", "bundle.cut_memory:CutMemory."
 FENCHEL, DUAL, NULL = "proofs.fenchel:", "proofs.model_dual:ModelDual.", "proofs.null_space:"
 CLASSES = "proofs.multinomial_dual:"

@@ -5,9 +5,8 @@ import pytest
 
 import accelegrad as ag
 from accelegrad.catalogue import METHODS
-from accelegrad.choose import Request
+from accelegrad.choose import Request, checked_space, resolve
 from accelegrad.rules import Rescaled
-from accelegrad.setting import checked_space, resolve
 from toys import LeastSquares
 
 D = 5

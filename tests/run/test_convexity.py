@@ -9,7 +9,7 @@ import pytest
 
 import accelegrad as ag
 from accelegrad import Status
-from accelegrad.run.convexity import Convexity
+from accelegrad.run.checks import Convexity
 
 D = 4
 #: What the true minima below are known to
@@ -265,38 +265,30 @@ def closing(monkeypatch):
     return begun
 
 
-@pytest.mark.parametrize(
-    "error", [ValueError, ArithmeticError, ZeroDivisionError, KeyboardInterrupt]
-)
-def test_a_function_that_fails_in_a_closing_check_does_not_take_the_answer_away(closing, error):
-    """The check evaluates at points that no step leads to, and there a function may do anything."""
+@pytest.mark.parametrize("error", [ValueError, ZeroDivisionError, KeyboardInterrupt])
+@pytest.mark.parametrize("where", ["function", "projection"])
+def test_a_failure_in_a_closing_check_does_not_take_the_answer_away(closing, error, where):
+    """The check evaluates at points that no step leads to: there functions may do anything."""
 
     def f(x):
-        if closing:
+        if closing and where == "function":
             raise error("no such point")
         return float((x - 1.0) @ (x - 1.0)), 2.0 * (x - 1.0)
 
-    found = ag.minimize(f, np.zeros(D), bounds=[(-40.0, 60.0)] * D, tol=1e-6)
+    class Cube:
+        diameter = 200.0
+
+        def project(self, x):
+            if closing and where == "projection":
+                raise error("no projection")
+            return np.clip(x, -40.0, 60.0)
+
+        def linear_minimum(self, g):
+            return float(np.where(g > 0, -40.0 * g, 60.0 * g).sum())
+
+    found = ag.minimize(f, np.zeros(D), feasible_set=Cube(), tol=1e-6)
     assert closing
     interrupted = error is KeyboardInterrupt
     assert found.success is not interrupted
     assert (found.status is Status.INTERRUPTED) is interrupted
     np.testing.assert_allclose(found.x, 1.0, atol=1e-3)
-
-
-def test_a_projection_that_fails_in_a_closing_check_does_not_take_the_answer_away(closing):
-    class Cube:
-        diameter = 20.0
-
-        def project(self, x):
-            if closing:
-                raise ArithmeticError("no projection")
-            return np.clip(x, -5.0, 5.0)
-
-        def linear_minimum(self, g):
-            return -5.0 * float(np.abs(g).sum())
-
-    f = lambda x: (float((x - 1.0) @ (x - 1.0)), 2.0 * (x - 1.0))  # noqa: E731
-    found = ag.minimize(f, np.zeros(D), feasible_set=Cube(), tol=1e-6)
-    assert closing
-    assert found.success

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import accelegrad as ag
+from accelegrad.files.saved import Saved
 from accelegrad.proofs.bracket import Bracket
 from accelegrad.rules.base import QueryRule
 from accelegrad.run import checkpoint
@@ -177,7 +178,7 @@ class Pair(NamedTuple):
     array: np.ndarray
 
 
-class Part(checkpoint.Saved):
+class Part(Saved):
     """Fields of all the kinds that can be declared, and one that is not."""
 
     saved = ("plain", "array", "numbers", "pair", "mapping", "rng", "inner", "nothing")

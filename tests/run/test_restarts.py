@@ -6,11 +6,10 @@ import math
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
 
 import accelegrad as ag
-from accelegrad.run import restarts
-from accelegrad.run.restarts import Restarts
+from accelegrad.run import loop
+from accelegrad.run.loop import Restarts
 from accelegrad.run.result import Status
 
 # ------------------------------------------------------------------------------- the problems
@@ -46,16 +45,6 @@ def logistic_model(seed=1, n=300, d=40, l2=1e-3, loss="logistic"):
     X = rng.standard_normal((n, d)) * np.arange(1, d + 1) ** -0.5
     y = X @ rng.standard_normal(d) + 0.1 * rng.standard_normal(n)
     return ag.LinearModel(X, np.where(y > 0, 1.0, -1.0), loss, l2=l2)
-
-
-def least_value(model):
-    """The minimum by L-BFGS, to rounding."""
-    options = {"ftol": 0.0, "gtol": 1e-13, "maxiter": 10**5, "maxfun": 10**5, "maxcor": 50}
-    start = np.zeros(model.n_parameters)
-    outside = minimize(
-        model.value_and_gradient, start, jac=True, method="L-BFGS-B", options=options
-    )
-    return float(outside.fun)
 
 
 def calls_to_levels(result, first, least, levels):
@@ -109,26 +98,6 @@ def test_every_rule_with_a_radius_can_be_restarted(method):
 # ------------------------------------------------------------------------------ the certificate
 
 
-@pytest.mark.parametrize("loss", ["logistic", "squared_hinge", "hinge"])
-@pytest.mark.parametrize("scale", ["auto", None])
-def test_no_lower_bound_is_above_the_minimum(loss, scale):
-    model = logistic_model(5, l2=1e-2, loss=loss)
-    bounds, values = [], []
-
-    def note(intermediate_result):
-        bounds.append(intermediate_result.lower_bound)
-        values.append(intermediate_result.fun)
-
-    result = run(model, 40, "adaptive", max_iter=400, scale=scale, callback=note)
-    assert result.n_restarts >= 1
-    # It never falls, but for what it allows for the rounding of the best value, at each point anew.
-    assert (np.diff(bounds) >= -1e-13).all()
-    assert (np.diff(values) <= 0).all()
-    # Whatever was attained is not below the minimum, nor is a bound above it.
-    attained = min(values) if loss == "hinge" else least_value(model)
-    assert max(bounds) <= attained + 1e-14
-
-
 @pytest.mark.parametrize(
     "wish",
     [
@@ -155,9 +124,9 @@ def test_restarts_with_sets_penalties_and_scaling(wish):
 
 def test_a_stage_ends_when_its_second_half_brings_little():
     policy = Restarts(ag.DoG())
-    falling = [policy.stalled(2.0**-t) for t in range(restarts.SHORTEST_STAGE - 1)]
+    falling = [policy.stalled(2.0**-t) for t in range(loop.SHORTEST_STAGE - 1)]
     assert not any(falling)  # the second half brought less, but the stage is short
-    assert policy.stalled(2.0 ** -(restarts.SHORTEST_STAGE - 1))
+    assert policy.stalled(2.0 ** -(loop.SHORTEST_STAGE - 1))
     steady = Restarts(ag.DoG())
     assert not any(steady.stalled(-float(t)) for t in range(500))
 
@@ -168,33 +137,7 @@ def test_after_a_stage_that_brought_nothing_the_next_is_twice_as_long():
         for value in values:
             policy.stalled(value)
         policy.end_stage(travelled=1.0, size=1.0)
-    assert policy.shortest == 4 * restarts.SHORTEST_STAGE
+    assert policy.shortest == 4 * loop.SHORTEST_STAGE
 
 
 # --------------------------------------------------------------------------------------- errors
-
-MODEL = logistic_model(9, n=50, d=6, l2=0.1)
-
-
-@pytest.mark.parametrize(
-    ("fun", "options", "words"),
-    [
-        (MODEL, {"restart": "sometimes"}, "restart is 'sometimes'"),
-        (MODEL, {"restart": True}, "restart is True"),
-        (MODEL, {"restart": "adaptive", "diameter": 5.0}, "as with diameter='auto'; AcceleGrad"),
-        (
-            MODEL,
-            {"restart": "adaptive", "method": "universal-fast", "epsilon": 1e-3},
-            "universal fast gradient has none",
-        ),
-        (MODEL, {"restart": "adaptive", "batch_size": 5}, "values, which have to be exact"),
-        (
-            quadratic,
-            {"restart": "adaptive", "x0": np.zeros(60), "exact": False},
-            "values, which have to be exact",
-        ),
-    ],
-)
-def test_what_cannot_be_restarted(fun, options, words):
-    with pytest.raises(ValueError, match=words):
-        ag.minimize(fun, max_iter=5, **options)

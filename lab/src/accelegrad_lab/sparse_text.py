@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from scipy.special import ndtri
 
 from accelegrad.errors import Vector
-from accelegrad.roots import root_between
+from accelegrad.linalg import root_between
 
 Matrix = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

@@ -14,7 +14,7 @@ from accelegrad.bundle.cut_model import Center, CutModel
 from accelegrad.bundle.last_digits import LastDigits
 from accelegrad.bundle.quasi_newton import MOST_TRIALS, End, LineSearch, Pairs
 from accelegrad.errors import NonFiniteError, Vector, whole_number
-from accelegrad.rounding import UNIT
+from accelegrad.linalg import UNIT
 from accelegrad.rules.base import (
     Array,
     Evaluated,

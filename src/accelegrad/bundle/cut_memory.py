@@ -14,8 +14,7 @@ from scipy.linalg.blas import ddot  # @ takes longer to begin
 
 from accelegrad.bundle.cut_programme import CutProgramme
 from accelegrad.errors import Vector
-from accelegrad.norms import norm
-from accelegrad.rounding import FEW, SMALLEST, UNIT
+from accelegrad.linalg import FEW, SMALLEST, UNIT, norm
 from accelegrad.rules.base import Evaluated
 
 #: The memory that cuts take by default, in bytes; chosen

@@ -28,8 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from accelegrad.errors import Vector
-from accelegrad.norms import norm
-from accelegrad.rounding import UNIT, growth
+from accelegrad.linalg import UNIT, growth, norm
 
 #: In more dimensions the interior-point method comes first (measured on the simplex: DAQP takes 2.5
 #: ms for 200 coordinates and 57 ms for 500, PIQP 1 ms).

@@ -39,7 +39,7 @@ from accelegrad.geometry.vectors import (
     read_only,
     users_dimension,
 )
-from accelegrad.norms import scaled_square
+from accelegrad.linalg import scaled_square
 
 __all__ = [
     "L1",

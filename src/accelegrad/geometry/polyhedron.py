@@ -20,8 +20,7 @@ from accelegrad.geometry.nearest_point import (
 )
 from accelegrad.geometry.sets import INCONSISTENT, LARGEST, Box, FeasibleSet
 from accelegrad.geometry.vectors import finite_matrix, read_only, refuse_limits
-from accelegrad.norms import norm
-from accelegrad.rounding import FEW, ROUNDED_UP, SMALLEST, UNIT, growth
+from accelegrad.linalg import FEW, ROUNDED_UP, SMALLEST, UNIT, growth, norm
 
 __all__ = ["Polyhedron"]
 

@@ -35,8 +35,7 @@ from accelegrad.geometry.vectors import (
     refuse_limits,
     users_dimension,
 )
-from accelegrad.norms import norm
-from accelegrad.rounding import UNIT, growth
+from accelegrad.linalg import UNIT, growth, norm
 
 __all__ = [
     "Affine",

@@ -1,6 +1,6 @@
 """Bounds on the rounding errors of the sums of a linear model.
 
-Every lower bound is lowered by its possible rounding error: see `accelegrad.rounding`. Terms are
+Every lower bound is lowered by its possible rounding error: see `accelegrad.linalg`. Terms are
 bounded by norms of the slopes and of the columns x_j, weighted by the shares p_i:
 
     ||theta||^2 = sum_i p_i theta_i^2,   ||x_j||^2 = sum_i p_i x_ij^2,
@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accelegrad.errors import Vector
+from accelegrad.linalg import SMALLEST, growth, norm
 from accelegrad.models.losses import Loss
 from accelegrad.models.matrix import column_squares
-from accelegrad.norms import norm
-from accelegrad.rounding import SMALLEST, growth
 
 
 class PointRounding(NamedTuple):

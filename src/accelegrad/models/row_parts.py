@@ -12,12 +12,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from accelegrad.errors import Vector
+from accelegrad.linalg import norm
 from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.models.losses import Loss
 from accelegrad.models.matrix import Matrix, RowNumbers
 from accelegrad.models.rounding import largest_entries
 from accelegrad.models.row_sum import TakenRows, curved_rows
-from accelegrad.norms import norm
 
 
 class Part(Protocol):

@@ -7,13 +7,14 @@ Cuts hold over a region (`accelegrad.proofs.cuts`); the dual of a linear model h
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
+from accelegrad.files.saved import Saved
+from accelegrad.linalg import FEW, UNIT, growth
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.proofs.certificate import SPACING, DualCertificate
 from accelegrad.proofs.cuts import PAUSE, CutCertificate, rounding_of
-from accelegrad.rounding import FEW, UNIT, growth
 from accelegrad.rules.base import Evaluated
 
 #: A search for the best average also comes as soon as the method's estimate of the gap has fallen
@@ -27,12 +28,14 @@ FALLEN, EARLY = 0.5, 30.0
 ROUNDING_LEVEL = 1e-9
 
 
-class Bracket:
+class Bracket(Saved):
     """Proved bounds on a minimum, from cuts over a region and from a dual where there is one.
 
     `goal` maps the value at a point to the wanted gap, `model` gives the rounding errors if the
     function is a linear model, and `everywhere` is a lower bound known beforehand.
     """
+
+    saved = ("cuts", "dual", "_everywhere", "_size", "_updated", "_tightened", "_estimate")
 
     def __init__(
         self,
@@ -45,9 +48,7 @@ class Bracket:
     ) -> None:
         self.cuts, self.dual, self._model = cuts, dual, model
         self._goal = goal
-        self._parts = [part for part in (cuts, dual) if part is not None]
-        #: functions that accept an evaluation and its weight
-        self.adders = tuple(part.add for part in self._parts)
+        self.parts: list[Any] = [*filter(None, (cuts, dual))]
         self._everywhere = everywhere
         self._size = 0.0  # the largest value judged so far: a minimum of 0 has no size of its own
         #: the iterations of the last update and of the last search for the best average, and the
@@ -56,8 +57,8 @@ class Bracket:
 
     def add(self, evaluation: Evaluated, weight: float) -> None:
         """Take in an evaluation."""
-        for add in self.adders:
-            add(evaluation, weight)
+        for part in self.parts:
+            part.add(evaluation, weight)
 
     def add_minimiser(self, at: Evaluated) -> None:
         """Record a zero gradient; a linear model's is zero only up to rounding, and is ignored."""
@@ -68,43 +69,45 @@ class Bracket:
 
     def update(self, best: Evaluated, iteration: int, estimate: float) -> bool:
         """Update the bound of the kept cuts if that is due; `estimate` is the expected gap."""
-        if self.cuts is None or self.cuts.kept is None:
+        cuts = self.cuts
+        if cuts is None or cuts.kept is None:
             return False
         goal, waited = self.goal(best.value), iteration - self._tightened
         near = estimate < FALLEN * self._estimate and min(estimate, self.gap(best)) <= EARLY * goal
         # Without a goal no bound can end the run, and single cuts show how a smooth run goes.
-        wanted = goal > 0.0 or self.cuts.averages
+        wanted = goal > 0.0 or cuts.kept.has_weights
         if near or (wanted and waited >= PAUSE + int(SPACING * self._tightened)):
             self._updated = self._tightened = iteration
             self._estimate = estimate
-            self.cuts.tighten(best, goal)
+            cuts.tighten(best, goal)
             return True
         # Where a linear minimum is costly, searches alone update the bound (least squares over
         # polyhedra take 1.2 times as long otherwise).
         is_due = iteration > self._updated + int(SPACING * self._updated)
-        if is_due and not self.cuts.region.costly:
+        if is_due and not cuts.region.costly:
             self._updated = iteration
-            return self.cuts.take_last_average()
+            return cuts.take_last_average()
         return False
 
     def finish(self, best: Evaluated | None) -> None:
         """Compute the final bounds."""
-        if self.cuts is not None:
-            self.cuts.refresh()
+        cuts = self.cuts
+        if cuts is not None:
+            cuts.refresh()
             if best is not None and not self.is_small_enough(best):
-                self.cuts.tighten(best)
-            elif best is not None and self.cuts.averages:
+                cuts.tighten(best)
+            elif best is not None and cuts.kept is not None and cuts.kept.has_weights:
                 # Averages may prove more than was asked for: a run with a larger tol must not end
                 # with a smaller gap than one with a smaller tol.
                 least = ROUNDING_LEVEL * abs(best.value)
                 if self.gap(best) > least:
-                    self.cuts.tighten(best, least)
+                    cuts.tighten(best, least)
         if self.dual is not None:
             self.dual.finish()
 
     def forget(self) -> None:
         """Start new averages."""
-        for part in self._parts:
+        for part in self.parts:
             part.forget()
 
     def lower_bound(self, at: Evaluated) -> float:
@@ -112,13 +115,14 @@ class Bracket:
 
         It allows for rounding in that value. A refuted region counts only if nothing else is known.
         """
+        error = self._value_error(at)
         bound = min(self.bound_everywhere, at.value)  # else it would be the value's rounding
         if self.cuts is not None:
-            if not self.refuted(at):
-                bound = max(bound, min(self.cuts.lower_bound, at.value))
+            of_cuts = self.cuts.lower_bound
+            if of_cuts <= at.value + error:
+                bound = max(bound, min(of_cuts, at.value))
             elif bound == -math.inf:
-                bound = self.cuts.lower_bound
-        error = self._value_error(at)
+                bound = of_cuts
         return math.nextafter(bound - error, -math.inf) if error > 0.0 else bound
 
     def gap(self, at: Evaluated) -> float:
@@ -157,7 +161,7 @@ class Bracket:
 
     def resolution(self, at: Evaluated) -> float:
         """Return roughly the smallest gap that rounding allows to be proved at a point."""
-        least = min((part.resolution(at) for part in self._parts), default=0.0)
+        least = min((part.resolution(at) for part in self.parts), default=0.0)
         return least + at.lost[0]
 
     @property
@@ -168,35 +172,14 @@ class Bracket:
 
     def radius_of(self, lower_bound: float) -> float:
         """Return the distance from the start within which a lower bound is proved."""
-        if self.cuts is None or self.bound_everywhere >= lower_bound:
+        cuts = self.cuts
+        if cuts is None or not cuts.region.assumed or self.bound_everywhere >= lower_bound:
             return math.inf
-        return self.cuts.region.certified_radius
+        return cuts.region.radius
 
     def _value_error(self, at: Evaluated) -> float:
         model = self._model
         if model is None:
-            lost = at.lost[0]
-            return lost if self.cuts is None else max(lost, self.cuts.lost_at(at))
+            lost, cuts = at.lost[0], self.cuts
+            return lost if cuts is None or cuts.unit == UNIT else max(lost, cuts.lost_at(at))
         return rounding_of(model, at).value + growth(at.point.size) * abs(at.penalty)
-
-    def state(self) -> dict[str, Any]:
-        """Return all that a checkpoint has to keep."""
-        return {
-            "cuts": None if self.cuts is None else self.cuts.state(),
-            "dual": None if self.dual is None else self.dual.state(),
-            "everywhere": self._everywhere,
-            "size": self._size,
-            "updated": self._updated,
-            "tightened": self._tightened,
-            "estimate": self._estimate,
-        }
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a checkpoint."""
-        self._everywhere, self._size = state["everywhere"], state["size"]
-        self._updated, self._tightened = state["updated"], state["tightened"]
-        self._estimate = state["estimate"]
-        if self.cuts is not None:
-            self.cuts.restore(state["cuts"])
-        if self.dual is not None:
-            self.dual.restore(state["dual"])

@@ -18,10 +18,9 @@ from typing import NamedTuple
 import numpy as np
 
 from accelegrad.errors import Vector
+from accelegrad.linalg import SMALLEST, growth, norm
 from accelegrad.models.linear_model import LinearModel
-from accelegrad.norms import norm
 from accelegrad.proofs.fenchel import SIZE_ROUNDED_UP, SlopeSums
-from accelegrad.rounding import SMALLEST, growth
 
 
 class SumsAtPoint(NamedTuple):

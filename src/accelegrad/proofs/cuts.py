@@ -13,7 +13,6 @@ and gradients of a user's function are assumed right to a few units in the last 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,14 +20,15 @@ import numpy as np
 from accelegrad.bundle.cut_memory import SMALLEST_TOTAL, CutMemory
 from accelegrad.bundle.cut_model import Center, CutModel, Lowest
 from accelegrad.errors import NonFiniteError, Vector
+from accelegrad.files.saved import Saved
 from accelegrad.geometry.penalties import Penalty
+from accelegrad.geometry.sets import FeasibleSet, WholeSpace
+from accelegrad.linalg import FEW, SMALLEST, UNIT, growth, norm
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.rounding import PointRounding, few_bits_rounding
-from accelegrad.norms import norm
-from accelegrad.proofs.region import LONGEST_STEP, Region
+from accelegrad.models.scaling import ColumnScaling
 from accelegrad.proofs.sharp_average import sharp_average
-from accelegrad.rounding import FEW, SMALLEST, UNIT, growth
-from accelegrad.rules.base import Evaluated, KnownEvaluation, inner
+from accelegrad.rules.base import Evaluated, KnownEvaluation
 
 #: Bounds that are costly or cannot end the run are computed once per this many cuts, and at least
 #: this many steps pass between two searches for the best average of the kept cuts, each of which
@@ -43,16 +43,153 @@ MOST_TIGHTENED = 8
 #: lost too many digits. Twice or half of it changes nothing on the battery; without the limit,
 #: 500 steps on a total variation of 2000 numbers take 5.6 times as long (gate.py).
 CANCELLED = 1e-5
+#: Most steps tried for the minimum of a cut plus a penalty.
+MOST_STEPS = 10
+#: What the bound of the longest of these steps loses, relative to the cut's terms
+GIVEN_AWAY = 1e-12
+#: No step is longer: its square may be needed.
+LONGEST_STEP = 1e100
+#: Tolerance, in radii, on a minimum at the region's boundary.
+NEAR_BOUNDARY = 0.05
+
+
+class Region(Saved):
+    """Where a minimiser is known (a bounded set) or assumed (near the start) to be.
+
+    The ball around `center` also contains it: by the diameter of a bounded set, or by assumption
+    (`assumed`). A `growing` radius is a guess that grows with the distance travelled. Bounds are on
+    the sum of the function and the penalty. With `change` the ball is one in v of x = T v, an
+    ellipsoid in x, and `stretch` is the factor by which T' can lengthen the error of a gradient.
+    """
+
+    saved = ("radius",)
+
+    def __init__(
+        self,
+        feasible_set: FeasibleSet,
+        center: Vector,
+        radius: float,
+        *,
+        assumed: bool,
+        growing: bool = False,
+        penalty: Penalty | None = None,
+        change: ColumnScaling | None = None,
+        stretch: float = 1.0,
+    ) -> None:
+        self.feasible_set, self.center, self.radius = feasible_set, center, radius
+        self.assumed, self.growing = assumed, growing
+        self.penalty, self.change, self.stretch = penalty, change, stretch
+        self._inner = center, feasible_set  # in the coordinates of the ball
+        if change is not None:
+            chosen = change.scaled_set(feasible_set, center.size)
+            self._inner = change.invert(center), chosen or WholeSpace()
+        #: whether there is no constraint
+        self.is_ball = isinstance(feasible_set, WholeSpace)
+        self._closed_form = (
+            not (assumed or self.is_ball)
+            and math.isfinite(feasible_set.diameter_for(center.size))
+            and math.isfinite(feasible_set.linear_minimum(np.ones_like(center)))
+        )
+        #: a minimum over both set and ball takes many projections
+        self.costly = not (self.is_ball or self._closed_form) or feasible_set.costly_minimum
+        #: whether an affine minorant of the penalty suffices for a tight bound, or is all there is:
+        #: the penalty is not known in scaled coordinates
+        self.minorant_suffices = penalty is not None and (
+            change is not None
+            or (penalty.homogeneous and feasible_set.contains(np.zeros_like(center)))
+        )
+
+    def distance_to_boundary(self, point: Vector, direction: Vector) -> float:
+        """Return the distance from a point in the ball to its boundary, along a direction."""
+        offset = point - self.center
+        along = float(offset.dot(direction / norm(direction)))
+        inside = max(self.radius * self.radius - float(offset.dot(offset)), 0.0)
+        return float(math.sqrt(along * along + inside) - along)
+
+    def minimum(self, gradient: Vector, length: float) -> tuple[float, float]:
+        """Return a lower bound of the minimum of <gradient, u - center>, and its terms' size."""
+        center, feasible_set = self._inner
+        if self.change is not None:
+            gradient = self.change.adjoint(gradient)
+            length = norm(gradient)
+        if self.is_ball:
+            least = -self.radius * length
+            return least, -least
+        reach = norm(center) + self.radius
+        if self._closed_form:
+            least = feasible_set.linear_minimum(gradient)
+        else:
+            least = feasible_set.linear_minimum_in_ball(gradient, center, self.radius)
+        return least - float(gradient @ center), 2.0 * reach * length
+
+    def minimum_with_penalty(self, gradient: Vector, size: float) -> tuple[float, float]:
+        """Return a lower bound of the minimum of <gradient, u - center> + phi(u) over the region.
+
+        The second number is the size of its terms. For every step s > 0 the point p = prox(center -
+        s gradient, s) minimises that sum plus ||u - center||^2 / (2 s), and the latter is at most
+        R^2 / (2 s) in the region, so the sum at p plus (||p - center||^2 - R^2) / (2 s) is a lower
+        bound. It is the minimum if p is on the boundary of the ball, and nearly if s is long and p
+        inside. The distance of p grows with s, and its ratio to s falls: hence the search. `size`,
+        that of the cut, determines the longest step.
+        """
+        assert self.penalty is not None
+        bounds, radius = [(-math.inf, 0.0)], self.radius
+        if not radius > 0:
+            value = self.penalty.value(self.center)
+            return value, abs(value)
+        length = norm(gradient)
+        size = max(size, radius * length, SMALLEST / GIVEN_AWAY)
+        step = longest = min(radius * (radius / (2 * GIVEN_AWAY * size)), LONGEST_STEP)
+        low, high = 0.0, longest
+        with np.errstate(over="ignore", invalid="ignore"):
+            for _ in range(MOST_STEPS):
+                point = self._after_step(gradient, step)
+                if point is None:
+                    high, away = step, math.inf
+                else:
+                    away = math.dist(point, self.center)
+                    bounds.append(self._lagrangian(gradient, point, away, step))
+                    on_boundary = abs(away - radius) <= NEAR_BOUNDARY * radius
+                    if on_boundary or (away < radius and step == longest):
+                        break
+                    if away > radius:
+                        high = step * radius / away
+                    else:
+                        low = step * radius / away if away > 0 else step
+                shorter = 0.1 * high if length == 0 else min(0.1 * high, radius / length)
+                between = math.sqrt(low) * math.sqrt(high) if low > 0 else shorter
+                step = min(between, LONGEST_STEP)
+        return max(bounds)
+
+    def _after_step(self, gradient: Vector, step: float) -> Vector | None:
+        """Return prox(center - step gradient, step), in the set; None if not finite."""
+        assert self.penalty is not None
+        try:
+            moved = self.penalty.prox(self.center - step * gradient, step)
+        except NonFiniteError:
+            return None
+        return self.feasible_set.project(moved) if math.isfinite(norm(moved)) else None
+
+    def _lagrangian(
+        self, gradient: Vector, point: Vector, away: float, step: float
+    ) -> tuple[float, float]:
+        """Return the bound that a step gives, and the size of its terms."""
+        assert self.penalty is not None
+        slope = float(gradient.dot(point - self.center))
+        value = self.penalty.value(point)
+        slack = (away - self.radius) * (away + self.radius) / (2 * step)
+        bound = slope + value + slack
+        # The point is a prox of terms that may be much larger than itself.
+        size = abs(slope) + abs(value) + abs(slack) + norm(gradient) * (away + self.radius)
+        return (bound, size) if math.isfinite(bound) else (-math.inf, 0.0)
 
 
 def rounding_of(model: LinearModel, evaluation: Any) -> PointRounding:
     """Return how far value and gradient of an evaluation can be off, stored if possible."""
     kept = evaluation.rounding
     if kept is not None and kept[0] is model:
-        known: PointRounding = kept[1]
-        return known
-    value = evaluation.value - evaluation.penalty
-    found = model.rounding_at(evaluation.point, value)
+        return kept[1]  # type: ignore[no-any-return]
+    found = model.rounding_at(evaluation.point, evaluation.value - evaluation.penalty)
     if not isinstance(evaluation, KnownEvaluation):
         evaluation.rounding = model, found
     return found
@@ -72,17 +209,29 @@ class Cut(NamedTuple):
     def plus(self, cut: Cut) -> Cut:
         """Return the sum of this cut and the weighted other one."""
         weight = cut.weight
-        added: list[tuple[Any, Any]] = list(zip(self[1:], cut[1:], strict=True))
-        return Cut._make([self.weight + weight, *(old + weight * new for old, new in added)])
+        return Cut(
+            self.weight + weight,
+            self.level + weight * cut.level,
+            self.size + weight * cut.size,
+            self.error + weight * cut.error,
+            self.slack + weight * cut.slack,
+            self.length + weight * cut.length,
+            self.gradient + weight * cut.gradient,
+        )
 
 
-class CutCertificate:
+class CutCertificate(Saved):
     """Single and average cuts over a region, with the region's penalty added.
 
     If a minimum over the region is costly, bounds are computed only once per several steps. `model`
     gives the rounding errors of a linear model, `often` says whether an up-to-date bound may end
     the run, and `kept` stores cuts for their best average.
     """
+
+    saved = (
+        *("lower_bound", "region", "_own", "_lost_in_average", "_step", "unit"),
+        *("_sum", "_count", "_waiting", "_last", "_record"),
+    )
 
     def __init__(
         self,
@@ -93,30 +242,29 @@ class CutCertificate:
         kept: CutMemory | None = None,
     ) -> None:
         self.region, self.model = region, model
-        self.kept, self._shared = kept, False
+        self.kept = self._own = kept  # `_own`: unless a rule keeps them
+        self.lower_bound = -math.inf
         self._lost_in_average = 0.0  # what rounding takes from the best average so far
         self._step = 0.0  # of the cut model, for the last best average
+        self._growth = growth(region.center.size)
+        self.unit = UNIT  # unit of rounding of the user's function, as far as it is known
+        self._no_cut = Cut(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, np.zeros_like(region.center))
+        self._sum = self._last = self._no_cut
+        self._count = self._waiting = 0  # cuts in the sum, and those since its bound was computed
         #: the last cut, or average, that raised the bound: it also proves something over a larger
         #: region
-        self._record: Cut | None = None
-        self.lower_bound = -math.inf
-        self._growth = growth(region.center.size)
-        self._unit = UNIT  # unit of rounding of the user's function
-        self._sum = Cut(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, np.zeros_like(region.center))
-        self._count = self._waiting = 0  # cuts in the sum, and those since its bound was computed
-        self._last: Cut | None = None
+        self._record = self._no_cut._replace(level=-math.inf)
         self._every = 1 if often and not region.costly else PAUSE
-        self._centred = not region.center.any()
 
     def share(self, kept: CutMemory) -> None:
         """Use the cuts that a rule keeps."""
-        self.kept, self._shared = kept, True
+        self.kept, self._own = kept, None
 
     def add(self, evaluation: Evaluated, weight: float) -> None:
         """Take in the cut at an evaluation; weight 0 keeps it out of the average."""
         cut = self._cut(evaluation, weight)
-        if self.kept is not None and not self._shared:
-            self.kept.take(evaluation)
+        if self._own is not None:
+            self._own.take(evaluation)
         if not self.region.costly:
             if self._raise_to(self._bound(cut), cut):
                 self._lost_in_average = 0.0  # this cut alone proves more
@@ -130,18 +278,17 @@ class CutCertificate:
             self.refresh()
 
     def _cut(self, evaluation: Evaluated, weight: float) -> Cut:
-        gradient, value, point = evaluation.gradient, evaluation.value, evaluation.point
-        offset = point if self._centred else point - self.region.center
-        slope = inner(gradient, offset)
+        gradient, value, penalty = evaluation.gradient, evaluation.value, evaluation.penalty
+        offset = evaluation.point - self.region.center
+        slope = float(gradient.dot(offset))
         square = evaluation.squared_norm
         length = math.sqrt(square) if square > 1e-280 else norm(gradient)
         away = norm(offset)
-        penalty = evaluation.penalty  # the cuts are those of the function alone
         off, slack = self._rounding(evaluation, length)
         # The product is at most `size`, and so is each of its terms.
         size = abs(value) + abs(penalty) + length * away
         error = self._growth * size + off + slack * away + offset.size * SMALLEST
-        level = value - penalty - slope
+        level = value - penalty - slope  # the cuts are those of the function alone
         return Cut(weight, level, abs(level), error, slack, length, gradient)
 
     def _rounding(self, evaluation: Evaluated, length: float) -> tuple[float, float]:
@@ -149,28 +296,27 @@ class CutCertificate:
         if self.model is None:
             # An evaluation carried over by a rule does not know its dtype, but others of the run
             # do.
-            if evaluation.unit > self._unit:
+            if evaluation.unit > self.unit:
                 self._blur(evaluation.unit)
             accuracy = evaluation.accuracy
-            if self._unit == UNIT:
+            if self.unit == UNIT:
                 return accuracy, 0.0
             size = abs(evaluation.value) + abs(evaluation.penalty)
-            lost = few_bits_rounding(self._unit, size, length, evaluation.point)
+            lost = few_bits_rounding(self.unit, size, length, evaluation.point)
             return accuracy + lost.value, lost.gradient
         rounding = rounding_of(self.model, evaluation)
         return rounding.value, rounding.gradient
 
     def lost_at(self, evaluation: Evaluated) -> float:
         """Return how far the value of a low-precision user function can be off."""
-        if self._unit == UNIT:
-            return 0.0
         return self._rounding(evaluation, norm(evaluation.gradient))[0]
 
     def _blur(self, unit: float) -> None:
         """Assume a larger unit of rounding and discard what was proved with the smaller one."""
         if self.kept is not None:
             self.kept.blur(growth(self.region.center.size, unit) - self._growth)
-        self._unit, self.lower_bound, self._record = unit, -math.inf, None
+        self.unit, self.lower_bound = unit, -math.inf
+        self._record = self._no_cut._replace(level=-math.inf)
         self._waiting = 0
         self.forget()
 
@@ -188,20 +334,16 @@ class CutCertificate:
         if self._waiting == 0:
             return
         self._waiting = 0
-        if self.region.costly and self._last is not None:
+        if self.region.costly:
             self._raise_to(self._bound(self._last), self._last)
         self._raise_by_sum()
 
-    @property
-    def averages(self) -> bool:
-        """Whether a rule works with averages of the kept cuts."""
-        return self.kept is not None and self.kept.has_weights
-
     def take_last_average(self) -> bool:
         """Raise the bound by the average that a rule has just used, if there is one."""
-        if self.kept is None or not self.averages:
+        kept = self.kept
+        if kept is None or not kept.has_weights:
             return False
-        return self._raise_by_average(self.kept, self.kept.last_weights)
+        return self._raise_by_average(kept, kept.last_weights)
 
     def tighten(self, best: Evaluated, goal: float = 0.0) -> None:
         """Search for the average of the kept cuts that proves most at a point with a low value.
@@ -259,9 +401,13 @@ class CutCertificate:
 
     def lowest(self, center: Center, step: float) -> Lowest | None:
         """Return the minimum of the cut model near a centre; None if numbers overflow."""
-        kept = self.kept
-        assert kept is not None
-        model = cut_model(kept, self.region)
+        assert self.kept is not None
+        chosen, penalty = self.region.feasible_set, self.region.penalty
+        model = CutModel(self.kept)
+        if not self.region.is_ball:
+            model = model._replace(project=chosen.project, lowest_of_cuts=chosen.lowest_of_cuts)
+        if penalty is not None:
+            model = model._replace(prox=penalty.prox, term=penalty.value)
         try:
             return model.lowest(center, step, keep=False)
         except NonFiniteError:
@@ -305,28 +451,25 @@ class CutCertificate:
         """Enlarge the region and prove what the best cut so far proves over it."""
         self.refresh()
         self.region.radius = radius
-        self.lower_bound = -math.inf if self._record is None else self._bound(self._record)
+        known = self._record.level > -math.inf
+        self.lower_bound = self._bound(self._record) if known else -math.inf
         self._raise_by_sum()
 
     def forget(self) -> None:
         """Start a new average: after a restart the old cuts would only weaken it."""
         self.refresh()
-        self._sum = Cut(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, np.zeros_like(self.region.center))
-        self._count = 0
+        self._sum, self._count = self._no_cut, 0
 
     def _bound(self, cut: Cut) -> float:
         """Return the minimum of a cut over the region, lowered by what rounding may have added."""
         penalty, region = self.region.penalty, self.region
         slack = cut.slack * region.stretch * region.radius if cut.slack > 0.0 else 0.0
-        if penalty is None:
-            return self._linear_bound(cut, slack)
-        if region.minorant_suffices:
-            return self._linear_bound(self._with_penalty(cut, penalty), slack)
-        least, size = region.minimum_with_penalty(cut.gradient, cut.size)
-        return cut.level + least - (cut.error + slack + self._growth * (cut.size + size))
-
-    def _linear_bound(self, cut: Cut, slack: float) -> float:
-        least, size = self.region.minimum(cut.gradient, cut.length)
+        if penalty is not None:
+            if not region.minorant_suffices:
+                least, size = region.minimum_with_penalty(cut.gradient, cut.size)
+                return cut.level + least - (cut.error + slack + self._growth * (cut.size + size))
+            cut = self._with_penalty(cut, penalty)
+        least, size = region.minimum(cut.gradient, cut.length)
         if least == -math.inf:
             return least
         lost = cut.error + slack + self._growth * (cut.size + size)
@@ -334,7 +477,7 @@ class CutCertificate:
 
     def _with_penalty(self, cut: Cut, penalty: Penalty) -> Cut:
         slope, constant = penalty.affine_minorant(cut.gradient)
-        at_center = constant + inner(slope, self.region.center)
+        at_center = constant + float(slope.dot(self.region.center))
         gradient, steep = cut.gradient + slope, norm(slope)
         length = norm(gradient)
         # The constant is a difference of terms as large as the product of the two norms.
@@ -354,40 +497,3 @@ class CutCertificate:
         if cut is not None:
             self._record = cut
         return True
-
-    def state(self) -> dict[str, Any]:
-        """Return all that a checkpoint has to keep."""
-        return {
-            "lower_bound": self.lower_bound,
-            "radius": self.region.radius,
-            "sum": self._sum._asdict(),
-            "count": self._count,
-            "lost_in_average": self._lost_in_average,
-            "step": self._step,
-            "unit": self._unit,
-            "waiting": self._waiting,
-            "last": None if self._last is None else self._last._asdict(),
-            "record": None if self._record is None else self._record._asdict(),
-            "kept": None if self.kept is None or self._shared else self.kept.state(),
-        }
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a checkpoint."""
-        self.lower_bound = state["lower_bound"]
-        self.region.radius = state["radius"]
-        self._sum, self._count = Cut(**state["sum"]), state["count"]
-        self._lost_in_average, self._unit = state["lost_in_average"], state["unit"]
-        self._step = state["step"]
-        if self.kept is not None and not self._shared:
-            self.kept.restore(state["kept"])
-        self._waiting, last, record = state["waiting"], state["last"], state["record"]
-        self._last = None if last is None else Cut(**last)
-        self._record = None if record is None else Cut(**record)
-
-
-def cut_model(kept: CutMemory, region: Region) -> CutModel:
-    """Return the model given by cuts, with the region's constraint and penalty."""
-    chosen, penalty = region.feasible_set, region.penalty
-    project, lowest = (None, None) if region.is_ball else (chosen.project, chosen.lowest_of_cuts)
-    prox, value = (None, None) if penalty is None else (penalty.prox, penalty.value)
-    return CutModel(kept, project, prox, value, lowest)

@@ -31,11 +31,10 @@ from accelegrad.geometry.sets import (
     Product,
     WholeSpace,
 )
+from accelegrad.linalg import FEW, SMALLEST, UNIT, growth, norm, pairwise_growth
 from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.models.losses import Loss
 from accelegrad.models.rounding import slopes_norm
-from accelegrad.norms import norm
-from accelegrad.rounding import FEW, SMALLEST, UNIT, growth, pairwise_growth
 
 #: l* of a loss with logarithms is off by up to this many units of rounding times |theta|, near the
 #: ends of its domain.

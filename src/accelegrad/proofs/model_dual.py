@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from accelegrad.errors import Vector, finite_vector
+from accelegrad.linalg import ROUNDED_UP, UNIT, growth, norm, pairwise_growth, root_between
 from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.models.rounding import slopes_norm
-from accelegrad.norms import norm
 from accelegrad.proofs.fenchel import (
     MULTIPLE_ROUNDED_DOWN,
     DataSizes,
@@ -27,8 +27,6 @@ from accelegrad.proofs.fenchel import (
     level,
 )
 from accelegrad.proofs.null_space import DualBounds, NullSpace, needed_signs, obstacle
-from accelegrad.roots import root_between
-from accelegrad.rounding import ROUNDED_UP, UNIT, growth, pairwise_growth
 
 #: Shifts at which the search for the best intercept looks for a change of sign, relative to the
 #: size of margins and targets: from 5e-7 to 1e8. Chosen.

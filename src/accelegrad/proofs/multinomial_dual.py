@@ -22,9 +22,9 @@ import numpy as np
 from scipy.special import xlogy
 
 from accelegrad.errors import Vector
+from accelegrad.linalg import growth, pairwise_growth
 from accelegrad.models.multinomial import ClassesPoint, Matrix, MultinomialModel, softmax
 from accelegrad.proofs.fenchel import STEEPEST_LOGARITHM, SlopeSums, Terms
-from accelegrad.rounding import growth, pairwise_growth
 
 # Rounds of scaling towards the class shares; each costs as much as the losses of all rows.
 _BALANCING_ROUNDS = 8

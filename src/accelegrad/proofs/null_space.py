@@ -31,12 +31,11 @@ import numpy as np
 import scipy.linalg
 
 from accelegrad.errors import NonFiniteError, Vector
-from accelegrad.linalg import cholesky_factor, with_unit_diagonal
+from accelegrad.linalg import SMALLEST, UNIT, cholesky_factor, growth, with_unit_diagonal
 from accelegrad.models.gram import gram_matrix
 from accelegrad.models.losses import Loss
 from accelegrad.models.matrix import Matrix, Products, RowNumbers, runs
 from accelegrad.proofs.fenchel import level
-from accelegrad.rounding import SMALLEST, UNIT, growth
 
 # Gram matrices are factorised, so the parameters have to be few.
 MOST_PARAMETERS = 1000

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from accelegrad.errors import Vector
+from accelegrad.linalg import ROUNDED_UP, SMALLEST
 from accelegrad.models import row_parts as tasks
 from accelegrad.models.linear_model import ModelPoint
 from accelegrad.models.losses import Loss
@@ -15,7 +16,6 @@ from accelegrad.models.parted_model import PartedSlopes
 from accelegrad.models.row_parts import Mixture, Part
 from accelegrad.proofs.fenchel import DataSizes, SlopeSums, heights
 from accelegrad.proofs.model_dual import BALANCED, FIRST_SHIFTS, ModelDual
-from accelegrad.rounding import ROUNDED_UP, SMALLEST
 
 #: Shifts tried per round trip of the search for the best intercept, most rounds, and the share of
 #: unbalanced slopes at which it ends. Chosen.

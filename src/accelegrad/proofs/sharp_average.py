@@ -18,7 +18,7 @@ from scipy.linalg import qr
 from scipy.linalg.lapack import dtrtrs
 
 from accelegrad.errors import Vector
-from accelegrad.rounding import UNIT
+from accelegrad.linalg import UNIT
 
 #: Most changes of the active set per cut, each of which enters and leaves about once, and most
 #: multiplications in all, about two seconds. Chosen.

@@ -1,29 +1,35 @@
 """Checkpoints: a run's state in a file, refused by any other run.
 
-Every part of a run declares the fields that a checkpoint holds: see `Saved`.
+Runs are told apart by fingerprints of data, weights, sets and parameters.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
-from collections.abc import Mapping
-from functools import partial
+import pickle
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import joblib
 import numpy as np
+import scipy.sparse as sp
 
-from accelegrad.errors import NonFiniteError
+from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.files import archive
+from accelegrad.files.saved import content_of, fields_of
+from accelegrad.geometry.penalties import Penalty
+from accelegrad.geometry.sets import FeasibleSet
+from accelegrad.models.linear_model import LinearModel
+from accelegrad.rules import Rescaled, Rule
 
 if TYPE_CHECKING:
     from accelegrad.run.oracle import Oracle
 
 #: 2: 0.1.0; 3: the parts of a run declare their fields; 4: fewer parts; 5: one record of cuts; 6:
-#: joblib's fingerprints
-FORMAT = archive.Format("accelegrad-checkpoint", 7, "checkpoint")
+#: joblib's fingerprints; 8: all parts declare their fields
+FORMAT = archive.Format("accelegrad-checkpoint", 8, "checkpoint")
 #: Tolerance on a recomputed value, relative to the values' size: thousands of units of rounding,
 #: for sums that threads split differently
 SAME_VALUE = 1e-12
@@ -31,70 +37,6 @@ SAME_VALUE = 1e-12
 
 class CheckpointError(ValueError):
     """A checkpoint that cannot be used."""
-
-
-class Saved:
-    """A part of a run that declares which of its fields (`saved`) a checkpoint holds.
-
-    The fields hold plain values, arrays, lists of numbers, NamedTuples, dataclasses or mappings of
-    these, random generators, or parts with `state` and `restore`.
-    """
-
-    saved: tuple[str, ...] = ()
-
-    def state(self) -> dict[str, Any]:
-        """Return all that a checkpoint has to keep."""
-        return {name: content_of(getattr(self, name)) for name in self.saved}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a checkpoint."""
-        for name in self.saved:
-            before = getattr(self, name)
-            after = restored(before, state[name])
-            if after is not before:
-                setattr(self, name, after)
-
-
-def content_of(part: Any) -> Any:
-    """Return what a checkpoint holds of a part: nested mappings of arrays and plain values."""
-    if hasattr(part, "restore"):
-        return part.state()
-    if isinstance(part, np.random.Generator):
-        return dict(part.bit_generator.state)
-    if isinstance(part, list) and all(isinstance(entry, float) for entry in part):
-        return np.array(part, dtype=np.float64)
-    fields = _fields_of(part)
-    if fields is None:
-        return part
-    return {name: content_of(field) for name, field in fields.items()}
-
-
-def restored(part: Any, content: Any) -> Any:
-    """Return a part as it was when `content` was taken of it, changed in place if it can be."""
-    if hasattr(part, "restore"):
-        part.restore(content)
-        return part
-    if isinstance(part, np.random.Generator):
-        part.bit_generator.state = content
-        return part
-    if isinstance(part, list) and isinstance(content, np.ndarray):
-        return content.tolist()
-    before = _fields_of(part)
-    if before is None:
-        return content
-    fields = {name: restored(before.get(name), field) for name, field in content.items()}
-    if isinstance(part, Mapping):
-        return fields
-    replaced = part._replace if hasattr(part, "_replace") else partial(dataclasses.replace, part)
-    return replaced(**fields)
-
-
-def _fields_of(part: Any) -> dict[str, Any] | None:
-    if hasattr(part, "_asdict"):
-        return dict(part._asdict())
-    if dataclasses.is_dataclass(part):
-        return {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
-    return dict(part) if isinstance(part, Mapping) else None
 
 
 def save(path: Path, kind: Mapping[str, Any], part: Any) -> None:
@@ -140,3 +82,85 @@ def refuse_other_function(path: Path, oracle: Oracle | None, size: float) -> Non
             f"resume={str(path)!r}: the checkpoint is of another function: its best point has "
             f"the value {best.value!r} there and {value!r} now."
         )
+
+
+def fingerprint(content: Any) -> str:
+    """Return a text that identifies numbers, texts and arrays, nested or not."""
+    if hasattr(content, "fingerprint"):  # rows that are read chunk by chunk
+        return str(content.fingerprint())
+    if sp.issparse(content):  # without what SciPy stores about the order of its indices
+        rows: Any = content
+        content = (rows.format, rows.shape, rows.data, rows.indices, rows.indptr)
+    try:
+        return str(joblib.hash(content))
+    except (pickle.PicklingError, AttributeError, TypeError):  # a local function or class
+        return type(content).__qualname__
+
+
+def behaviour(start: Vector, *functions: Callable[[Vector], Any]) -> str:
+    """Return a text that identifies functions by what they return near the start and far away."""
+    directions = np.random.default_rng(0).standard_normal((3, start.size))
+    points = [start + 1e3**k * way for k, way in enumerate(directions, -1)]
+    return fingerprint([f(x.copy()) for f in functions for x in points])
+
+
+def run_kind(
+    rule: Rule,
+    start: Vector,
+    feasible_set: FeasibleSet | None,
+    penalty: Penalty | None,
+    model: LinearModel | None,
+    how: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Describe a run, so that a checkpoint of another one is refused.
+
+    `how` says in plain values how gradients are computed. The content of a user's function is
+    unknown.
+    """
+    change = rule.change if isinstance(rule, Rescaled) else None
+    inner = rule.rule if isinstance(rule, Rescaled) else rule
+    of_set = of_term = of_data = None
+    if feasible_set is not None:
+        of_set = behaviour(start, feasible_set.project) + _content(feasible_set, FeasibleSet)
+    if penalty is not None:
+        of_term = behaviour(start, penalty.value, lambda x: penalty.prox(x, 1.0))
+        of_term += _content(penalty, Penalty)
+    if model is not None:
+        rows = [fingerprint(part) for part in (model.X, model.y, model.sample_weight)]
+        of_data = fingerprint([*rows, model.l2, model.loss, model.fit_intercept])
+    return {
+        "method": type(inner).__name__,
+        "scale": None if change is None else repr(change),
+        "scale (fingerprint)": None if change is None else fingerprint(change),
+        "penalty": repr(penalty),
+        "penalty (fingerprint)": of_term,
+        "feasible_set": repr(feasible_set),
+        "feasible_set (fingerprint)": of_set,
+        "dimension": start.size,
+        "x0 (fingerprint)": fingerprint(start),
+        **how,
+        "problem": "function" if model is None else repr(model),
+        "data (fingerprint)": of_data,
+        **{name: _plain(value) for name, value in _parameters(inner).items()},
+    }
+
+
+def _parameters(rule: Rule) -> dict[str, Any]:
+    """Return a rule's parameters, without those that come from the set and the penalty."""
+    parameters = fields_of(rule)
+    if parameters is None:
+        parameters = dict(sorted(vars(rule).items()))
+    bound = ("project", "prox", "lowest_of_cuts", "lowest_of_quadratic")
+    return {name: value for name, value in parameters.items() if name not in bound}
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return repr(value) if isinstance(value, Rule) else fingerprint(value)
+
+
+def _content(thing: Any, base: type) -> str:
+    """Return a fingerprint of the attributes of this library's classes; a user's are unknown."""
+    package, _, _ = base.__module__.rpartition(".")
+    return fingerprint(thing) if type(thing).__module__.startswith(package) else ""

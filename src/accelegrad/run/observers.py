@@ -4,28 +4,121 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+
+from accelegrad.extras import require
+from accelegrad.files.saved import Saved
 from accelegrad.rules.base import Step
-from accelegrad.run.checkpoint import Saved
 from accelegrad.run.progress import Progress
 from accelegrad.run.result import Result
-from accelegrad.run.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+#: The columns of a trace
+FIELDS = ("iteration", "value", "gap", "step", "calls", "seconds")
+
+
+class Trace(Saved):
+    """Arrays with one entry per iteration.
+
+    Attributes
+    ----------
+    iteration : int array
+        1, 2, ...
+    value : float array
+        The function's value at the point of the iteration's gradient (NaN without values).
+    gap : float array
+        The certified gap so far: best value seen minus lower bound (inf where nothing is proved).
+    step : float array
+        The step size.
+    calls : int array
+        Points at which value or gradient were computed, so far.
+    seconds : float array
+        Time so far, without that of tracing, callbacks, progress and checkpoints.
+    """
+
+    saved = ("columns",)
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[float, ...]] = []
+
+    def add(self, *row: float) -> None:
+        """Append one iteration, in the order of the fields."""
+        self._rows.append(row)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __repr__(self) -> str:
+        return f"Trace({len(self)} iterations: {', '.join(FIELDS)})"
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        if name not in FIELDS:
+            raise KeyError(f"Trace has no {name!r}; it has {', '.join(FIELDS)}.")
+        index = FIELDS.index(name)
+        kind = np.int64 if name in ("iteration", "calls") else np.float64
+        return np.array([row[index] for row in self._rows], dtype=kind)
+
+    def __getattr__(self, name: str) -> npt.NDArray[Any]:
+        try:
+            return self[name]
+        except KeyError as error:
+            raise AttributeError(*error.args) from None
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a pandas DataFrame (needs pandas)."""
+        require("trace.to_frame()", None, "pandas")
+        import pandas as pd
+
+        return pd.DataFrame(self.columns)
+
+    def plot(self, *, minimum: float | None = None, ax: Axes | None = None) -> Axes:
+        """Draw value (above `minimum`, where given) and certified gap (needs matplotlib)."""
+        require("trace.plot()", None, "matplotlib")
+        import matplotlib.pyplot as plt
+
+        if ax is None:
+            _, ax = plt.subplots(layout="constrained")
+        value = self["value"] - (0.0 if minimum is None else minimum)
+        ax.plot(self["calls"], value, label="value" if minimum is None else "value - minimum")
+        if np.isfinite(self["gap"]).any():
+            ax.plot(self["calls"], self["gap"], label="certified gap", linestyle="--")
+        # A log axis if every curve shows on it.
+        if minimum is not None or (value > 0).all():
+            ax.set_yscale("log")
+        ax.set_xlabel("oracle calls")
+        ax.legend()
+        return ax
+
+    @property
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        """All arrays by name."""
+        return {name: self[name] for name in FIELDS}
+
+    @columns.setter
+    def columns(self, columns: Mapping[str, npt.NDArray[Any]]) -> None:
+        self._rows = list(zip(*(columns[name].tolist() for name in FIELDS), strict=True))
 
 
 class Observers(Saved):
-    """Trace, progress bar and callback, whose time is not counted."""
+    """Trace, progress bar and callback, whose time is not counted; `present` says what there is."""
 
     def __init__(self, progress: Progress) -> None:
-        self.progress, self.options = progress, progress.options
-        self.trace = Trace() if progress.options.trace else None
+        options = progress.options
+        self.progress, self.options = progress, options
+        self.trace = Trace() if options.trace else None
         self.saved = () if self.trace is None else ("trace",)
         self.present: list[Callable[[Step], bool]] = []  # True: stop the run
         if self.trace is not None:
             self.present.append(self._write_trace)
-        if self.options.progress:
+        if options.progress:
             self.present.append(self._show_progress)
-        if self.options.callback is not None:
+        if options.callback is not None:
             self.present.append(self._call_back)
         self._bar: Any = None
 

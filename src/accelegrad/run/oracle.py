@@ -17,14 +17,13 @@ import numpy as np
 from scipy.linalg.blas import ddot
 
 from accelegrad.errors import NonFiniteError, Vector
+from accelegrad.files.saved import Saved
 from accelegrad.geometry.penalties import Penalty
+from accelegrad.linalg import UNIT, norm
 from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.models.rounding import PointRounding, few_bits_rounding
 from accelegrad.models.sampling import BatchSampler
-from accelegrad.norms import norm
 from accelegrad.proofs.model_dual import ModelDual
-from accelegrad.rounding import UNIT
-from accelegrad.run.checkpoint import Saved
 
 # An overflow ends the run with a status; a warning would add nothing.
 QUIET: dict[str, Any] = {"over": "ignore", "invalid": "ignore"}
@@ -40,21 +39,6 @@ Sample: TypeAlias = Callable[[Vector], "Evaluation"]
 
 class Evaluation:
     """The value at a point, and the gradient there, computed on first use."""
-
-    __slots__ = (
-        "_gradient",
-        "_late_gradient",
-        "accuracy",
-        "dual_value",
-        "late_bound",
-        "model",
-        "penalty",
-        "point",
-        "rounding",
-        "squared_norm",
-        "unit",
-        "value",
-    )
 
     def __init__(
         self,
@@ -84,13 +68,6 @@ class Evaluation:
         self.unit = unit
         #: the user's bound on the error of the value, and so of the cut at the point
         self.accuracy = accuracy
-
-    @classmethod
-    def too_steep(cls, point: Vector, value: float, gradient: Vector) -> Evaluation:
-        """Return an evaluation with a gradient whose square overflows."""
-        evaluation = cls(point, value)
-        evaluation._gradient, evaluation.squared_norm = gradient, math.inf
-        return evaluation
 
     @property
     def lost(self) -> tuple[float, float]:
@@ -152,13 +129,10 @@ class Oracle(Saved, ABC):
     penalty: Penalty | None = None
     #: calls so far, points at which anything was computed, and rows of the data that were read
     nfev = njev = points = rows = 0
+    #: the number of calls that read all rows once
+    steps_per_epoch = 1
     #: the evaluation with the lowest exact value
     best: Evaluation | None = None
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """The number of calls that read all rows once."""
-        return 1
 
     @abstractmethod
     def __call__(self, point: Vector) -> Evaluation:
@@ -264,7 +238,9 @@ class FunctionOracle(Oracle):
                 evaluation = Evaluation(point, value, gradient)
             except NonFiniteError:
                 if self.best is None:  # better than no answer
-                    self._finish(Evaluation.too_steep(point, value, gradient))
+                    steep = Evaluation(point, value)
+                    steep._gradient, steep.squared_norm = gradient, math.inf
+                    self._finish(steep)
                 raise
         evaluation.unit, evaluation.accuracy = self.unit, self.accuracy
         return self._finish(evaluation)
@@ -342,11 +318,7 @@ class MinibatchOracle(Oracle):
 
     def __init__(self, model: LinearModel, sampler: BatchSampler) -> None:
         self.model, self.sampler = model, sampler
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """The number of calls that read all rows once."""
-        return -(-self.sampler.n // self.sampler.batch_size)
+        self.steps_per_epoch = -(-sampler.n // sampler.batch_size)
 
     def __call__(self, point: Vector) -> Evaluation:
         """Estimate value and gradient at the point from the next rows."""

@@ -13,10 +13,10 @@ import numpy as np
 from scipy.optimize import OptimizeResult
 
 from accelegrad.errors import NonFiniteError, Vector
+from accelegrad.files.saved import Saved
 from accelegrad.geometry.sets import FeasibleSet
 from accelegrad.proofs.bracket import Bracket
 from accelegrad.rules.base import Evaluated, Rule
-from accelegrad.run.checkpoint import Saved
 from accelegrad.run.oracle import Evaluation, Oracle
 
 #: The number of evaluations kept: comparing with them costs about one step. Fewer long vectors,
@@ -31,8 +31,7 @@ class Options:
     """When to stop, what to return and who observes."""
 
     max_iter: int = 1000
-    tol: float | None = None
-    rtol: float | None = None
+    goal: Callable[[float], float] | None = None  # the gap that is asked for at a value
     time_limit: float | None = None
     target: float | None = None
     output: str = "auto"
@@ -45,24 +44,15 @@ class Options:
     checkpoint_every: int = 100
 
     @property
-    def has_goal(self) -> bool:
-        """Whether the run should end at a certified gap."""
-        return self.tol is not None or self.rtol is not None
-
-    @property
     def has_end(self) -> bool:
         """Whether values or bounds may end the run: at a certified gap or at a target."""
-        return self.has_goal or self.target is not None
-
-    def goal(self, value: float) -> float:
-        """Return the certified gap at which a point with this value is good enough."""
-        return max((self.tol or 0.0) * max(1.0, abs(value)), (self.rtol or 0.0) * abs(value))
+        return self.goal is not None or self.target is not None
 
 
 class Clock(Saved):
     """Seconds since the start, summed over the processes of a resumed run, without pauses."""
 
-    saved = ("seconds",)
+    saved = ("_before",)  # checkpoints are written in a pause
 
     _before = 0.0  # seconds before it was last started
     _since: float | None = None  # time of that start; None: paused
@@ -71,10 +61,6 @@ class Clock(Saved):
     def seconds(self) -> float:
         """Time so far."""
         return self._before + (0.0 if self._since is None else time.perf_counter() - self._since)
-
-    @seconds.setter
-    def seconds(self, seconds: float) -> None:
-        self._before = seconds
 
     def start(self) -> None:
         """Start, or continue after a pause."""
@@ -102,8 +88,7 @@ class Recent(Saved):
         self._show()
 
     def _show(self) -> None:
-        rows, numbers = self._rows, self._numbers
-        count = min(self._seen, len(self._work))
+        count, rows, numbers = min(self._seen, len(self._work)), self._rows, self._numbers
         self.points, self.gradients = rows[0, :count], rows[1, :count]
         self.values, self.sizes = numbers[0, :count], numbers[1, :count]
         self.offsets = self._work[:count]
@@ -195,6 +180,20 @@ class Progress(Saved):
             self.bracket.add(evaluation, 0.0)
             self._judged = self.iteration, evaluation
         return self._judged[1]
+
+    def tried(self, point: Vector, *, keep: bool = True) -> Evaluation | None:
+        """Evaluate exactly; None if the function fails there. `keep`: it may be the best point."""
+        assert self.judge is not None
+        best = self.judge.best
+        try:
+            evaluation = self.judge.exactly(point)
+            _ = evaluation.gradient  # it may be computed late, and not be finite
+        except Exception:
+            return None
+        finally:
+            if not keep:
+                self.judge.best = best
+        return evaluation
 
     def value_judged_now(self) -> float:
         """Return the output point's value, NaN if it was not judged in this iteration."""

@@ -18,7 +18,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from accelegrad import kernels
-from accelegrad.choose import Space
+from accelegrad.catalogue import Space
+from accelegrad.choose import stream_rule
 from accelegrad.errors import Vector
 from accelegrad.kernels.loss_shape import Shape
 from accelegrad.models.matrix import RowNumbers
@@ -30,7 +31,6 @@ from accelegrad.rules.base import KnownEvaluation, State
 from accelegrad.rules.distance import smallest_radius
 from accelegrad.rules.schedules import importance_weight
 from accelegrad.run.oracle import QUIET
-from accelegrad.setting import stream_rule
 from accelegrad.sklearn.data import Data, joined
 from accelegrad.sklearn.objective import Problem
 

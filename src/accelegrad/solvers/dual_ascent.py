@@ -11,13 +11,12 @@ import numpy as np
 
 from accelegrad import kernels
 from accelegrad.errors import Vector
+from accelegrad.linalg import UNIT, root_between
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import Loss
 from accelegrad.models.scaling import near_start
 from accelegrad.proofs.certificate import LateBound
 from accelegrad.proofs.fenchel import level
-from accelegrad.roots import root_between
-from accelegrad.rounding import UNIT
 from accelegrad.rules.base import Array, Rule, Step
 from accelegrad.run.oracle import QUIET, Evaluation
 from accelegrad.solvers.row_oracle import Goal, RowOracle, rows_in_memory

@@ -18,7 +18,7 @@ from scipy.linalg.lapack import dtrtri
 
 from accelegrad import kernels
 from accelegrad.errors import LineSearchError, Vector
-from accelegrad.linalg import cholesky_factor, with_unit_diagonal
+from accelegrad.linalg import cholesky_factor, norm, with_unit_diagonal
 from accelegrad.models.gram import gram_matrix
 from accelegrad.models.matrix import Products, RowNumbers, column_squares
 from accelegrad.models.multinomial import (
@@ -28,7 +28,6 @@ from accelegrad.models.multinomial import (
     PartedClasses,
     softmax,
 )
-from accelegrad.norms import norm
 from accelegrad.rules.base import Array, Evaluated, Oracle, Step, StepRule, inner
 from accelegrad.solvers.row_oracle import no_goal
 from accelegrad.solvers.search import VALUE_ROUNDING

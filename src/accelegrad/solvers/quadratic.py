@@ -12,9 +12,8 @@ import numpy as np
 from scipy.linalg.lapack import dpotrs
 
 from accelegrad.errors import Vector
-from accelegrad.linalg import cholesky_factor, with_unit_diagonal
+from accelegrad.linalg import UNIT, cholesky_factor, with_unit_diagonal
 from accelegrad.models.matrix import Matrix
-from accelegrad.rounding import UNIT
 from accelegrad.solvers.search import DESCENT
 
 #: The most Newton steps: a handful is usual, and the next quadratic continues.

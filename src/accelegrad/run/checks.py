@@ -1,24 +1,58 @@
-"""Regions that are only assumed to contain a minimiser: tested, and widened if they are wrong.
+"""What a run checks before it relies on a bound: that its region holds a minimiser, and convexity.
 
-If the region of the cuts is the user's ball or a guess of the rule, a run that would end there
-first tests whether the function is lower just beyond.
+Every tangent of a convex function lies below every value: f(x_j) >= f(x_i) + <g_i, x_j - x_i>. If
+that fails by more than rounding, nothing is proved: the function is not convex, its gradient is
+wrong, or its values are noisy. A run that would end with a proof first evaluates around its point,
+because a gradient entry that is always zero shows only where the run never went.
+
+If the region of the cuts is the user's ball or a guess of the rule, such a run also tests whether
+the function is lower just beyond.
 """
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
 from accelegrad.bundle.cut_model import Center
-from accelegrad.errors import DivergedError, NonFiniteError, Vector
-from accelegrad.norms import norm
-from accelegrad.proofs.region import Region
-from accelegrad.rounding import SMALLEST
+from accelegrad.errors import DivergedError, NonFiniteError, NotConvexError, Vector
+from accelegrad.files.saved import Saved
+from accelegrad.linalg import SMALLEST, UNIT, norm
+from accelegrad.proofs.cuts import Region
+from accelegrad.rules.base import Evaluated
 from accelegrad.rules.distance import distance, smallest_radius
 from accelegrad.run.oracle import LARGEST_SQUARE, Evaluation
 from accelegrad.run.progress import Progress
 
+# Of the check for convexity:
+#: Allowed rounding, relative to the values and to the tangent's rise between the points: generous,
+#: as nothing is known about the computation. For functions with less than 64 bits in units of their
+#: rounding: 1e-4 for float32
+ALLOWED, ALLOWED_UNITS_OF_FEW_BITS = 1e-9, 1e3
+#: The same relative to the largest value so far, whose terms may have been that large all along,
+ALLOWED_OF_LARGEST, ALLOWED_UNITS_OF_LARGEST = 1e-12, 8.0
+#: and for numbers so small that digits of their products vanish
+VANISHING = 1e-290
+#: Rounding may be this much larger than the differences between values at neighbouring numbers
+ALLOWED_OF_JITTER = 100.0
+#: The number of neighbours evaluated, and their relative distance per coordinate in units of
+#: rounding
+NEIGHBOURS, NEIGHBOURHOOD = 8, 4.0
+#: Distances of the final evaluations, in distances from the start: near enough for curvature not to
+#: hide a wrong slope, far enough for rounding not to; and once as far as a region reaches, because
+#: a function may be convex only near its point. The first is also the shortest distance from the
+#: start that counts, relative to 1 + ||x||. Chosen.
+NEAR, FAR = 1e-3, 3.0
+#: The latter in a bounded set, in diameters, and another one there as a share of it. Chosen.
+ACROSS = 0.5
+#: This many different float32 values with more than so many bits show that a function computes in
+#: float32. Chosen.
+TELLING_VALUES, SIMPLE_BITS = 3, 12
+LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
+# Of the questions asked about a region:
 #: Trial distances beyond the boundary of a given ball, in radii: a function that falls there does
 #: so at all of them, or, if it is curved, at the smaller ones. Chosen.
 TRIALS_BEYOND = [10.0**-power for power in range(1, 5)]
@@ -28,10 +62,8 @@ ON_BOUNDARY = 0.99
 TRIALS = 4
 #: The part of the gradient that the last evaluations need not explain. Chosen.
 EXPLAINED = 1e-3
-#: How far a trial goes beyond what the last evaluations show, in radii. Chosen.
-BEYOND = 2.0
-#: How far from the best point the cut model is tried, in radii, and the factor between trials.
-#: Chosen.
+#: How far a trial goes beyond what the last evaluations show, and the cut model's minimum may be
+#: from the best point, in radii; and the factor between trials. Chosen: 2 and 100 change nothing.
 FARTHER = 10.0
 #: A prediction is right if it reduces steps to at most this share. Chosen.
 VERIFIED = 0.3
@@ -46,8 +78,137 @@ RADIUS_GRID = 1.25
 #: Values do not distinguish points that are closer than this many units of rounding, relative to 1
 #: + ||x||. Chosen.
 RESOLVED = 4096.0
-#: The most doublings of a refuted radius: 1e19 times the guess, and the region counts as refuted.
-MOST_DOUBLINGS = 64
+
+
+class Convexity(Saved):
+    """Compares every evaluation with the last ones."""
+
+    saved = ("_largest", "_rounding", "_fits_float32")
+
+    _largest = 0.0  # the size of the largest value so far
+    _rounding = 0.0  # the largest excess found to be rounding
+    _fits_float32 = True  # whether every value so far fits into float32
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+
+    def compare(self, at: Evaluated) -> None:
+        """Compare an evaluation with the last ones."""
+        point, gradient, term = at.point, at.gradient, at.penalty
+        value = at.value - term
+        size = abs(at.value) + abs(term)  # terms of the difference that gives the value
+        self._largest = max(self._largest, size)
+        if self._fits_float32:
+            fits = abs(at.value) < LARGEST_FLOAT32 and float(np.float32(at.value)) == at.value
+            self._fits_float32 = fits
+        recent = self.progress.recent
+        points, gradients, values = recent.points, recent.gradients, recent.values
+        offsets = np.subtract(point, points, out=recent.offsets)
+        # the rise of the earlier tangents to this point, and of this one's to the earlier points
+        rises = np.einsum("ij,ij->i", gradients, offsets)
+        returns = offsets.dot(gradient)
+        lower = values - value
+        over, under = rises + lower, returns + lower
+        if lower.size and not over[over.argmax()] <= 0.0 <= under[under.argmin()]:
+            sizes = recent.sizes + size
+            self._refuse(at, over, self._allowed(sizes, rises), tangent_is_new=False)
+            self._refuse(at, -under, self._allowed(sizes, returns), tangent_is_new=True)
+
+    def _allowed(self, sizes: Vector, rises: Vector) -> Vector:
+        """Return how far rounding, or the given accuracy, may lift tangents above values.
+
+        `sizes` are those of both values together, `rises` those of tangents between the points.
+        """
+        oracle = self.progress.oracle
+        share, of_largest = ALLOWED, ALLOWED_OF_LARGEST
+        if oracle.unit > UNIT:
+            share = ALLOWED_UNITS_OF_FEW_BITS * oracle.unit
+            of_largest = ALLOWED_UNITS_OF_LARGEST * oracle.unit
+        inexact = 2.0 * oracle.accuracy  # of the tangent, and of the value
+        return inexact + (share * (sizes + abs(rises)) + of_largest * self._largest + VANISHING)
+
+    def _refuse(
+        self, at: Evaluated, excess: Vector, allowed: Vector, *, tangent_is_new: bool
+    ) -> None:
+        """Raise if a tangent is higher above a value than rounding explains."""
+        beyond = excess - np.maximum(allowed, self._rounding)
+        i = int(beyond.argmax())
+        if not beyond[i] > 0.0:
+            return
+        by = float(excess[i])
+        if self._is_rounding(at, by, float(allowed[i])):
+            self._rounding = max(self._rounding, by)
+            return
+        earlier, point = self.progress.recent.points[i].copy(), at.point.copy()
+        pair = (point, earlier) if tangent_is_new else (earlier, point)
+        raise NotConvexError(*pair, by=by)
+
+    def _is_rounding(self, at: Evaluated, by: float, allowed: float) -> bool:
+        """Return whether values at neighbouring numbers differ about as much.
+
+        The terms of a value that is nearly zero may be large. Noise differs at the point itself.
+        """
+        tried, nearest = self.progress.tried, NEIGHBOURHOOD * self.progress.oracle.unit
+        again = tried(at.point, keep=False)
+        if again is None or not abs(again.value - at.value) <= allowed:
+            return False
+        largest = 0.0
+        for k, signs in enumerate(_signs(at.point.size)):
+            near = tried(at.point * (1.0 + (k + 1) * nearest * signs), keep=False)
+            if near is not None:
+                largest = max(largest, abs(near.value - at.value))
+        return by <= ALLOWED_OF_JITTER * largest
+
+    def confirm(self, final: Evaluation) -> None:
+        """Evaluate around a point that is about to be returned."""
+        self.compare(final)
+        for point in self._around(final):
+            evaluation = self.progress.tried(point, keep=False)
+            if evaluation is not None:
+                self.compare(evaluation)
+                self.progress.recent.add(evaluation)
+
+    def computes_in_float32(self) -> bool:
+        """Return whether all values are float32 numbers, though they came as float64.
+
+        Some of the last ones must need more than `SIMPLE_BITS`: simple numbers may be exact. The
+        last ones alone are not enough: small values have few digits if terms cancel.
+        """
+        if self.progress.oracle.unit > UNIT or not self._fits_float32:
+            return False
+        values = self.progress.recent.values
+        mantissas = np.ldexp(np.frexp(values)[0], SIMPLE_BITS)
+        return len(set(values[mantissas != np.rint(mantissas)])) >= TELLING_VALUES
+
+    def _around(self, final: Evaluation) -> Iterator[Vector]:
+        """Yield a few points around it, moved in all coordinates."""
+        progress, point = self.progress, final.point
+        feasible_set, cuts = progress.feasible_set, progress.bracket.cuts
+        points = progress.recent.points
+        start: Vector | None = getattr(progress.rule_state, "start", None)
+        if start is None:
+            start = points[0] if len(points) else progress.point("last")
+        way = max(norm(point - start), NEAR * (1.0 + norm(point)))
+        bounded = cuts is not None and not cuts.region.assumed
+        far = ACROSS * cuts.region.radius if cuts is not None and bounded else FAR * way
+        near, across = _signs(point.size)[:2].astype(np.float64)
+        looks = [(NEAR * way, near), (NEAR * way, -near), (far, across)]
+        if bounded:  # the distance of the start from the minimiser says nothing here
+            turned = across.copy()
+            turned[::2] *= -1.0  # nearly orthogonal to the first direction
+            looks += [(far, -across), (ACROSS * far, turned), (ACROSS * far, -turned)]
+        for away, direction in looks:
+            trial = point + away / math.sqrt(point.size) * direction
+            try:
+                yield trial if feasible_set is None else feasible_set.project(trial)
+            except Exception:  # a failing projection; the run has its answer
+                continue
+
+
+@functools.lru_cache(maxsize=1)
+def _signs(size: int) -> np.ndarray:
+    """Return rows of signs, the same in every run; kept, as a generator takes as long as a step."""
+    return 2 * np.random.default_rng(0).integers(0, 2, (NEIGHBOURS, size), dtype=np.int8) - 1
 
 
 class RegionPolicy:
@@ -103,11 +264,9 @@ class AssumedRegion(RegionPolicy):
             return True
         inside = region.distance_to_boundary(final.point, -final.gradient)
         steps = ((inside + share * region.radius) / slope for share in TRIALS_BEYOND)
-        trials = (self._evaluated_after(final, step) for step in steps)
+        points = (self._downhill(final.point, final.gradient, step) for step in steps)
+        trials = map(self.progress.tried, points)
         return not any(trial is not None and refuted(trial) for trial in trials)
-
-    def _evaluated_after(self, at: Evaluation, step: float) -> Evaluation | None:
-        return self._evaluated(self._downhill(at.point, at.gradient, step))
 
     def _downhill(self, point: Vector, gradient: Vector, step: float) -> Vector:
         """Return the feasible point after a step of the (proximal) gradient method."""
@@ -116,17 +275,6 @@ class AssumedRegion(RegionPolicy):
         if penalty is not None:
             moved = penalty.prox(moved, step)
         return self.region.feasible_set.project(moved)
-
-    def _evaluated(self, point: Vector) -> Evaluation | None:
-        """Evaluate at a feasible point; None if the function fails there."""
-        judge = self.progress.judge
-        assert judge is not None
-        try:
-            evaluation = judge.exactly(point)
-            _ = evaluation.gradient  # it may be computed late, and not be finite
-        except Exception:
-            return None
-        return evaluation
 
 
 class GuessedRegion(AssumedRegion):
@@ -157,10 +305,7 @@ class GuessedRegion(AssumedRegion):
 
     def admit(self, final: Evaluation) -> None:
         """Widen the region until the value does not refute it."""
-        bracket = self.progress.bracket
-        for _ in range(MOST_DOUBLINGS):
-            if not bracket.refuted(final):
-                return
+        while self.progress.bracket.refuted(final):
             self._widen(2 * self.region.radius)
 
     def _nothing_lower_beyond(
@@ -233,10 +378,10 @@ class GuessedRegion(AssumedRegion):
             if not falls:
                 ahead, unexplained = np.zeros_like(step), step
             if not explained:
-                ahead = ahead + BEYOND * radius / norm(unexplained) * unexplained
-            farthest = BEYOND * radius * FARTHER**trials
+                ahead = ahead + FARTHER * radius / norm(unexplained) * unexplained
+            farthest = radius * FARTHER ** (trials + 1)
             ahead = ahead * min(1.0, farthest / max(norm(ahead), SMALLEST))
-            trial = self._evaluated(region.feasible_set.project(at.point + ahead))
+            trial = self.progress.tried(region.feasible_set.project(at.point + ahead))
             if trial is None or not (trial.point != at.point).any():
                 return True
             if self._refuted_by(trial):
@@ -260,7 +405,7 @@ class GuessedRegion(AssumedRegion):
             return True
         offset = lowest.point - final.point
         share = min(1.0, far / max(norm(offset), SMALLEST))
-        trial = self._evaluated(region.feasible_set.project(final.point + share * offset))
+        trial = self.progress.tried(region.feasible_set.project(final.point + share * offset))
         if trial is None:
             return True
         cuts.kept.take(trial)
