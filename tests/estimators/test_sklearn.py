@@ -24,7 +24,7 @@ from accelegrad.sklearn import (
     AcceleGradRegressorCV,
 )
 from accelegrad.sklearn.objective import Objective
-from accelegrad.sklearn.online import Batches, ChunkOracle
+from accelegrad.sklearn.online import ChunkOracle
 
 
 @pytest.fixture(scope="module")
@@ -286,7 +286,7 @@ def test_weights_of_a_stream_count_across_chunks(numbers):
 def test_the_share_of_a_chunk_is_of_its_loss_alone(numbers):
     X, y = numbers
     problem = Objective("squared", 0.5, 0.0, None, True).on(X, y, None)
-    oracle = ChunkOracle(problem, Batches.of(np.arange(y.size), y.size), 0.25)
+    oracle = ChunkOracle(problem, [np.arange(y.size)], 0.25)
     point = np.random.default_rng(1).standard_normal(11)
     found = oracle(point)
     residual = X @ point[:-1] + point[-1] - y

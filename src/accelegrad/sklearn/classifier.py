@@ -25,7 +25,7 @@ from accelegrad.sklearn.data import (
     rows_of,
     targets_by,
 )
-from accelegrad.sklearn.objective import Objective, Problem
+from accelegrad.sklearn.objective import Objective
 from accelegrad.sklearn.parameters import FITTED, PARTIAL_FIT, documented, parameter
 
 #: Probability of the second class as a function of the score, for losses that estimate it.
@@ -84,6 +84,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
     )
 
     _losses = by_sklearn_name(classification=True)
+    _classifies = True
 
     # -- prediction ------------------------------------------------------------------------------
 
@@ -234,13 +235,6 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
                 f"class: {self.classes_[0]}."
             )
         return last is not None and np.array_equal(last, self.classes_)
-
-    def _problems(self, objective: Objective, data: Data) -> list[Problem]:
-        if self._is_joint():
-            return [objective.on_classes(data.X, data.y, self.classes_.size, data.weights)]
-        labels = self._targets(data)
-        first = objective.on(data.X, labels[0], data.weights)
-        return [first, *(first.with_targets(others) for others in labels[1:])]
 
     def _targets(self, data: Data) -> list[Any]:
         if self._is_joint():

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from copy import copy, deepcopy
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import is_classifier
@@ -114,10 +114,16 @@ class CrossValidated(LinearEstimator):
             for train, test in folds.split(data.X, data.y, groups)
         )
         self.alphas_ = alphas
-        self.scores_, self.objectives_, self.gaps_ = (
-            np.array([path[part] for path in paths]).T for part in range(3)
-        )
-        self._warn_of_misses([flag for path in paths for flag in path.missed])
+        scores, objectives, gaps, missed = np.array(paths).transpose(2, 1, 0)
+        self.scores_, self.objectives_, self.gaps_ = scores, objectives, gaps
+        if missed.any():
+            warnings.warn(
+                f"{int(missed.sum())} of the {missed.size} fits along the path missed "
+                f"tol={self.tol!r}; gaps_ tells by how much. Increase max_iter (now "
+                f"{self.max_iter}) or tol, or leave out the smallest alphas.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         self.alpha_ = best_alpha(alphas, self.scores_)
         self._adopt(single.set_params(alpha=self.alpha_).fit(data.X, data.y, data.weights))
         return self
@@ -128,68 +134,42 @@ class CrossValidated(LinearEstimator):
         names -= {"alpha", "n_jobs", "warm_start"}
         return self._single(alpha=alpha, **{name: given[name] for name in sorted(names)})
 
-    def _warn_of_misses(self, missed: list[bool]) -> None:
-        if any(missed):
-            warnings.warn(
-                f"{sum(missed)} of the {len(missed)} fits along the path missed tol={self.tol!r}; "
-                f"gaps_ tells by how much. Increase max_iter (now {self.max_iter}) or tol, or "
-                "leave out the smallest alphas.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-
     def _adopt(self, fitted: Any) -> None:
         for name, value in vars(fitted).items():
             if name.endswith("_") and name not in ("n_features_in_", "feature_names_in_"):
                 setattr(self, name, value)
 
 
-class PathResult(NamedTuple):
-    """What was found along the path of one fold, one entry per alpha."""
-
-    scores: list[float]
-    objectives: list[float]
-    gaps: list[float]
-    missed: list[bool]
-
-
 def follow_path(
     single: Any, alphas: Vector, data: Data, train: Any, test: Any, scorer: Scorer | None
-) -> PathResult:
+) -> list[tuple[float, float, float, bool]]:
     """Fit one fold from the largest alpha to the smallest, each fit with a warm start.
 
+    Each fit gives its score, objective and gap, and whether it missed the tolerance.
     Data are copied and checked, and models built, once per fold.
     """
     estimator = copy(single)  # not fitted; faster than scikit-learn's `clone`
     estimator.random_state = deepcopy(single.random_state)  # folds must not share its state
     estimator.n_features_in_ = data.X.shape[1]
     test_rows = without_weightless(rows_of(data, test))
-    settings, objective, seed = estimator._settings(), estimator._objective(), estimator._seed()
-    rows, held = estimator._parted(estimator._taken(rows_of(data, train))[0], objective, seed)
-    path = PathResult([], [], [], [])
-    with threads.single_for(math.prod(data.X.shape)):
-        objective = estimator._in_units(objective, rows)
-        problems = estimator._problems(objective, rows)
-        judges = None if held is None else estimator._problems(objective, held)
-        if scorer is None and test_rows.y.size:
+    settings, seed = estimator._settings(), estimator._seed()
+    rows, _ = estimator._taken(rows_of(data, train))
+    objective, rows, problems, judges = estimator._posed(rows, estimator._objective(), seed)
+    if scorer is None and test_rows.y.size:
+        with threads.single_for(math.prod(data.X.shape)):
             known = estimator._judged(test_rows)
-            scorer = partial(
-                minus_losses, estimator._problems(objective, known) if known.y.size else []
-            )
+            held = estimator._problems(objective, known) if known.y.size else []
+        scorer = partial(minus_losses, held)
+    path = []
     for alpha in alphas.tolist():
         estimator.alpha = alpha
-        with warnings.catch_warnings(), threads.single_for(math.prod(data.X.shape)):
+        now = estimator._in_units(estimator._objective())
+        parts = [problem.with_penalty(now.l2, now.l1) for problem in problems]
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # `fit` warns once
-            now = estimator._in_units(estimator._objective())
-            parts = [problem.with_penalty(now.l2, now.l1) for problem in problems]
             estimator._fit_problems(parts, rows, judges, settings, seed, warm=True)
-        score = (
-            float("nan") if scorer is None or not test_rows.y.size else scorer(estimator, test_rows)
-        )
-        path.scores.append(float(score))
-        path.objectives.append(estimator.objective_)
-        path.gaps.append(estimator.gap_)
-        path.missed.append(estimator._missed)
+        score = scorer(estimator, test_rows) if scorer and test_rows.y.size else math.nan
+        path.append((float(score), estimator.objective_, estimator.gap_, estimator._missed))
     return path
 
 

@@ -15,17 +15,16 @@ from accelegrad.errors import real_number
 from accelegrad.models.losses import (
     DELTA,
     EPSILON,
-    PARAMETERS,
     QUANTILE,
     Parameter,
     by_sklearn_name,
     losses_with,
 )
-from accelegrad.sklearn import target_scale
-from accelegrad.sklearn.base import AUTO, LinearEstimator, StreamFitting
+from accelegrad.sklearn.base import LinearEstimator, StreamFitting
 from accelegrad.sklearn.data import Data, refuse_missing
-from accelegrad.sklearn.objective import Objective, Problem
+from accelegrad.sklearn.objective import Objective
 from accelegrad.sklearn.parameters import FITTED, PARTIAL_FIT, TARGET_SCALE, documented, parameter
+from accelegrad.sklearn.solve import AUTO
 
 
 def _of_losses(known: Parameter) -> Any:
@@ -63,9 +62,6 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         scores = self._scores(X)
         return scores if np.ndim(self.intercept_) else scores.ravel()
 
-    def _loss_parameters(self) -> dict[str, float]:
-        return {name: getattr(self, name) for name in PARAMETERS}
-
     def _objective(self) -> Objective:
         self._given_scale()  # refuses invalid values
         return super()._objective()
@@ -82,7 +78,7 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         def found() -> float:
             if data is None:
                 return float(self.target_scale_)
-            return target_scale.scale_of(data, centred=objective.fit_intercept)
+            return data.target_scale(centred=objective.fit_intercept)
 
         return self._in_scale(objective, found)
 
@@ -97,20 +93,6 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
 
     def _meaning(self, objective: Objective) -> tuple[Any, ...]:
         return (*super()._meaning(objective), self.target_scale)
-
-    def _shaped(self, coefficients: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        return coefficients.ravel()
-
-    def _checked_data(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> Data:
-        X, y = self._checked(X, y, reset=reset, y_numeric=True)
-        weights = self._checked_weights(sample_weight, X)
-        return Data(X, np.asarray(y, dtype=np.float64), weights)
-
-    def _problems(self, objective: Objective, data: Data) -> list[Problem]:
-        return [objective.on(data.X, data.y, data.weights)]
-
-    def _targets(self, data: Data) -> list[Any]:
-        return [data.y]
 
 
 @documented(fitted=FITTED, scale=TARGET_SCALE)
