@@ -206,7 +206,7 @@ def rewritten(estimator: Any, path: Path, **attributes: Any) -> None:
         ({"coef_": np.zeros((1, 3))}, r"coef_ has the shape \(1, 3\).*n_features_in_ is 4"),
         (
             {"coef_": np.zeros((2, 4)), "intercept_": np.zeros(2)},
-            r"coef_ has 2 rows, but 1 is needed",
+            "coef_ has 2 rows, but its classes need 1",
         ),
         ({"coef_": np.zeros((1, 2, 4))}, r"coef_ has the shape \(1, 2, 4\)"),
         ({"coef_": np.array([["a", "b", "c", "d"]])}, "coef_ must hold numbers"),
@@ -215,7 +215,7 @@ def rewritten(estimator: Any, path: Path, **attributes: Any) -> None:
         ({"coef_": 3.0}, "coef_ has the shape"),
         ({"intercept_": np.zeros(3)}, "intercept_ has 3 entries, but coef_ has 1 row"),
         ({"intercept_": np.array([np.nan])}, "intercept_ must be finite"),
-        ({"classes_": np.arange(3)}, "coef_ has 1 rows?, but 3 are needed"),
+        ({"classes_": np.arange(3)}, "coef_ has 1 rows, but its classes need 3"),
         ({"classes_": np.array([1, 1])}, "classes_ must be two or more distinct labels"),
         ({"classes_": np.array(5)}, "classes_ must be two or more distinct labels"),
         ({"loss": "no_such_loss"}, "loss must be the name of a loss"),

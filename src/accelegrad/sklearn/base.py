@@ -156,6 +156,8 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             output=outputs[self.average],
             n_iter_no_change=whole_number("n_iter_no_change", self.n_iter_no_change, least=1),
             progress=bool(self.verbose),
+            seed=self._seed(),
+            n_jobs=self.n_jobs,
         )
 
     def _flag(self, name: str) -> bool:
@@ -227,16 +229,16 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
 
     def _fit_data(self, data: Data, objective: Objective, *, warm: bool) -> None:
         """Fit to the samples that `_taken` returned."""
-        settings, seed = self._settings(), self._seed()
-        _, data, problems, judges = self._posed(data, objective, seed)
-        self._fit_problems(problems, data, judges, settings, seed, warm=warm)
+        settings = self._settings()
+        _, data, problems, judges = self._posed(data, objective, settings.seed)
+        self._fit_problems(data, problems, judges, settings, warm=warm)
 
     def _posed(
         self, data: Data, objective: Objective, seed: int
     ) -> tuple[Objective, Data, list[Problem], list[Problem] | None]:
-        """Return objective, samples and problems of a fit, and the problems of held-out samples.
+        """Return objective, samples and problems of a fit, and those of samples to judge it by.
 
-        The objective is in the scale of the targets, and samples are held out for early stopping.
+        The objective is in the scale of the targets; early stopping judges by held-out samples.
         """
         held = None
         if objective.feasible_set is None:
@@ -253,22 +255,18 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
 
     def _fit_problems(
         self,
-        problems: list[Problem],
         data: Data,
+        problems: list[Problem],
         judges: list[Problem] | None,
         settings: Settings,
-        seed: int,
         *,
         warm: bool,
     ) -> None:
-        """Fit coefficients, set the fitted attributes, and warn if the tolerance was missed.
-
-        `judges` are the same problems on held-out samples.
-        """
+        """Fit coefficients, set the fitted attributes, and warn if the tolerance was missed."""
         begun = time.perf_counter()
         with threads.single_for(math.prod(data.X.shape)):
             starts = self._starts(problems, warm=warm, columns=data.columns)
-            fits = solve(problems, settings, starts, seed, self.n_jobs, judges)
+            fits = solve(problems, settings, starts, judges)
         self._set_parameters([fit.parameters for fit in fits], data.columns)
         self.seconds_ = time.perf_counter() - begun
         fit = total(fits)
@@ -387,7 +385,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             lambda rows: (self._targets(rows), in_units(rows).pointwise.shape),
             diameter=settings.diameter,
             batch_size=settings.batch_size or online.BATCH,
-            seed=self._seed(),
+            seed=settings.seed,
             last=self.average is False,
         )
         if isinstance(learnt.found, tuple):

@@ -59,6 +59,8 @@ class Settings:
     output: str
     n_iter_no_change: int
     progress: bool
+    seed: int
+    n_jobs: int | None  # for problems that need runs of their own
 
     def target(self, problem: Problem, value: float) -> float:
         """Return the sufficient gap for this objective; negative without a `tol`."""
@@ -136,8 +138,6 @@ def solve(
     problems: Sequence[Problem],
     settings: Settings,
     starts: Sequence[Vector],
-    seed: int,
-    n_jobs: int | None = None,
     judges: Sequence[Problem] | None = None,
 ) -> list[Fit]:
     """Minimise problems that differ only in their targets, starting at feasible points.
@@ -157,13 +157,13 @@ def solve(
             fits = {place: fit for place, fit in found if fit is not None}
     missing = [place for place in places if place not in fits]
     calls = [
-        (problems[i], settings, starts[i], seed, None if judges is None else judges[i], tried)
+        (problems[i], settings, starts[i], None if judges is None else judges[i], tried)
         for i in missing
     ]
     if len(calls) == 1:  # joblib would take longer than a small fit
         fits[missing[0]] = _by_run(*calls[0])
     elif calls:
-        parts = Parallel(n_jobs=n_jobs)(delayed(_by_run)(*call) for call in calls)
+        parts = Parallel(n_jobs=settings.n_jobs)(delayed(_by_run)(*call) for call in calls)
         fits |= dict(zip(missing, parts, strict=True))
     return [fits[place] for place in places]
 
@@ -286,17 +286,12 @@ class EarlyStopping:
 
 
 def _by_run(
-    problem: Problem,
-    settings: Settings,
-    start: Vector,
-    seed: int,
-    judge: Problem | None,
-    tried: str,
+    problem: Problem, settings: Settings, start: Vector, judge: Problem | None, tried: str
 ) -> Fit:
     """Solve a problem by `minimize`; `tried` is a method that did not prove enough."""
     watch = None if judge is None else EarlyStopping(judge, problem, settings)
     if isinstance(problem.model, MultinomialModel):
-        result = MultinomialRun(problem, settings, seed, watch).result(start)
+        result = MultinomialRun(problem, settings, watch).result(start)
     else:
         options = settings.options(problem)
         if tried:
@@ -310,7 +305,7 @@ def _by_run(
             start,
             penalty=L1(problem.l1) if problem.l1 > 0.0 else None,  # without the intercept
             feasible_set=problem.feasible_set,
-            rng=seed,
+            rng=settings.seed,
             **options,
         )
     stopped = False
@@ -328,16 +323,15 @@ class MultinomialRun:
     a `batch_size`, gradients are those of minibatches.
     """
 
-    def __init__(
-        self, problem: Problem, settings: Settings, seed: int, watch: EarlyStopping | None
-    ) -> None:
+    def __init__(self, problem: Problem, settings: Settings, watch: EarlyStopping | None) -> None:
         model = problem.model
         assert isinstance(model, MultinomialModel)
         self._problem, self._model, self._settings, self._watch = problem, model, settings, watch
         self._sampler: BatchSampler | None = None
         batch = settings.batch_of(problem)
         if batch is not None:
-            self._sampler = BatchSampler(model.n_samples, batch, np.random.default_rng(seed))
+            rng = np.random.default_rng(settings.seed)
+            self._sampler = BatchSampler(model.n_samples, batch, rng)
         free = problem.l1 == 0.0 and problem.feasible_set is None
         self._dual = MultinomialDual(model) if free and model.l2 > 0.0 else None
         self._curved: CurvedClasses | None = None
