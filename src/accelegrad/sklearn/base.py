@@ -22,13 +22,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from accelegrad import threads
 from accelegrad.errors import Vector, nearest, real_number, whole_number
 from accelegrad.geometry.sets import Box, WholeSpace, as_feasible_set
-from accelegrad.models.losses import (
-    LOSSES,
-    PARAMETERS,
-    LossEntry,
-    make_loss,
-    plain_loss_name,
-)
+from accelegrad.models.losses import LOSSES, PARAMETERS, LossEntry, make_loss, plain_loss_name
 from accelegrad.models.row_file import RowFile
 from accelegrad.models.streamed_model import Checked, read_rows
 from accelegrad.run.result import rounded_down, rounded_up
@@ -148,6 +142,9 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         if isinstance(diameter, str) and diameter != AUTO:
             raise ValueError(f"diameter must be a positive number or 'auto', not {diameter!r}.")
         automatic = isinstance(batch_size, str) and batch_size == AUTO
+        seed = 0  # the same call gives the same model
+        if self.random_state is not None:
+            seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         return Settings(
             max_iter=whole_number("max_iter", self.max_iter, least=1),
             tol=tol,
@@ -156,7 +153,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             output=outputs[self.average],
             n_iter_no_change=whole_number("n_iter_no_change", self.n_iter_no_change, least=1),
             progress=bool(self.verbose),
-            seed=self._seed(),
+            seed=seed,
             n_jobs=self.n_jobs,
         )
 
@@ -195,11 +192,6 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
                 "sample_weight (times class_weight) must have an entry > 0, but all weights are "
                 "zero."
             )
-
-    def _seed(self) -> int:
-        if self.random_state is None:  # the same call gives the same model
-            return 0
-        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
     def _shortfall(self, fit: Fit) -> str:
         known = "nothing could be certified"
@@ -416,12 +408,9 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _scores(self, X: Any) -> npt.NDArray[Any]:
+        """Return the scores of samples, one column per row of `coef_`."""
         check_is_fitted(self)
-        return self._products(self._checked(X, "no_validation", reset=False))
-
-    def _products(self, X: Any) -> npt.NDArray[Any]:
-        """Return the scores of checked samples, one column per row of `coef_`."""
-        coefficients: Any = self.coef_
+        X, coefficients = self._checked(X, "no_validation", reset=False), self.coef_
         if not sp.issparse(coefficients):
             coefficients = np.atleast_2d(coefficients)
         products = safe_sparse_dot(X, coefficients.T, dense_output=True)

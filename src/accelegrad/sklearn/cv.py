@@ -154,10 +154,8 @@ def follow_path(
             return scorer(estimator, held)
         if not tests:
             return math.nan
-        points = estimator._starts(tests, warm=True)
-        return -sum(
-            float(test.model.at(x).mean_loss) for test, x in zip(tests, points, strict=True)
-        )
+        points = zip(tests, estimator._starts(tests, warm=True), strict=True)
+        return -sum(float(problem.model.at(x).mean_loss) for problem, x in points)
 
     path = []
     for alpha in alphas.tolist():
@@ -223,12 +221,10 @@ def best_alpha(alphas: Vector, scores: Vector) -> float:
         large = best == 0
         if means[1 if large else last - 1] != means[best]:  # no plateau of equally good ones
             end, farther = ("largest", "larger") if large else ("smallest", "smaller")
-            beyond = (
-                f"{alpha * 10.0:g} and beyond" if large else f"{alpha / 10.0:g} and beyond, or 0"
-            )
             warnings.warn(
                 f"The best alpha, {alpha:g}, is the {end} of the {alphas.size} that were tried, so "
-                f"that a {farther} one may be better: extend alphas to {farther} values, {beyond}.",
+                f"that a {farther} one may be better: extend alphas to {farther} values, "
+                f"{alpha * (10.0 if large else 0.1):g} and beyond{'' if large else ', or 0'}.",
                 stacklevel=3,
             )
     return alpha

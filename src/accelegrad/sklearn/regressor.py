@@ -174,17 +174,18 @@ class AcceleGradRegressor(LinearRegressor, StreamFitting):
 
     def _take_all(self, fits: list[Self]) -> None:
         """Combine independent regressions: their objectives and gaps add up."""
-        for name in ("coef_", "intercept_", "target_scale_"):
-            setattr(self, name, np.array([getattr(fit, name) for fit in fits]))
-        for name in ("objective_", "gap_", "seconds_"):
-            setattr(self, name, sum(getattr(fit, name) for fit in fits))
-        for name in ("n_features_in_", "feature_names_in_", "n_samples_seen_", "weight_seen_"):
-            if hasattr(fits[0], name):
-                setattr(self, name, getattr(fits[0], name))
-        self.certified_radius_ = min(fit.certified_radius_ for fit in fits)
-        self.n_iter_ = max(fit.n_iter_ for fit in fits)
-        self.converged_ = all(fit.converged_ for fit in fits)
-        self.method_ = ", ".join(dict.fromkeys(fit.method_ for fit in fits))
+        combine: dict[str, Callable[[list[Any]], Any]] = {
+            **dict.fromkeys(("coef_", "intercept_", "target_scale_"), np.array),
+            **dict.fromkeys(("objective_", "gap_", "seconds_"), sum),
+            "certified_radius_": min,
+            "n_iter_": max,
+            "converged_": all,
+            "method_": lambda methods: ", ".join(dict.fromkeys(methods)),
+        }
+        for name, value in vars(fits[0]).items():
+            if name.endswith("_"):
+                found = [getattr(fit, name) for fit in fits]
+                setattr(self, name, combine[name](found) if name in combine else value)
 
     def _levels(self) -> list[float] | None:
         """Return the quantiles if there are several, otherwise None."""
