@@ -35,7 +35,7 @@ from accelegrad.sklearn.data import (
     without_empty_columns,
     without_weightless,
 )
-from accelegrad.sklearn.objective import Objective, Problem, penalty_weights
+from accelegrad.sklearn.objective import Objective, Problem
 from accelegrad.sklearn.parameters import Parameters, parameter
 from accelegrad.sklearn.solve import AUTO, Fit, Settings, solve, total
 from accelegrad.sklearn.summary import Summary
@@ -120,7 +120,12 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         ratio = real_number("l1_ratio", self.l1_ratio, least=0.0)
         if ratio > 1.0:
             raise ValueError(f"l1_ratio must be between 0 and 1, but it is {self.l1_ratio!r}.")
-        l2, l1 = penalty_weights(self.penalty, alpha, ratio)
+        shares = {None: (0.0, 0.0), "l2": (1.0, 0.0), "l1": (0.0, 1.0)}
+        shares["elasticnet"] = (1.0 - ratio, ratio)
+        if not isinstance(self.penalty, (str, NoneType)) or self.penalty not in shares:
+            hint = nearest(str(self.penalty), [name for name in shares if name is not None])
+            raise ValueError(f"penalty must be None or a name, not {self.penalty!r}: {hint}")
+        l2, l1 = (alpha * share for share in shares[self.penalty])
         parameters = {name: getattr(self, name) for name in PARAMETERS if hasattr(self, name)}
         loss = make_loss(self._loss_name, **parameters)  # refuses parameters out of range
         held_in = None if self.feasible_set is None else as_feasible_set(self.feasible_set)
@@ -186,13 +191,6 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
 
     # -- fitting ---------------------------------------------------------------------------------
 
-    def _refuse_no_rows(self, data: Data) -> None:
-        if not data.n_counted:
-            raise ValueError(
-                "sample_weight (times class_weight) must have an entry > 0, but all weights are "
-                "zero."
-            )
-
     def _shortfall(self, fit: Fit) -> str:
         known = "nothing could be certified"
         if np.isfinite(fit.gap):
@@ -213,10 +211,15 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
 
     def _taken(self, data: Data) -> tuple[Data, bool]:
         """Return the prepared samples, and whether targets match those of the last fit."""
-        self._refuse_no_rows(data)
-        same = self._take_targets(data.counted)
-        data = self._prepared(data)
-        self._refuse_no_rows(data)
+        same = False
+        if data.n_counted:
+            same = self._take_targets(data.counted)
+            data = self._prepared(data)
+        if not data.n_counted:
+            raise ValueError(
+                "sample_weight (times class_weight) must have an entry > 0, but all weights are "
+                "zero."
+            )
         return data, same
 
     def _fit_data(self, data: Data, objective: Objective, *, warm: bool) -> None:
@@ -299,11 +302,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
 
     def _set_coefficients(self, rows: npt.NDArray[Any], intercepts: Vector) -> None:
         self.intercept_ = intercepts if self._classifies else float(intercepts[0])
-        self.coef_ = self._shaped(rows)
-
-    def _shaped(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the coefficients as `coef_` has them: in one dimension for one regression."""
-        return rows if np.ndim(self.intercept_) else rows.ravel()
+        self.coef_ = rows if self._classifies else rows.ravel()
 
     # -- streams ---------------------------------------------------------------------------------
 
@@ -404,7 +403,8 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
     def densify(self) -> Self:
         """Convert `coef_` back to a dense array."""
         check_is_fitted(self)
-        self.coef_ = self._shaped(_dense(self.coef_))
+        rows = _dense(self.coef_)
+        self.coef_ = rows if np.ndim(self.intercept_) else rows.ravel()  # of one regression
         return self
 
     def _scores(self, X: Any) -> npt.NDArray[Any]:

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import entr
 
 from accelegrad import threads
-from accelegrad.errors import Vector, nearest
+from accelegrad.errors import Vector
 from accelegrad.geometry.penalties import L1, OnLeading, Penalty
 from accelegrad.geometry.sets import Box, FeasibleSet, Product, WholeSpace
 from accelegrad.models.linear_model import LinearModel
@@ -23,7 +23,6 @@ from accelegrad.models.parted_model import PartedModel
 from accelegrad.models.streamed_model import model_of
 from accelegrad.proofs.fenchel import Terms
 
-PENALTIES = ("l2", "l1", "elasticnet")
 LENGTHS = (DELTA.name, EPSILON.name)  # loss parameters in the units of residuals
 #: Objectives below this share of a constant prediction's count as this share, since a relative
 #: tolerance cannot be met at a minimum of zero. Chosen; documented under `tol`.
@@ -171,18 +170,6 @@ class Problem:
         if self.l1 == 0.0:
             return None
         return OnLeading(L1(self.l1), self.n_weights, self.model.n_parameters)
-
-
-def penalty_weights(penalty: Any, alpha: float, l1_ratio: float) -> tuple[float, float]:
-    """Return the factors (l2, l1) of half the squared norm and of the l1 norm."""
-    if penalty is None:
-        return 0.0, 0.0
-    if not isinstance(penalty, str) or penalty not in PENALTIES:
-        raise ValueError(
-            f"penalty must be None or a name, not {penalty!r}: {nearest(str(penalty), PENALTIES)}"
-        )
-    share = {"l2": 0.0, "l1": 1.0, "elasticnet": l1_ratio}[penalty]
-    return alpha * (1.0 - share), alpha * share
 
 
 def parameter_set(
