@@ -34,7 +34,7 @@ from accelegrad.sklearn.data import Data, joined
 from accelegrad.sklearn.objective import Problem
 
 BATCH = 16  # the default of `batch_size`
-# Accuracy on the digits in tests/estimators/test_sklearn_streams.py: 75 % with 100, 93 % with 300.
+# Accuracy on the digits in tests/estimators/test_partial_fit.py: 75 % with 100, 93 % with 300.
 FIRST_CHUNK = 300
 # Earlier coefficients count for at most this many steps, which bounds the time to sum the weights
 # of these steps. Chosen.
