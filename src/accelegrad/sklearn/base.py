@@ -362,12 +362,11 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             if hasattr(self, "coef_"):
                 starts = self._starts(self._problems(objective, data), warm=True)
             seen = getattr(self, "n_samples_seen_", 0), getattr(self, "weight_seen_", 0.0)
-            known = getattr(self, "target_scale_", None)
-            stream = online.StreamState(meaning, tuple(starts), *seen, target_scale=known)
-        fixed = stream.target_scale is not None
+            stream = online.StreamState(meaning, tuple(starts), *seen)
+        is_scaled = stream.is_scaled
 
         def in_units(rows: Data) -> Objective:
-            return self._in_units(objective, None if fixed else rows)
+            return self._in_units(objective, None if is_scaled else rows)
 
         learnt = online.learn(
             stream,
@@ -384,9 +383,6 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         else:
             self._set_parameters(learnt.found)
         self._stream = learnt.stream
-        if self._stream.states:  # the first chunk is complete: its scale is kept
-            known = getattr(self, "target_scale_", None)
-            self._stream = self._stream._replace(target_scale=known)
         self.n_samples_seen_, self.weight_seen_ = int(learnt.rows), learnt.weight
         self.n_iter_ = learnt.iteration
         self.objective_, self.gap_, self.certified_radius_ = np.nan, np.inf, 0.0

@@ -55,7 +55,11 @@ class StreamState(NamedTuple):
     states: Any = ()
     change: ColumnScaling | None = None  # the coordinates, from the first samples
     waiting: Data | None = None  # samples too few for the first chunk, or for a batch
-    target_scale: float | None = None  # for regression; None until the first chunk is complete
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether the targets' scale is known: from a fit, or the first chunk."""
+        return self.rows > 0 or bool(self.states)
 
 
 class Learnt(NamedTuple):
