@@ -225,8 +225,9 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
     def _fit_data(self, data: Data, objective: Objective, *, warm: bool) -> None:
         """Fit to the samples that `_taken` returned."""
         settings = self._settings()
-        _, data, problems, judges = self._posed(data, objective, settings.seed)
-        self._fit_problems(data, problems, judges, settings, warm=warm)
+        with threads.single_for(math.prod(data.X.shape)):
+            _, data, problems, judges = self._posed(data, objective, settings.seed)
+            self._fit_problems(data, problems, judges, settings, warm=warm)
 
     def _posed(
         self, data: Data, objective: Objective, seed: int
@@ -243,10 +244,9 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             if share >= 1.0:
                 raise ValueError(f"validation_fraction must be between 0 and 1, not {share!r}.")
             data, held = split(data, share, data.y if self._classifies else None, seed)
-        with threads.single_for(math.prod(data.X.shape)):
-            objective = self._in_units(objective, data)
-            judges = None if held is None else self._problems(objective, held)
-            return objective, data, self._problems(objective, data), judges
+        objective = self._in_units(objective, data)
+        judges = None if held is None else self._problems(objective, held)
+        return objective, data, self._problems(objective, data), judges
 
     def _fit_problems(
         self,
@@ -259,9 +259,8 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Fit coefficients, set the fitted attributes, and warn if the tolerance was missed."""
         begun = time.perf_counter()
-        with threads.single_for(math.prod(data.X.shape)):
-            starts = self._starts(problems, warm=warm, columns=data.columns)
-            fits = solve(problems, settings, starts, judges)
+        starts = self._starts(problems, warm=warm, columns=data.columns)
+        fits = solve(problems, settings, starts, judges)
         self._set_parameters([fit.parameters for fit in fits], data.columns)
         self.seconds_ = time.perf_counter() - begun
         fit = total(fits)

@@ -18,6 +18,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length
 
+from accelegrad import threads
 from accelegrad.errors import Vector, finite_vector, whole_number
 from accelegrad.sklearn.base import LinearEstimator
 from accelegrad.sklearn.classifier import AcceleGradClassifier, LinearClassifier
@@ -143,11 +144,13 @@ def follow_path(
     estimator.n_features_in_ = data.X.shape[1]
     settings, held = estimator._settings(), without_weightless(rows_of(data, test))
     rows, _ = estimator._taken(rows_of(data, train))
-    posed = estimator._posed(rows, estimator._objective(), settings.seed)
-    objective, rows, problems, judges = posed
-    # Of classes that the fit has not seen there is no loss.
-    known = estimator._judged(held) if scorer is None and held.y.size else held
-    tests = estimator._problems(objective, known) if scorer is None and known.y.size else []
+    work = math.prod(data.X.shape)
+    with threads.single_for(work):
+        posed = estimator._posed(rows, estimator._objective(), settings.seed)
+        objective, rows, problems, judges = posed
+        # Of classes that the fit has not seen there is no loss.
+        known = estimator._judged(held) if scorer is None and held.y.size else held
+        tests = estimator._problems(objective, known) if scorer is None and known.y.size else []
 
     def score() -> float:
         if scorer is not None and held.y.size:
@@ -162,7 +165,7 @@ def follow_path(
         estimator.alpha = alpha
         now = estimator._in_units(estimator._objective())
         parts = [problem.with_penalty(now.l2, now.l1) for problem in problems]
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), threads.single_for(work):
             warnings.simplefilter("ignore", ConvergenceWarning)  # `fit` warns once
             estimator._fit_problems(rows, parts, judges, settings, warm=True)
         path.append((score(), estimator.objective_, estimator.gap_, estimator._missed))
