@@ -58,11 +58,8 @@ def same(first: Any, second: Any) -> bool:
         return alike and first.shape == second.shape and first.tobytes() == second.tobytes()
     if isinstance(first, ag.Box):
         return same(first.lower, second.lower) and same(first.upper, second.upper)
-    if isinstance(first, float):
-        return (
-            isinstance(second, float)
-            and np.float64(first).tobytes() == np.float64(second).tobytes()
-        )
+    if isinstance(first, float) and isinstance(second, float):
+        return np.float64(first).tobytes() == np.float64(second).tobytes()
     return type(first) is type(second) and bool(first == second)
 
 
@@ -83,8 +80,8 @@ def test_round_trip(tmp_path: Path, name: str) -> None:
     for attribute in attributes:
         assert same(getattr(estimator, attribute), getattr(loaded, attribute)), attribute
     assert same(estimator.predict(X), loaded.predict(X))
-    if hasattr(estimator, "predict_proba"):
-        assert same(estimator.predict_proba(X), loaded.predict_proba(X))
+    with np.load(path, allow_pickle=False) as file:
+        assert all(file[name].dtype != object for name in file.files)
 
 
 def test_names_and_version(tmp_path: Path) -> None:
@@ -101,24 +98,6 @@ def test_names_and_version(tmp_path: Path) -> None:
     assert read_model(path).feature_names is None
     with pytest.raises(ValueError, match=r"feature_names must have 4 entries.*it has 2"):
         save_model(estimator, path, feature_names=["a", "b"])
-
-
-def test_a_loaded_model_can_be_fitted_on(tmp_path: Path) -> None:
-    path = tmp_path / "model.agm"
-    save_model(AcceleGradClassifier(random_state=0).partial_fit(X, SIDES, classes=[0, 1]), path)
-    loaded = load_model(path)
-    coefficients = loaded.coef_.copy()
-    loaded.partial_fit(X, SIDES)
-    assert np.isfinite(loaded.coef_).all()
-    assert not np.array_equal(loaded.coef_, coefficients)
-    assert loaded.fit(X, SIDES).converged_
-
-
-def test_there_is_no_pickle_in_it(tmp_path: Path) -> None:
-    path = tmp_path / "model.agm"
-    save_model(FITTED["objects"](), path)
-    with np.load(path, allow_pickle=False) as file:
-        assert all(file[name].dtype != object for name in file.files)
 
 
 # What is refused
@@ -144,13 +123,10 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
-def test_another_version(model: Path) -> None:
+def test_another_version_or_kind_of_file(tmp_path: Path, model: Path) -> None:
     changed(model, version=FORMAT.version + 1)
     with pytest.raises(ArchiveError, match=r"version 2 cannot be read.*reads .* version 1"):
         load_model(model)
-
-
-def test_another_kind_of_file(tmp_path: Path) -> None:
     path = tmp_path / "other.agm"
     archive.save(path, archive.Format("accelegrad-checkpoint", 1, "checkpoint"), {})
     with pytest.raises(ArchiveError, match="'accelegrad-checkpoint' version 1 cannot be read"):
@@ -173,31 +149,27 @@ def test_cuts_are_noticed(model: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "words"),
     [
-        {"estimator": "SGDClassifier"},
-        {"estimator": "os.system"},
-        {"parameters": {"no_such_parameter": 3}},
-        {"parameters": {"loss": {"__kind__": "call"}}},
-        {"parameters": None},
-        {"fitted": {}},
-        {"fitted": {"predict": 3}},
-        {"fitted": {"__class__": 3}},
+        ({"estimator": "SGDClassifier"}, ""),
+        ({"estimator": "os.system"}, ""),
+        ({"parameters": {"no_such_parameter": 3}}, ""),
+        ({"parameters": {"loss": {"__kind__": "call"}}}, ""),
+        ({"parameters": None}, ""),
+        ({"fitted": {}}, ""),
+        ({"fitted": {"predict": 3}}, ""),
+        ({"fitted": {"__class__": 3}}, ""),
+        ({"feature_names": ["a", "b"]}, ".*feature_names must have 4 entries.*it has 2"),
+        ({"feature_names": [1, 2, 3, 4]}, ".*feature_names must be text"),
+        ({"target": [1]}, ".*target must be a name, a number or nothing"),
+        ({"first_feature": "x"}, ".*first_feature must be a whole number"),
+        ({"accelegrad": 3}, ".*the version must be text"),
     ],
 )
-def test_a_header_that_makes_no_sense(model: Path, changes: dict[str, Any]) -> None:
+def test_a_header_that_makes_no_sense(model: Path, changes: dict[str, Any], words: str) -> None:
     changed(model, **changes)
-    with pytest.raises(ArchiveError, match="the model file is damaged"):
+    with pytest.raises(ArchiveError, match=f"the model file is damaged{words}"):
         load_model(model)
-
-
-def rewritten(estimator: Any, path: Path, **attributes: Any) -> None:
-    """Write a model file whose fitted attributes are others, as a careless program might."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(model_file, "check_model", lambda *_: None)
-        for name, value in attributes.items():
-            setattr(estimator, name, value)
-        save_model(estimator, path)
 
 
 @pytest.mark.parametrize(
@@ -206,7 +178,7 @@ def rewritten(estimator: Any, path: Path, **attributes: Any) -> None:
         ({"coef_": np.zeros((1, 3))}, r"coef_ has the shape \(1, 3\).*n_features_in_ is 4"),
         (
             {"coef_": np.zeros((2, 4)), "intercept_": np.zeros(2)},
-            r"coef_ has 2 rows, but 1 is needed",
+            "coef_ has 2 rows, but its classes need 1",
         ),
         ({"coef_": np.zeros((1, 2, 4))}, r"coef_ has the shape \(1, 2, 4\)"),
         ({"coef_": np.array([["a", "b", "c", "d"]])}, "coef_ must hold numbers"),
@@ -215,7 +187,7 @@ def rewritten(estimator: Any, path: Path, **attributes: Any) -> None:
         ({"coef_": 3.0}, "coef_ has the shape"),
         ({"intercept_": np.zeros(3)}, "intercept_ has 3 entries, but coef_ has 1 row"),
         ({"intercept_": np.array([np.nan])}, "intercept_ must be finite"),
-        ({"classes_": np.arange(3)}, "coef_ has 1 rows?, but 3 are needed"),
+        ({"classes_": np.arange(3)}, "coef_ has 1 rows, but its classes need 3"),
         ({"classes_": np.array([1, 1])}, "classes_ must be two or more distinct labels"),
         ({"classes_": np.array(5)}, "classes_ must be two or more distinct labels"),
         ({"loss": "no_such_loss"}, "loss must be the name of a loss"),
@@ -227,37 +199,18 @@ def rewritten(estimator: Any, path: Path, **attributes: Any) -> None:
 def test_a_model_that_makes_no_sense(
     tmp_path: Path, attributes: dict[str, Any], words: str
 ) -> None:
-    path = tmp_path / "model.agm"
-    rewritten(AcceleGradClassifier().fit(X, SIDES), path, **attributes)
-    with pytest.raises(ArchiveError, match=f"the model file is damaged.*{words}"):
-        load_model(path)
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"feature_names": ["a", "b"]}, "feature_names must have 4 entries.*it has 2"),
-        ({"feature_names": [1, 2, 3, 4]}, "feature_names must be text"),
-        ({"target": [1]}, "target must be a name, a number or nothing"),
-        ({"first_feature": "x"}, "first_feature must be a whole number"),
-        ({"accelegrad": 3}, "the version must be text"),
-    ],
-)
-def test_a_description_that_makes_no_sense(
-    model: Path, changes: dict[str, Any], words: str
-) -> None:
-    changed(model, **changes)
-    with pytest.raises(ArchiveError, match=f"the model file is damaged.*{words}"):
-        load_model(model)
-
-
-def test_what_could_not_be_read_is_not_written(tmp_path: Path) -> None:
-    path = tmp_path / "model.agm"
-    estimator = AcceleGradRegressor().fit(X, X[:, 1])
-    estimator.coef_[1] = np.nan
-    with pytest.raises(ValueError, match="coef_ must be finite"):
+    """It is neither written nor, where a careless program has written it, read."""
+    path, estimator = tmp_path / "model.agm", AcceleGradClassifier().fit(X, SIDES)
+    for name, value in attributes.items():
+        setattr(estimator, name, value)
+    with pytest.raises((TypeError, ValueError), match=words):
         save_model(estimator, path)
     assert not path.exists()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model_file, "check_model", lambda *_: None)
+        save_model(estimator, path)
+    with pytest.raises(ArchiveError, match=f"the model file is damaged.*{words}"):
+        load_model(path)
 
 
 def test_what_cannot_be_saved(tmp_path: Path) -> None:

@@ -72,24 +72,20 @@ def test_several_outputs():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "y", "words"),
     [
-        ({"quantile": [0.5, 0.1]}, "quantile must increase"),
-        ({"quantile": []}, "quantile must increase"),
-        ({"quantile": [0.5, 1.5]}, "quantile must be"),
-        ({"quantile": [0.1, 0.5], "loss": "huber"}, "several are for loss='quantile'"),
+        ({"quantile": [0.5, 0.1]}, Y[:, 0], "quantile must increase"),
+        ({"quantile": []}, Y[:, 0], "quantile must increase"),
+        ({"quantile": [0.5, 1.5]}, Y[:, 0], "quantile must be"),
+        ({"quantile": [0.1, 0.5], "loss": "huber"}, Y[:, 0], "several are for loss='quantile'"),
+        ({"quantile": LEVELS}, Y, r"y must be one-dimensional .* \(150, 2\)"),
     ],
 )
-def test_wrong_quantiles(options, message):
-    with pytest.raises(ValueError, match=message):
-        AcceleGradRegressor(**{"loss": "quantile", **options}).fit(X, Y[:, 0])
-
-
-def test_what_several_cannot_do():
-    with pytest.raises(ValueError, match=r"y must be one-dimensional .* \(150, 2\)"):
-        AcceleGradRegressor("quantile", quantile=LEVELS).fit(X, Y)
-    with pytest.raises(ValueError, match="partial_fit takes one quantile"):
-        AcceleGradRegressor("quantile", quantile=LEVELS).partial_fit(X, Y[:, 0])
+def test_what_several_cannot_do(options, y, words):
+    with pytest.raises(ValueError, match=words):
+        AcceleGradRegressor(**{"loss": "quantile", **options}).fit(X, y)
+    with pytest.raises(ValueError, match=r"quantile must|several are for|takes one quantile"):
+        AcceleGradRegressor(**{"loss": "quantile", **options}).partial_fit(X, Y[:, 0])
     with pytest.raises(ValueError, match=r"partial_fit takes one output, but .* to 2"):
         AcceleGradRegressor().fit(X, Y).partial_fit(X, Y[:, 0])
 
@@ -110,21 +106,16 @@ def test_the_summary_of_a_fit():
     assert lines[-1] == "and 2 smaller ones"
 
 
-def test_the_summary_says_for_which_of_two_classes_a_coefficient_speaks():
-    fitted = AcceleGradClassifier().fit(X, np.where(Y[:, 1] > 0.0, "up", "down"))
-    assert "classes        down, up (positive coefficients: up)" in str(fitted.summary())
-
-
-def test_the_summary_of_many_classes_stays_within_a_screen():
+def test_the_summary_of_classes_and_of_zeros():
+    two = AcceleGradClassifier().fit(X, np.where(Y[:, 1] > 0.0, "up", "down"))
+    assert "classes        down, up (positive coefficients: up)" in str(two.summary())
     rng = np.random.default_rng(0)
-    labels = np.arange(360) % 12
-    fitted = AcceleGradClassifier(multi_class="ovr").fit(rng.standard_normal((360, 3)), labels)
-    text = str(fitted.summary())
+    many = AcceleGradClassifier(multi_class="ovr").fit(
+        rng.standard_normal((360, 3)), np.arange(360) % 12
+    )
+    text = str(many.summary())
     assert "classes        12: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ...\n" in text
     assert max(map(len, text.splitlines())) <= 120
-
-
-def test_the_summary_leaves_coefficients_of_zero_out():
-    fitted = AcceleGradRegressor(penalty="l1", alpha=1e3).fit(X, Y[:, 0])
-    assert not fitted.coef_.any()
-    assert str(fitted.summary()).endswith(f"and {X.shape[1]} that are zero")
+    none = AcceleGradRegressor(penalty="l1", alpha=1e3).fit(X, Y[:, 0])
+    assert not none.coef_.any()
+    assert str(none.summary()).endswith(f"and {X.shape[1]} that are zero")

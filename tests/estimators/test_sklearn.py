@@ -1,15 +1,15 @@
-"""The estimators' own behaviour: what is certified, streams, weights, edge cases, company."""
+"""The estimators' own behaviour: what is certified, weights, edge cases, constraints, company."""
 
 import doctest
 import importlib
 import inspect
 import re
 import signal
-import warnings
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris, make_classification
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
@@ -21,10 +21,8 @@ from accelegrad.sklearn import (
     AcceleGradClassifier,
     AcceleGradClassifierCV,
     AcceleGradRegressor,
-    AcceleGradRegressorCV,
 )
 from accelegrad.sklearn.objective import Objective
-from accelegrad.sklearn.online import Batches, ChunkOracle
 
 
 @pytest.fixture(scope="module")
@@ -37,16 +35,6 @@ def flowers():
 def numbers():
     X, y = load_diabetes(return_X_y=True)
     return StandardScaler().fit_transform(X), y
-
-
-def stream(estimator, X, y, chunk=100, passes=1, **options):
-    """Feed the rows in a random order, chunk by chunk."""
-    order = np.random.default_rng(0).permutation(len(y))
-    for _ in range(passes):
-        for first in range(0, len(y), chunk):
-            rows = order[first : first + chunk]
-            estimator.partial_fit(X[rows], y[rows], **options)
-    return estimator
 
 
 # ------------------------------------------------------------------------ what is certified
@@ -139,22 +127,90 @@ def test_columns_far_from_their_centre_are_no_obstacle():
     assert distance <= np.sqrt(200 * fit.gap_) + np.sqrt(200 * centred.gap_)
 
 
-def test_stochastic_fits(binary):
+@pytest.mark.parametrize("batch_size", [32, 1000])  # folds may have fewer rows than a batch
+def test_stochastic_fits(binary, batch_size):
     X, y = binary
-    options = {"batch_size": 32, "max_iter": 20_000, "tol": 1e-2, "average": True}
+    options = {"batch_size": batch_size, "max_iter": 20_000, "tol": 1e-2, "average": True}
     fit = AcceleGradClassifier(alpha=1e-2, **options).fit(X, y)
     assert fit.converged_
     assert fit.gap_ <= 1e-2 * fit.objective_
 
 
-@pytest.mark.parametrize("average", [True, False, "auto"])
-def test_which_point_is_returned(binary, average):
+# ---------------------------------------------------------- what is returned is what is judged
+
+
+def logistic(X, y, coefficients, intercept, alpha, weights=None):
+    """The objective in extended precision."""
+    X = np.asarray(X, dtype=np.longdouble)
+    margins = X @ coefficients.astype(np.longdouble) + np.longdouble(intercept)
+    mean = np.average(np.logaddexp(0, -np.where(y == 1, 1, -1) * margins), weights=weights)
+    return float(mean + alpha * (coefficients.astype(np.longdouble) ** 2).sum() / 2)
+
+
+@pytest.mark.parametrize("kind", [np.ascontiguousarray, np.asfortranarray, sp.csr_array, "stream"])
+@pytest.mark.parametrize("offset", [0.0, 300.0])
+def test_the_objective_of_single_precision_data_is_in_double(binary, kind, offset):
     X, y = binary
-    fit = AcceleGradClassifier(alpha=1e-2, average=average).fit(X, y)
+    single = (X + offset).astype(np.float32)
+    weights = np.random.default_rng(0).uniform(0.2, 2.0, y.size)
+    fit = AcceleGradClassifier(alpha=1e-2)
+    if kind == "stream":
+        parts = np.array_split(np.arange(y.size), 3)
+        fit.fit([(single[rows], y[rows], weights[rows]) for rows in parts])
+    else:
+        fit.fit(kind(single), y, sample_weight=weights)
+    expected = logistic(single, y, fit.coef_[0], fit.intercept_[0], 1e-2, weights)
+    # A margin is a sum of terms of up to 300 |w|, the loss has a slope of at most 1.
+    terms = np.abs(single).max() * np.abs(fit.coef_).sum() + 1.0
+    assert fit.objective_ == pytest.approx(expected, rel=0, abs=1e-14 * terms)
+
+
+@pytest.mark.parametrize("average", [True, False, "auto"])
+@pytest.mark.parametrize("penalty", ["l1", "l2", "elasticnet"])
+def test_each_point_meets_the_tolerance_and_is_the_one_that_is_judged(binary, average, penalty):
+    """The value of an average is not known to the run itself, which went on to max_iter."""
+    X, y = binary
+    fit = AcceleGradClassifier(penalty=penalty, alpha=1e-1, tol=1e-2, average=average).fit(X, y)
     assert fit.converged_
-    margins = np.where(y == 1, 1, -1) * fit.decision_function(X)
-    value = np.logaddexp(0, -margins).mean() + 1e-2 * (fit.coef_**2).sum() / 2
-    assert fit.objective_ == pytest.approx(value)
+    assert fit.n_iter_ < 5000
+    share = {"l1": 1.0, "l2": 0.0, "elasticnet": 0.15}[penalty]
+    value = logistic(X, y, fit.coef_[0], fit.intercept_[0], 0.1 * (1 - share))
+    value += 0.1 * share * np.abs(fit.coef_).sum()
+    assert fit.objective_ == pytest.approx(value, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [
+        ("logistic", -(0.2 * np.log(0.2) + 0.8 * np.log(0.8))),
+        ("hinge", 0.4),
+        ("squared_hinge", 0.64),
+        ("modified_huber", 0.64),
+    ],
+)
+def test_what_the_best_constant_gets(loss, expected):
+    """The floor of the relative tolerance is a thousandth of it."""
+    y = np.where(np.arange(100) % 5 == 0, 1.0, -1.0)
+    problem = Objective(loss, 0.0, 0.0, None, True).on(np.ones((100, 1)), y, None)
+    null_value = 1e3 * problem.floor
+    assert null_value == pytest.approx(expected, rel=1e-12)
+    values = [problem.value(np.array([0.0, b])) for b in np.linspace(-3.0, 3.0, 601)]
+    assert null_value <= min(values) + 1e-12
+    assert null_value >= min(values) - 1e-4
+
+
+def test_an_objective_of_zero_is_the_minimum_whatever_the_diameter():
+    # Losses are nonnegative, so zero is a bound that holds everywhere; the diameter's does not.
+    fit = AcceleGradClassifier(
+        "squared_hinge",
+        penalty="l1",
+        alpha=0.0,
+        diameter=1e-3,
+        feasible_set=ag.Box(-9.0, np.inf),
+        fit_intercept=False,
+    ).fit([[1.0], [-1.0]], [1, 0])
+    assert (fit.objective_, fit.gap_, fit.certified_radius_) == (0.0, 0.0, np.inf)
+    assert fit.converged_
 
 
 # ---------------------------------------------------------------------------------- weights
@@ -169,22 +225,16 @@ def test_zero_weights_leave_rows_and_their_class_out(flowers):
     np.testing.assert_allclose(weighted.coef_, removed.coef_, rtol=1e-8)
 
 
-@pytest.mark.parametrize("loss", ["log_loss", "squared_hinge"])
-def test_balanced_class_weights(binary, loss):
+def test_class_weights_are_factors_of_the_weights(binary):
     X, y = binary
-    counts = np.bincount(y)
-    by_hand = {k: y.size / (2 * counts[k]) for k in range(2)}
-    common = {"alpha": 1e-2, "random_state": 0}
-    balanced = AcceleGradClassifier(loss, class_weight="balanced", **common).fit(X, y)
-    weighted = AcceleGradClassifier(loss, class_weight=by_hand, **common).fit(X, y)
-    sampled = AcceleGradClassifier(loss, **common).fit(
-        X, y, sample_weight=np.where(y == 1, by_hand[1], by_hand[0])
+    by_hand = dict(enumerate(y.size / (2 * np.bincount(y))))
+    each = np.where(y == 1, by_hand[1], by_hand[0])
+    balanced, given, sampled = (
+        AcceleGradClassifier(alpha=1e-2, class_weight=factors).fit(X, y, sample_weight=weights)
+        for factors, weights in (("balanced", None), (by_hand, None), (None, each))
     )
-    np.testing.assert_allclose(balanced.coef_, weighted.coef_, rtol=1e-9)
-    np.testing.assert_allclose(sampled.coef_, weighted.coef_, rtol=1e-9)
-
-
-# ------------------------------------------------------------------------ warm starts, paths
+    np.testing.assert_allclose(balanced.coef_, given.coef_, rtol=1e-9)
+    np.testing.assert_allclose(sampled.coef_, given.coef_, rtol=1e-9)
 
 
 def test_a_warm_start_begins_where_the_last_fit_ended(binary, flowers):
@@ -197,128 +247,6 @@ def test_a_warm_start_begins_where_the_last_fit_ended(binary, flowers):
         np.testing.assert_allclose(warm.coef_, cold.coef_, atol=5e-2)
         warm.fit(X[:, :3], y)  # other columns: it starts afresh
         assert warm.coef_.shape[1] == 3
-
-
-def test_paths(binary, numbers):
-    X, y = binary
-    chosen = AcceleGradClassifierCV(alphas=[1e-3, 1.0, 1e-1, 1e-2], cv=3, random_state=0)
-    chosen.fit(X, y)
-    np.testing.assert_array_equal(chosen.alphas_, [1.0, 1e-1, 1e-2, 1e-3])
-    assert chosen.scores_.shape == chosen.gaps_.shape == (4, 3)
-    assert np.all(chosen.gaps_ <= 1e-3 * chosen.objectives_)
-    assert chosen.alpha_ == chosen.alphas_[chosen.scores_.mean(axis=1).argmax()]
-    alone = AcceleGradClassifier(alpha=chosen.alpha_, random_state=0).fit(X, y)
-    np.testing.assert_array_equal(chosen.coef_, alone.coef_)
-    X, y = numbers
-    chosen = AcceleGradRegressorCV("absolute_error", alphas=4, cv=3).fit(X, y)
-    np.testing.assert_allclose(chosen.alphas_, np.geomspace(10, 1e-5, 4))
-    assert np.all(chosen.scores_ < 0)
-    assert not hasattr(chosen, "partial_fit")
-
-
-def test_a_path_warns_once(binary):
-    X, y = binary
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        AcceleGradClassifierCV(alphas=[1e-1, 1e-2], cv=2, max_iter=2, tol=1e-9).fit(X, y)
-    told = [str(warning.message) for warning in caught]
-    assert len(told) == 3
-    assert told[0].startswith("4 of the 4 fits along the path missed tol=1e-09")
-    assert told[1].startswith("The best alpha, 0.01, is the smallest of the 2")
-    assert "missed tol=1e-09 after 2 iterations" in told[2]  # the fit to all rows
-
-
-# ---------------------------------------------------------------------------------- streams
-
-
-def test_a_stream_learns_what_fit_learns(binary, flowers, numbers):
-    X, y = binary
-    for loss in ("log_loss", "hinge", "modified_huber"):
-        classifier = stream(AcceleGradClassifier(loss, random_state=0), X, y, classes=[0, 1])
-        assert classifier.score(X, y) > 0.95
-    X, y = flowers
-    for kind in ("ovr", "multinomial"):
-        classifier = AcceleGradClassifier(multi_class=kind, random_state=0)
-        assert stream(classifier, X, y, 30, 5, classes=[0, 1, 2]).score(X, y) > 0.9
-    X, y = numbers
-    fit = AcceleGradRegressor().fit(X, y)
-    regressor = stream(AcceleGradRegressor(random_state=0), X, y, 50, passes=5)
-    assert regressor.score(X, y) > fit.score(X, y) - 0.05
-    assert regressor.gap_ == np.inf
-    assert not regressor.converged_
-
-
-def test_the_rules_weights_go_on_across_chunks(binary):
-    """A chunk by chunk run is AcceleGrad on the batches in their order, step by step."""
-    X, y = binary
-    sign = np.where(y == 1, 1.0, -1.0)
-    classifier = AcceleGradClassifier(alpha=0.1, diameter=2.0, batch_size=5, random_state=3)
-    rule = ag.AcceleGrad(2.0, project=ag.Ball(np.zeros(31), 1.0).project, project_y=False)
-    state = rule.init(np.zeros(31))
-    seed = np.random.RandomState(3).randint(2**31 - 1)
-    for first in (0, 20, 40):
-        rows = np.arange(first, first + 20)
-        classifier.partial_fit(X[rows], y[rows], classes=[0, 1])
-        order = np.random.default_rng([seed, first]).permutation(20)
-        for batch in np.split(rows[order], 4):
-            model = ag.LinearModel(X[batch], sign[batch], "logistic", l2=0.1, fit_intercept=True)
-            state = rule.update(state, model.gradient(rule.query(state)))
-    expected = rule.output(state)
-    np.testing.assert_allclose(classifier.coef_[0], expected[:-1], rtol=1e-10)
-    np.testing.assert_allclose(classifier.intercept_[0], expected[-1], rtol=1e-10)
-
-
-def test_weights_of_a_stream_count_across_chunks(numbers):
-    X, y = numbers
-
-    def fed(weights):
-        regressor = AcceleGradRegressor(random_state=0, batch_size=10, alpha=1e-2)
-        for first in range(0, 400, 100):
-            rows = slice(first, first + 100)
-            regressor.partial_fit(X[rows], y[rows], sample_weight=weights[rows])
-        return regressor.coef_
-
-    np.testing.assert_allclose(fed(np.ones(400)), fed(np.full(400, 7.0)), rtol=1e-9)
-    heavier = np.repeat([1.0, 3.0], 200)  # in batches and chunks of their own all weigh the same
-    assert np.linalg.norm(fed(heavier) - fed(np.ones(400))) > 0.1
-
-
-def test_the_share_of_a_chunk_is_of_its_loss_alone(numbers):
-    X, y = numbers
-    problem = Objective("squared", 0.5, 0.0, None, True).on(X, y, None)
-    oracle = ChunkOracle(problem, Batches.of(np.arange(y.size), y.size), 0.25)
-    point = np.random.default_rng(1).standard_normal(11)
-    found = oracle(point)
-    residual = X @ point[:-1] + point[-1] - y
-    value = 0.25 * (residual**2).mean() / 2 + 0.25 * point[:-1] @ point[:-1]
-    gradient = 0.25 * np.append(X.T @ residual, residual.sum()) / y.size
-    gradient[:-1] += 0.5 * point[:-1]
-    assert found.value == pytest.approx(value)
-    np.testing.assert_allclose(found.gradient, gradient)
-
-
-def test_streams_keep_their_zeros(numbers):
-    X, y = numbers
-    last = AcceleGradRegressor(penalty="l1", alpha=20.0, average=False, random_state=0)
-    assert (stream(last, X, y).coef_ == 0).any()
-
-
-def test_a_class_never_seen_before(flowers):
-    X, y = flowers
-    classifier = AcceleGradClassifier()
-    with pytest.raises(ValueError, match="classes must be given at the first call"):
-        classifier.partial_fit(X, y)
-    classifier.partial_fit(X[:60], y[:60], classes=[0, 1])
-    with pytest.raises(ValueError, match=r"y holds the classes \[2\], which are not among \[0 1\]"):
-        classifier.partial_fit(X, y)
-    with pytest.raises(ValueError, match="not the same as at the first call"):
-        classifier.partial_fit(X[:60], y[:60], classes=[0, 1, 2])
-
-
-def test_balanced_weights_need_all_rows(binary):
-    X, y = binary
-    with pytest.raises(ValueError, match="'balanced' is not supported for partial_fit"):
-        AcceleGradClassifier(class_weight="balanced").partial_fit(X, y, classes=[0, 1])
 
 
 # -------------------------------------------------------------------------------- edge cases
@@ -422,6 +350,54 @@ def test_parameters_that_make_no_sense_are_refused(flowers, parameters, message)
         AcceleGradClassifier(**parameters).fit(X, y)
 
 
+# ---------------------------------------------------------------- columns without any entries
+
+
+def mostly_empty(n=200, d=4000, entries=2000):
+    """Return sparse rows most of whose columns have no entries, targets, and the other columns."""
+    rng = np.random.default_rng(0)
+    places = rng.integers(n, size=entries), rng.integers(d, size=entries)
+    X = sp.csr_array((rng.standard_normal(entries), places), shape=(n, d))
+    return X, rng.integers(2, size=n), np.flatnonzero(abs(X).sum(axis=0))
+
+
+@pytest.mark.parametrize(
+    ("estimator", "sizes", "rtol"),
+    [
+        (AcceleGradClassifier(), (300, 10**6, 3000), 1e-12),
+        (AcceleGradClassifier("hinge"), (300, 10**6, 3000), 1e-12),
+        (AcceleGradRegressor(penalty="l1", alpha=1e-2), (), 1e-9),
+        (AcceleGradRegressor(penalty=None), (), 1e-9),
+        (AcceleGradClassifierCV(alphas=[1.0, 1e-1, 1e-2], cv=2), (), 1e-6),
+    ],
+)
+def test_empty_columns_cost_nothing_and_change_nothing(estimator, sizes, rtol):
+    X, y, used = mostly_empty(*sizes)
+    fitted, narrow = (clone(estimator).fit(rows, y) for rows in (X, X[:, used]))
+    wide, few = np.atleast_2d(fitted.coef_), np.atleast_2d(narrow.coef_)
+    assert not np.delete(wide, used, axis=1).any()
+    np.testing.assert_allclose(wide[:, used], few, rtol=rtol, atol=min(rtol, 1e-9))
+    assert fitted.objective_ == pytest.approx(narrow.objective_, rel=min(rtol, 1e-9), abs=1e-12)
+    assert fitted.converged_
+    assert fitted.n_iter_ < 300
+    assert fitted.n_features_in_ == X.shape[1]
+
+
+def test_empty_columns_and_warm_starts_or_misses():
+    X, y, _ = mostly_empty()
+    three = y + np.arange(200) % 2
+    fitted = AcceleGradClassifier(warm_start=True).fit(X, three)
+    first = fitted.n_iter_
+    assert fitted.sparsify().fit(X, three).n_iter_ < first
+    assert fitted.coef_.shape == (3, 4000)
+    short = AcceleGradClassifier("hinge", max_iter=1, tol=1e-9)
+    for warm in (False, True):
+        with pytest.raises(ConvergenceWarning):  # the coefficients are there before the warning
+            short.set_params(warm_start=warm).fit(X, y)
+        assert short.coef_.shape == (1, 4000)
+        assert short.predict(X).shape == (200,)
+
+
 # ------------------------------------------------------------------------------- constraints
 
 
@@ -461,9 +437,10 @@ def test_sparsify_and_densify(binary):
     assert sp.issparse(fit.sparsify().coef_)
     np.testing.assert_allclose(fit.decision_function(X), scores)
     np.testing.assert_array_equal(fit.densify().coef_, before)
-    regressor = AcceleGradRegressor().fit(X, y)
-    shape = regressor.coef_.shape
-    assert regressor.sparsify().densify().coef_.shape == shape
+    for targets in (y, np.column_stack([y, -y])):
+        regressor = AcceleGradRegressor().fit(X, targets)
+        shape = regressor.coef_.shape
+        assert regressor.sparsify().densify().coef_.shape == shape
 
 
 def test_large_read_only_data_in_processes():

@@ -1,7 +1,11 @@
 """The choice of alpha: scores that are NaN, groups, scorers that take no weights."""
 
+import contextlib
+import warnings
+
 import numpy as np
 import pytest
+from sklearn.base import is_classifier
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import log_loss, make_scorer, max_error, mean_absolute_error, mean_pinball_loss
@@ -15,6 +19,7 @@ from accelegrad.sklearn import (
     AcceleGradRegressorCV,
 )
 from accelegrad.sklearn.cv import best_alpha
+from reference.losses import OTHER_NAMES, PARAMETER, loss_values
 
 ALPHAS = [1.0, 1e-1, 1e-2]
 # Where three alphas are enough for a test, the best one is often at an end.
@@ -22,20 +27,18 @@ AT_AN_END = pytest.mark.filterwarnings("ignore:The best alpha:UserWarning")
 
 
 def mean_loss(fitted, X, y, weights=None):
-    """Return the mean of a fitted regressor's own loss, written anew."""
-    residual = fitted.predict(X) - y
-    size, scale = np.abs(residual), fitted.target_scale_
-    delta, zone = fitted.delta * scale, fitted.epsilon * scale
-    level = fitted.quantile
-    losses = {
-        "squared_error": residual**2 / 2,
-        "absolute_error": size,
-        "huber": np.where(size <= delta, residual**2 / 2, delta * (size - delta / 2)),
-        "quantile": np.where(residual < 0, level * size, (1 - level) * size),
-        "epsilon_insensitive": np.maximum(size - zone, 0),
-        "squared_epsilon_insensitive": np.maximum(size - zone, 0) ** 2,
-    }
-    return np.average(losses[fitted.loss], weights=weights)
+    """Return the mean of a fitted estimator's own loss, by the formulas of `reference`."""
+    name = OTHER_NAMES.get(fitted.loss, fitted.loss)
+    if not is_classifier(fitted):
+        parameter = getattr(fitted, PARAMETER.get(name, ""), 0.0)
+        scale = 1.0 if name == "quantile" else fitted.target_scale_
+        losses = loss_values(name, fitted.predict(X), y, parameter=parameter * scale)
+    elif fitted.loss == "log_loss":
+        return log_loss(y, fitted.predict_proba(X), sample_weight=weights)
+    else:
+        signs = np.where(y[:, None] == fitted.classes_, 1, -1)
+        losses = loss_values(name, fitted.decision_function(X), signs).sum(axis=1)
+    return np.average(losses, weights=weights)
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +63,7 @@ def test_an_alpha_without_a_score_is_not_chosen(rows):
     assert chosen.alpha_ == 1e-1
     assert np.isnan(chosen.scores_[[0, 2]]).all()
     assert chosen.converged_
-
-
-def test_a_single_fold_without_a_score_is_enough():
+    # A single fold without a score is enough.
     scores = np.array([[3.0, np.nan], [1.0, 1.0], [0.0, 1.5]])
     with pytest.warns(UserWarning, match="NaN for alpha = 1:"):
         assert best_alpha(np.array(ALPHAS), scores) == 1e-1
@@ -81,10 +82,9 @@ def test_no_alpha_with_a_score_is_an_error(rows):
 
 
 @AT_AN_END
-@pytest.mark.parametrize("loss", ["squared_error", "quantile"])
-def test_single_rows_have_a_loss_so_one_may_be_left_out(rows, loss):
+def test_single_rows_have_a_loss_so_one_may_be_left_out(rows):
     X, y = rows
-    chosen = AcceleGradRegressorCV(loss, alphas=ALPHAS, cv=LeaveOneOut()).fit(X[:8], y[:8])
+    chosen = AcceleGradRegressorCV("quantile", alphas=ALPHAS, cv=LeaveOneOut()).fit(X[:8], y[:8])
     assert chosen.scores_.shape == (3, 8)
     assert np.isfinite(chosen.scores_).all()
 
@@ -100,12 +100,14 @@ def test_groups_stay_together(rows):
     np.testing.assert_array_equal(chosen.scores_, by_hand.scores_)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         chosen.fit(X, y, groups=groups[:-1])
+    with pytest.raises(TypeError, match="scoring must be one score"):
+        AcceleGradRegressorCV(alphas=ALPHAS, scoring=["r2", "neg_max_error"]).fit(X, y)
 
 
 @pytest.mark.parametrize(
     ("scoring", "weighted"),
     [
-        ("max_error", False),
+        ("neg_max_error", False),
         (make_scorer(max_error, greater_is_better=False), False),
         (lambda estimator, X, y: -max_error(y, estimator.predict(X)), False),
         ("neg_mean_absolute_error", True),
@@ -115,7 +117,6 @@ def test_groups_stay_together(rows):
 )
 def test_weights_go_to_the_scorers_that_take_them(rows, scoring, weighted):
     X, y = rows
-    scoring = "neg_max_error" if scoring == "max_error" else scoring
     weights = np.random.default_rng(0).uniform(0.1, 3.0, 60)
     split = [(np.arange(30), np.arange(30, 60))]
     chosen = AcceleGradRegressorCV(alphas=[1e-2], cv=split, scoring=scoring)
@@ -131,67 +132,49 @@ def test_weights_go_to_the_scorers_that_take_them(rows, scoring, weighted):
     assert chosen.scores_[0, 0] == pytest.approx(expected, rel=1e-12)
 
 
-def test_one_score_only(rows):
-    with pytest.raises(TypeError, match="scoring must be one score"):
-        AcceleGradRegressorCV(alphas=ALPHAS, scoring=["r2", "neg_max_error"]).fit(*rows)
+REGRESSOR = (AcceleGradRegressorCV, AcceleGradRegressor)
+CLASSIFIER = (AcceleGradClassifierCV, AcceleGradClassifier)
+PATHS = [  # whether samples have weights, and what differs from the defaults
+    (REGRESSOR, True, {"loss": "squared_error"}),
+    (REGRESSOR, True, {"loss": "absolute_error"}),
+    (REGRESSOR, False, {"loss": "huber", "penalty": "elasticnet"}),
+    (REGRESSOR, True, {"loss": "quantile", "penalty": "elasticnet"}),
+    (REGRESSOR, False, {"loss": "epsilon_insensitive"}),
+    (REGRESSOR, True, {"loss": "squared_epsilon_insensitive", "penalty": "l1"}),
+    (CLASSIFIER, False, {"loss": "log_loss"}),
+    (CLASSIFIER, False, {"loss": "hinge", "class_weight": "balanced"}),
+    (CLASSIFIER, True, {"loss": "squared_hinge", "class_weight": {"a": 3.0, "b": 1.0, "c": 0.5}}),
+]
 
 
 @AT_AN_END
-@pytest.mark.parametrize(
-    ("loss", "penalty", "weighted"),
-    [
-        ("squared_error", "l2", True),
-        ("absolute_error", "l2", True),
-        ("huber", "elasticnet", False),
-        ("quantile", "elasticnet", True),
-        ("epsilon_insensitive", "l2", False),
-        ("squared_epsilon_insensitive", "l1", True),
-    ],
-)
-def test_a_path_of_a_regressor_has_the_fits_and_scores_of_single_ones(loss, penalty, weighted):
-    X, y = load_diabetes(return_X_y=True)
-    weights = np.random.default_rng(0).uniform(0.5, 2.0, y.size) if weighted else None
-    train, test = np.arange(0, 300), np.arange(300, 442)
-    options = {"penalty": penalty, "tol": 1e-6}
-    chosen = AcceleGradRegressorCV(loss, alphas=ALPHAS, cv=[(train, test)], **options)
-    chosen.fit(X, y, sample_weight=weights)
+@pytest.mark.parametrize(("kinds", "weighted", "options"), PATHS)
+def test_a_path_has_the_fits_and_scores_of_single_ones(kinds, weighted, options):
+    path, single = kinds
+    if kinds is CLASSIFIER:
+        X, y = load_iris(return_X_y=True)
+        y = np.array(["c", "a", "b"])[y]
+        train, test = np.arange(0, 150, 2), np.arange(1, 140, 2)
+    else:
+        X, y = load_diabetes(return_X_y=True)
+        train, test = np.arange(0, 300), np.arange(300, 442)
+    given = np.random.default_rng(0).uniform(0.5, 2.0, y.size) if weighted else None
+    options = {"tol": 1e-6, **options}
+    chosen = path(alphas=ALPHAS[::-1], cv=[(train, test)], **options)
+    chosen.fit(X, y, sample_weight=given)
+    np.testing.assert_array_equal(chosen.alphas_, ALPHAS)
+    learnt, held = (np.ones(r.size) if given is None else given[r] for r in (train, test))
+    if kinds is CLASSIFIER:
+        held = held * compute_sample_weight(options.get("class_weight"), y[test])
     for place, alpha in enumerate(ALPHAS):
-        learnt, held = (None if weights is None else weights[part] for part in (train, test))
-        alone = AcceleGradRegressor(loss, alpha=alpha, **options)
-        alone.fit(X[train], y[train], sample_weight=learnt)
+        alone = single(alpha=alpha, **options).fit(X[train], y[train], sample_weight=learnt)
         assert chosen.objectives_[place, 0] == pytest.approx(alone.objective_, rel=2e-6)
         expected = -mean_loss(alone, X[test], y[test], held)
         assert chosen.scores_[place, 0] == pytest.approx(expected, rel=2e-3)
-
-
-def mean_class_loss(fitted, X, names, weights=None):
-    """Return the mean of a fitted classifier's own loss over three classes, written anew."""
-    scores = fitted.decision_function(X)
-    if fitted.loss == "log_loss":
-        return log_loss(names, fitted.predict_proba(X), sample_weight=weights)
-    margins = scores * np.where(names[:, None] == fitted.classes_, 1, -1)
-    losses = np.maximum(1 - margins, 0) ** (2 if fitted.loss == "squared_hinge" else 1)
-    return np.average(losses.sum(axis=1), weights=weights)
-
-
-@AT_AN_END
-@pytest.mark.parametrize(
-    ("loss", "class_weight"),
-    [("log_loss", None), ("hinge", "balanced"), ("squared_hinge", {"a": 3.0, "b": 1.0, "c": 0.5})],
-)
-def test_a_path_of_a_classifier_has_the_fits_and_scores_of_single_ones(loss, class_weight):
-    X, y = load_iris(return_X_y=True)
-    names = np.array(["c", "a", "b"])[y]
-    train, test = np.arange(0, 150, 2), np.arange(1, 140, 2)
-    options = {"class_weight": class_weight, "tol": 1e-6}
-    chosen = AcceleGradClassifierCV(loss, alphas=ALPHAS, cv=[(train, test)], **options)
-    chosen.fit(X, names)
-    weights = compute_sample_weight(class_weight, names[test])
-    for place, alpha in enumerate(ALPHAS):
-        alone = AcceleGradClassifier(loss, alpha=alpha, **options).fit(X[train], names[train])
-        assert chosen.objectives_[place, 0] == pytest.approx(alone.objective_, rel=2e-6)
-        expected = -mean_class_loss(alone, X[test], names[test], weights)
-        assert chosen.scores_[place, 0] == pytest.approx(expected, rel=2e-3)
+    whole = single(alpha=chosen.alpha_, **options).fit(X, y, sample_weight=given)
+    np.testing.assert_array_equal(chosen.coef_, whole.coef_)
+    assert np.all(chosen.gaps_ <= 1e-6 * chosen.objectives_)
+    assert not hasattr(chosen, "partial_fit")
 
 
 @AT_AN_END
@@ -244,26 +227,30 @@ def test_processes_find_what_one_finds():
 
 
 @pytest.mark.parametrize(
-    ("scores", "words"),
+    ("alphas", "scores", "words"),
     [
-        ([3.0, 2.0, 1.0], r"alpha, 1, is the largest of the 3 .* larger values, 10 and beyond"),
-        ([1.0, 2.0, 3.0], r"0\.01, is the smallest .* smaller values, 0\.001 and beyond, or 0"),
+        (ALPHAS, [3.0, 2.0, 1.0], "alpha, 1, is the largest of the 3 .* values, 10 and beyond"),
+        (ALPHAS, [1.0, 2.0, 3.0], r"0\.01, is the smallest .* values, 0\.001 and beyond, or 0"),
+        (ALPHAS, [1.0, 2.0, 1.5], ""),
+        (ALPHAS, [2.0, 2.0, 1.5], ""),  # scores do not rise towards the end
+        (ALPHAS, [2.0, 2.0, 2.0], ""),
+        ([1.0, 0.0], [1.0, 2.0], ""),  # nothing is smaller
+        ([1.0], [1.0], ""),  # no choice
     ],
 )
-def test_a_best_alpha_at_an_end_of_the_grid_is_told(scores, words):
-    with pytest.warns(UserWarning, match=words):
-        best_alpha(np.array(ALPHAS), np.array(scores)[:, None])
+def test_a_best_alpha_at_an_end_of_the_grid_is_told(alphas, scores, words):
+    told = pytest.warns(UserWarning, match=words) if words else contextlib.nullcontext()
+    with told:  # other warnings are errors here
+        best_alpha(np.array(alphas), np.array(scores)[:, None])
 
 
-@pytest.mark.parametrize(
-    ("alphas", "scores"),
-    [
-        (ALPHAS, [1.0, 2.0, 1.5]),
-        (ALPHAS, [2.0, 2.0, 1.5]),  # scores do not rise towards the end
-        (ALPHAS, [2.0, 2.0, 2.0]),
-        ([1.0, 0.0], [1.0, 2.0]),  # nothing is smaller
-        ([1.0], [1.0]),  # no choice
-    ],
-)
-def test_no_other_best_alpha_is_told(alphas, scores):
-    best_alpha(np.array(alphas), np.array(scores)[:, None])  # warnings are errors here
+def test_a_path_warns_once_and_a_number_of_alphas_is_a_grid(rows):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        path = AcceleGradRegressorCV("huber", alphas=2, cv=2, max_iter=2, tol=1e-9).fit(*rows)
+    np.testing.assert_allclose(path.alphas_, [10.0, 1e-5])
+    told = [str(warning.message) for warning in caught]
+    assert told[0].startswith("4 of the 4 fits along the path missed tol=1e-09")
+    assert [words[:14] for words in told[1:]].count("The best alpha") == 1
+    assert "missed tol=1e-09 after 2 iterations" in told[2]  # the fit to all rows
+    assert {warning.filename for warning in caught[:1]} == {__file__}

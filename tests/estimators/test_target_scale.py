@@ -5,21 +5,12 @@ import pickle
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
 
 from accelegrad.sklearn import AcceleGradRegressor, AcceleGradRegressorCV
 from accelegrad.sklearn.model_file import load_model, save_model
 
-SCALED = [
-    "absolute_error",
-    "huber",
-    "quantile",
-    "epsilon_insensitive",
-    "squared_epsilon_insensitive",
-]
-LOSSES = ["squared_error", *SCALED]
-PENALTIES = ["l2", "l1", "elasticnet"]
-LINEAR = {"absolute_error", "quantile", "epsilon_insensitive"}
+LINEAR = ["absolute_error", "quantile", "epsilon_insensitive"]
+SCALED = [*LINEAR, "huber", "squared_epsilon_insensitive"]
 
 
 def houses(rows=400, seed=0):
@@ -31,7 +22,7 @@ def houses(rows=400, seed=0):
 
 
 @pytest.mark.parametrize("factor", [-1e-6, 3e7])
-@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("penalty", ["l2", "l1", "elasticnet"])
 @pytest.mark.parametrize("loss", SCALED)
 def test_targets_may_have_any_unit(loss, penalty, factor):
     X, y = houses(150)
@@ -50,7 +41,7 @@ def test_targets_may_have_any_unit(loss, penalty, factor):
     assert np.abs(usual.coef_).max() > 0.0
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", ["squared_error", *SCALED])
 def test_a_constant_target_has_no_scale(loss):
     X, _ = houses(50)
     fit = AcceleGradRegressor(loss).fit(X, np.full(50, 0.1))
@@ -103,34 +94,18 @@ def test_a_path_has_the_scale_of_its_rows(loss):
     unit = 1e-4 if loss in LINEAR else 1e-8
     np.testing.assert_allclose(other.scores_, unit * chosen.scores_, rtol=1e-4)
     np.testing.assert_allclose(other.objectives_, unit * chosen.objectives_, rtol=1e-6)
-    # What any estimator of one alpha finds on these folds.
-    single = AcceleGradRegressor(loss, tol=1e-7)
-    search = GridSearchCV(single, {"alpha": alphas}, cv=3, scoring="neg_mean_absolute_error")
-    peer = AcceleGradRegressorCV(
-        loss, alphas=alphas, cv=3, tol=1e-7, scoring="neg_mean_absolute_error"
-    ).fit(X, y)
-    found = search.fit(X, y).cv_results_["mean_test_score"]
-    np.testing.assert_allclose(peer.scores_.mean(axis=1), found, rtol=1e-4)
 
 
 @pytest.mark.parametrize("loss", SCALED)
-def test_a_stream_has_the_scale_of_all_its_rows(loss, tmp_path):
+def test_a_stream_has_the_scale_of_all_its_rows(loss):
     X, y = houses(900)
-    whole = AcceleGradRegressor(loss).fit(X, y)
-    streamed = AcceleGradRegressor(loss).fit((X, y))
-    assert streamed.target_scale_ == pytest.approx(whole.target_scale_, rel=1e-12)
-    assert streamed.score(X, y) > 0.9 * whole.score(X, y)
-    # Its certificate is about the objective that rows in memory have.
-    assert streamed.objective_ - streamed.gap_ <= whole.objective_
-    assert streamed.objective_ >= whole.objective_ - whole.gap_
-    path = tmp_path / "houses.csv"
-    np.savetxt(path, np.column_stack([X, y]), delimiter=",", fmt="%.17g")
-    from_file = AcceleGradRegressor(loss).fit(path)
-    assert from_file.target_scale_ == pytest.approx(whole.target_scale_, rel=1e-12)
-    weights = np.arange(900) % 3.0
-    uneven = AcceleGradRegressor(loss).fit((X, y, weights))
-    expected = AcceleGradRegressor(loss).fit(X, y, sample_weight=weights)
-    assert uneven.target_scale_ == pytest.approx(expected.target_scale_, rel=1e-12)
+    for weights in ((), (np.arange(900) % 3.0,)):
+        whole = AcceleGradRegressor(loss).fit(X, y, *weights)
+        streamed = AcceleGradRegressor(loss).fit((X, y, *weights))
+        assert streamed.target_scale_ == pytest.approx(whole.target_scale_, rel=1e-12)
+        # Its certificate is about the objective that rows in memory have.
+        assert streamed.objective_ - streamed.gap_ <= whole.objective_
+        assert streamed.objective_ >= whole.objective_ - whole.gap_
 
 
 @pytest.mark.parametrize("size", [7, 300])

@@ -35,14 +35,13 @@ def fed(mode, estimator, X, y, weights, **options):
 MODES = ("always", "never")
 
 
-def pair(make, X, y, weights=None, **options):
-    """Return two estimators, fed by compiled steps and by the rule's."""
-    return [fed(mode, make(), X, y, weights, **options) for mode in MODES]
+def pair(estimator, X, y, weights=None, **options):
+    """Return two copies of an estimator, fed by compiled steps and by the rule's."""
+    return [fed(mode, copy(estimator), X, y, weights, **options) for mode in MODES]
 
 
 def classifiers(X, y, **options):
-    make = lambda: AcceleGradClassifier(random_state=0, **options)  # noqa: E731
-    return pair(make, X, y, classes=[0, 1])
+    return pair(AcceleGradClassifier(random_state=0, **options), X, y, classes=[0, 1])
 
 
 def assert_same(found, expected, rtol=1e-7, atol=1e-9):
@@ -63,7 +62,7 @@ CLASSIFIERS = {
     "log loss": {},
     "hinge": {"loss": "hinge"},
     "without an intercept": {"fit_intercept": False},
-    "without scales": {"feasible_set": None, "alpha": 0.1},
+    "a strong penalty": {"alpha": 0.1},
     "last points": {"average": False},
     "batches": {"batch_size": 7},
     "one against the rest": {"multi_class": "ovr"},
@@ -75,9 +74,8 @@ CLASSIFIERS = {
 @pytest.mark.parametrize(("weighted", "dtype"), [(False, np.float64), (True, np.float32)])
 def test_classifiers(name, n_classes, weighted, dtype):
     X, y, _, weights = data(dtype, n_classes)
-    make = lambda: AcceleGradClassifier(random_state=0, **CLASSIFIERS[name])  # noqa: E731
-    classes = np.arange(n_classes)
-    found, expected = pair(make, X, y, weights if weighted else None, classes=classes)
+    estimator, classes = AcceleGradClassifier(random_state=0, **CLASSIFIERS[name]), range(n_classes)
+    found, expected = pair(estimator, X, y, weights if weighted else None, classes=list(classes))
     assert_same(found, expected)
     with kernels.use("never"):  # from the same state: the next rows lead to the same point
         for estimator in (found, expected):
@@ -88,8 +86,8 @@ def test_classifiers(name, n_classes, weighted, dtype):
 @pytest.mark.parametrize("loss", ["squared_error", "absolute_error", "huber", "quantile"])
 def test_regressors_go_on_from_a_fit(loss):
     X, _, y, _ = data()
-    make = lambda: AcceleGradRegressor(loss, random_state=0).fit(X[:100], y[:100])  # noqa: E731
-    assert_same(*pair(make, X, y), rtol=1e-6, atol=1e-8)
+    fit = AcceleGradRegressor(loss, random_state=0).fit(X[:100], y[:100])
+    assert_same(*pair(fit, X, y), rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("alpha", [1e-4, 3.0])

@@ -98,7 +98,7 @@ class OnCluster(Mixin):
             self._fit_data(self._prepared(rows), objective, warm=warm)
         else:
             problems = self._cluster_problems(self._in_units_of(objective, data), data)
-            self._fit_problems(problems, data, None, self._settings(), self._seed(), warm=warm)
+            self._fit_problems(data, problems, None, self._settings(), warm=warm)
         return self
 
     def _read(self, X: Any, y: Any, sample_weight: Any, client: Any) -> ClusterData:

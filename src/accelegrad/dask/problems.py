@@ -14,14 +14,8 @@ from accelegrad.dask.row_model import RowModel
 from accelegrad.errors import Vector
 from accelegrad.models.losses import make_loss
 from accelegrad.models.multinomial import PartedClasses
-from accelegrad.sklearn import target_scale as scales
-from accelegrad.sklearn.objective import (
-    Objective,
-    Problem,
-    null_value,
-    null_value_of_classes,
-    parameter_set,
-)
+from accelegrad.sklearn.data import deviations, mean_deviation, target_mean, target_sums
+from accelegrad.sklearn.objective import Objective, Problem
 
 
 def problem_on(
@@ -32,11 +26,7 @@ def problem_on(
 ) -> Problem:
     """Return the problem of one set of coefficients."""
     settings = RowSettings(objective.pointwise, objective.fit_intercept, recode, weigh)
-    model = RowModel.of_data(data, settings, objective.l2)
-    chosen = parameter_set(
-        objective.feasible_set, model.n_features, 1, int(objective.fit_intercept)
-    )
-    return Problem(model, objective.l1, chosen, null_value(model))
+    return Problem.of(RowModel.of_data(data, settings, objective.l2), objective)
 
 
 def classes_problem(
@@ -50,24 +40,22 @@ def classes_problem(
     places = partial(_places, classes=classes)
     settings = RowSettings(make_loss("squared"), objective.fit_intercept, places, weigh)
     model = PartedClasses.of(RowModel.of_data(data, settings, objective.l2), None, classes.size)
-    free = model.n_parameters - model.n_weights
-    chosen = parameter_set(objective.feasible_set, model.n_features, classes.size, free)
-    return Problem(model, objective.l1, chosen, null_value_of_classes(model))
+    return Problem.of(model, objective)
 
 
 def target_scale(data: ClusterData, *, centred: bool) -> float:
     """Return the scale of the targets of all rows: two round trips, or one from 0."""
     each = partial(data.cluster.each, by_part=[data.counts])
-    middle = scales.centre(each("targets", _moments_of)) if centred else 0.0
-    return scales.scale(each("targets", _deviations_of, middle))
+    middle = target_mean(each("targets", _sums_of)) if centred else 0.0
+    return mean_deviation(each("targets", _deviations_of, middle))
 
 
-def _moments_of(block: Block, counts: Counts) -> scales.Moments:
-    return scales.moments(block.y.astype(np.float64), counted_weights(block, counts))
+def _sums_of(block: Block, counts: Counts) -> tuple[float, float, float, float]:
+    return target_sums(block.y.astype(np.float64), counted_weights(block, counts))
 
 
 def _deviations_of(block: Block, middle: float, counts: Counts) -> tuple[float, float]:
-    return scales.deviations(block.y.astype(np.float64), counted_weights(block, counts), middle)
+    return deviations(block.y.astype(np.float64), counted_weights(block, counts), middle)
 
 
 def labels(data: ClusterData) -> npt.NDArray[Any]:

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, is_classifier
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
@@ -22,7 +22,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from accelegrad import threads
 from accelegrad.errors import Vector, nearest, real_number, whole_number
 from accelegrad.geometry.sets import Box, WholeSpace, as_feasible_set
-from accelegrad.models.losses import LOSSES, LossEntry, make_loss, plain_loss_name
+from accelegrad.models.losses import LOSSES, PARAMETERS, LossEntry, make_loss, plain_loss_name
 from accelegrad.models.row_file import RowFile
 from accelegrad.models.streamed_model import Checked, read_rows
 from accelegrad.run.result import rounded_down, rounded_up
@@ -35,12 +35,11 @@ from accelegrad.sklearn.data import (
     without_empty_columns,
     without_weightless,
 )
-from accelegrad.sklearn.objective import Objective, Problem, penalty_weights
+from accelegrad.sklearn.objective import Objective, Problem
 from accelegrad.sklearn.parameters import Parameters, parameter
-from accelegrad.sklearn.solve import Fit, Settings, solve, total
+from accelegrad.sklearn.solve import AUTO, Fit, Settings, solve, total
 from accelegrad.sklearn.summary import Summary
 
-AUTO = "auto"
 FLOAT_TYPES = [np.float64, np.float32]  # X of another type is converted to the first
 
 
@@ -49,6 +48,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
 
     #: losses by scikit-learn's names
     _losses: dict[str, LossEntry]
+    _classifies = False
     #: state between calls of `partial_fit`
     _stream: online.StreamState | None
     #: number of processes, in estimators that have this parameter
@@ -56,25 +56,23 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
     coef_: Any  # dense, or sparse after `sparsify`
     intercept_: Any
 
-    # -- defined by classifiers and regressors -----------------------------------------------------
+    # -- what classifiers do differently: here one problem with numbers as targets -----------------
 
     def _checked_data(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> Data:
-        raise NotImplementedError
+        X, y = self._checked(X, y, reset=reset, y_numeric=True)
+        return Data(X, np.asarray(y, np.float64), self._checked_weights(sample_weight, X))
 
     def _prepared(self, data: Data) -> Data:
-        """Return the samples with positive weight, with targets as `_problems` takes them."""
+        """Return the samples with positive weight, with targets as `_targets` takes them."""
         return without_weightless(data)
 
     def _judged(self, held: Data) -> Data:
         """Return the held-out samples that can be scored, prepared."""
         return self._prepared(held)
 
-    def _problems(self, objective: Objective, data: Data) -> list[Problem]:
-        """Return the problem to minimise, or one per class."""
-        raise NotImplementedError
-
     def _targets(self, data: Data) -> list[Any]:
-        raise NotImplementedError
+        """Return the targets of each problem."""
+        return [data.y]
 
     def _in_units(self, objective: Objective, data: Data | None = None) -> Objective:  # noqa: ARG002
         """Return the objective in the scale of `data`'s targets, or in the known scale."""
@@ -91,11 +89,12 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         """Return whether all rows of `coef_` belong to one problem."""
         return False
 
-    def _loss_parameters(self) -> dict[str, float]:
-        return {}
-
-    def _shaped(self, coefficients: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        return coefficients
+    def _problems(self, objective: Objective, data: Data) -> list[Problem]:
+        """Return the problem to minimise, or one per class."""
+        first, *others = self._targets(data)
+        n_classes = self._n_rows() if self._is_joint() else 1
+        problem = objective.on(data.X, first, data.weights, n_classes)
+        return [problem, *(problem.with_targets(y) for y in others)]
 
     # -- parameters ------------------------------------------------------------------------------
 
@@ -121,10 +120,14 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         ratio = real_number("l1_ratio", self.l1_ratio, least=0.0)
         if ratio > 1.0:
             raise ValueError(f"l1_ratio must be between 0 and 1, but it is {self.l1_ratio!r}.")
-        l2, l1 = penalty_weights(self.penalty, alpha, ratio)
-        parameters = self._loss_parameters()
-        # This refuses parameters out of range.
-        loss = make_loss(self._loss_name, **parameters)
+        shares = {None: (0.0, 0.0), "l2": (1.0, 0.0), "l1": (0.0, 1.0)}
+        shares["elasticnet"] = (1.0 - ratio, ratio)
+        if not isinstance(self.penalty, (str, NoneType)) or self.penalty not in shares:
+            hint = nearest(str(self.penalty), [name for name in shares if name is not None])
+            raise ValueError(f"penalty must be None or a name, not {self.penalty!r}: {hint}")
+        l2, l1 = (alpha * share for share in shares[self.penalty])
+        parameters = {name: getattr(self, name) for name in PARAMETERS if hasattr(self, name)}
+        loss = make_loss(self._loss_name, **parameters)  # refuses parameters out of range
         held_in = None if self.feasible_set is None else as_feasible_set(self.feasible_set)
         if l1 > 0.0 and not isinstance(held_in, (NoneType, Box, WholeSpace)):
             raise ValueError(
@@ -144,6 +147,9 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         if isinstance(diameter, str) and diameter != AUTO:
             raise ValueError(f"diameter must be a positive number or 'auto', not {diameter!r}.")
         automatic = isinstance(batch_size, str) and batch_size == AUTO
+        seed = 0  # the same call gives the same model
+        if self.random_state is not None:
+            seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         return Settings(
             max_iter=whole_number("max_iter", self.max_iter, least=1),
             tol=tol,
@@ -152,6 +158,8 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             output=outputs[self.average],
             n_iter_no_change=whole_number("n_iter_no_change", self.n_iter_no_change, least=1),
             progress=bool(self.verbose),
+            seed=seed,
+            n_jobs=self.n_jobs,
         )
 
     def _flag(self, name: str) -> bool:
@@ -183,31 +191,6 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
 
     # -- fitting ---------------------------------------------------------------------------------
 
-    def _refuse_no_rows(self, data: Data) -> None:
-        if not data.n_counted:
-            raise ValueError(
-                "sample_weight (times class_weight) must have an entry > 0, but all weights are "
-                "zero."
-            )
-
-    def _seed(self) -> int:
-        if self.random_state is None:  # the same call gives the same model
-            return 0
-        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-
-    def _keep(self, fit: Fit, n_rows: int, weight: float) -> None:
-        """Set the fitted attributes, and warn if the tolerance was missed."""
-        self.objective_ = float(fit.objective)
-        self.gap_ = float(fit.gap)
-        self.certified_radius_ = float(fit.certified_radius)
-        self.n_iter_ = int(fit.n_iter)
-        self.converged_ = bool(fit.converged)
-        self.method_ = fit.method
-        self.n_samples_seen_, self.weight_seen_ = n_rows, weight
-        self._stream, self._missed = None, fit.missed
-        if fit.missed:
-            warnings.warn(self._shortfall(fit), ConvergenceWarning, stacklevel=4)
-
     def _shortfall(self, fit: Fit) -> str:
         known = "nothing could be certified"
         if np.isfinite(fit.gap):
@@ -228,50 +211,67 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
 
     def _taken(self, data: Data) -> tuple[Data, bool]:
         """Return the prepared samples, and whether targets match those of the last fit."""
-        self._refuse_no_rows(data)
-        same = self._take_targets(data.counted)
-        data = self._prepared(data)
-        self._refuse_no_rows(data)
+        same = False
+        if data.n_counted:
+            same = self._take_targets(data.counted)
+            data = self._prepared(data)
+        if not data.n_counted:
+            raise ValueError(
+                "sample_weight (times class_weight) must have an entry > 0, but all weights are "
+                "zero."
+            )
         return data, same
 
     def _fit_data(self, data: Data, objective: Objective, *, warm: bool) -> None:
         """Fit to the samples that `_taken` returned."""
-        settings, seed = self._settings(), self._seed()
-        data, held = self._parted(data, objective, seed)
+        settings = self._settings()
         with threads.single_for(math.prod(data.X.shape)):
-            objective = self._in_units(objective, data)
-            problems = self._problems(objective, data)
-            judges = None if held is None else self._problems(objective, held)
-            self._fit_problems(problems, data, judges, settings, seed, warm=warm)
+            _, data, problems, judges = self._posed(data, objective, settings.seed)
+            self._fit_problems(data, problems, judges, settings, warm=warm)
 
-    def _parted(self, data: Data, objective: Objective, seed: int) -> tuple[Data, Data | None]:
-        """Return the training samples and those held out for `early_stopping`."""
+    def _posed(
+        self, data: Data, objective: Objective, seed: int
+    ) -> tuple[Objective, Data, list[Problem], list[Problem] | None]:
+        """Return objective, samples and problems of a fit, and those of samples to judge it by.
+
+        The objective is in the scale of the targets; early stopping judges by held-out samples.
+        """
+        held = None
         if objective.feasible_set is None:
             data = without_empty_columns(data)
-        if not self.early_stopping:
-            return data, None
-        share = real_number("validation_fraction", self.validation_fraction, above=0.0)
-        if share >= 1.0:
-            raise ValueError(f"validation_fraction must be between 0 and 1, not {share!r}.")
-        return split(data, share, data.y if is_classifier(self) else None, seed)
+        if self.early_stopping:
+            share = real_number("validation_fraction", self.validation_fraction, above=0.0)
+            if share >= 1.0:
+                raise ValueError(f"validation_fraction must be between 0 and 1, not {share!r}.")
+            data, held = split(data, share, data.y if self._classifies else None, seed)
+        objective = self._in_units(objective, data)
+        judges = None if held is None else self._problems(objective, held)
+        return objective, data, self._problems(objective, data), judges
 
     def _fit_problems(
         self,
-        problems: list[Problem],
         data: Data,
+        problems: list[Problem],
         judges: list[Problem] | None,
         settings: Settings,
-        seed: int,
         *,
         warm: bool,
     ) -> None:
-        """Fit the coefficients; `judges` are the same problems on held-out samples."""
+        """Fit coefficients, set the fitted attributes, and warn if the tolerance was missed."""
         begun = time.perf_counter()
         starts = self._starts(problems, warm=warm, columns=data.columns)
-        fits = solve(problems, settings, starts, seed, self.n_jobs, judges)
+        fits = solve(problems, settings, starts, judges)
         self._set_parameters([fit.parameters for fit in fits], data.columns)
         self.seconds_ = time.perf_counter() - begun
-        self._keep(total(fits), data.n_counted, data.weight)
+        fit = total(fits)
+        self.objective_, self.gap_ = float(fit.objective), float(fit.gap)
+        self.certified_radius_ = float(fit.certified_radius)
+        self.n_iter_, self.method_ = int(fit.n_iter), fit.method
+        self.converged_ = bool(fit.converged)
+        self.n_samples_seen_, self.weight_seen_ = data.n_counted, data.weight
+        self._stream, self._missed = None, fit.missed
+        if fit.missed:
+            warnings.warn(self._shortfall(fit), ConvergenceWarning, stacklevel=4)
 
     def _starts(self, problems: list[Problem], *, warm: bool, columns: Any = None) -> list[Vector]:
         """Return the starting points: the current coefficients if `warm` and if they fit."""
@@ -300,8 +300,8 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         self._set_coefficients(np.ascontiguousarray(rows), intercepts)
 
     def _set_coefficients(self, rows: npt.NDArray[Any], intercepts: Vector) -> None:
-        self.coef_ = self._shaped(rows)
-        self.intercept_ = intercepts if is_classifier(self) else float(intercepts[0])
+        self.intercept_ = intercepts if self._classifies else float(intercepts[0])
+        self.coef_ = rows if self._classifies else rows.ravel()
 
     # -- streams ---------------------------------------------------------------------------------
 
@@ -316,7 +316,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         from accelegrad.files.tables import Targets, Wanted
 
         self._refuse_early_stopping()
-        targets = Targets.AS_WRITTEN if is_classifier(self) else Targets.NUMBERS
+        targets = Targets.AS_WRITTEN if self._classifies else Targets.NUMBERS
         seen = False
 
         def check(chunk: tuple[Any, ...]) -> Checked:
@@ -326,7 +326,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             seen = True
             return Checked(data.X, data.y, data.weights)
 
-        kept = LabelFile() if is_classifier(self) else RowFile()
+        kept = LabelFile() if self._classifies else RowFile()
         return Data(*read_rows(open_source(source, Wanted(targets=targets)), check, kept))
 
     def _refuse_early_stopping(self) -> None:
@@ -361,12 +361,11 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             if hasattr(self, "coef_"):
                 starts = self._starts(self._problems(objective, data), warm=True)
             seen = getattr(self, "n_samples_seen_", 0), getattr(self, "weight_seen_", 0.0)
-            known = getattr(self, "target_scale_", None)
-            stream = online.StreamState(meaning, tuple(starts), *seen, target_scale=known)
-        fixed = stream.target_scale is not None
+            stream = online.StreamState(meaning, tuple(starts), *seen)
+        is_scaled = stream.is_scaled
 
         def in_units(rows: Data) -> Objective:
-            return self._in_units(objective, None if fixed else rows)
+            return self._in_units(objective, None if is_scaled else rows)
 
         learnt = online.learn(
             stream,
@@ -375,18 +374,14 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             lambda rows: (self._targets(rows), in_units(rows).pointwise.shape),
             diameter=settings.diameter,
             batch_size=settings.batch_size or online.BATCH,
-            seed=self._seed(),
+            seed=settings.seed,
+            last=self.average is False,
         )
-        last = self.average is False
-        found = learnt.coefficients(last=last)
-        if found is None:
-            self._set_parameters(learnt.points(last=last))
+        if isinstance(learnt.found, tuple):
+            self._set_coefficients(*learnt.found)
         else:
-            self._set_coefficients(*found)
+            self._set_parameters(learnt.found)
         self._stream = learnt.stream
-        if self._stream.states:  # the first chunk is complete: its scale is kept
-            known = getattr(self, "target_scale_", None)
-            self._stream = self._stream._replace(target_scale=known)
         self.n_samples_seen_, self.weight_seen_ = int(learnt.rows), learnt.weight
         self.n_iter_ = learnt.iteration
         self.objective_, self.gap_, self.certified_radius_ = np.nan, np.inf, 0.0
@@ -403,16 +398,14 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
     def densify(self) -> Self:
         """Convert `coef_` back to a dense array."""
         check_is_fitted(self)
-        self.coef_ = self._shaped(_dense(self.coef_))
+        rows = _dense(self.coef_)
+        self.coef_ = rows if np.ndim(self.intercept_) else rows.ravel()  # of one regression
         return self
 
     def _scores(self, X: Any) -> npt.NDArray[Any]:
+        """Return the scores of samples, one column per row of `coef_`."""
         check_is_fitted(self)
-        return self._products(self._checked(X, "no_validation", reset=False))
-
-    def _products(self, X: Any) -> npt.NDArray[Any]:
-        """Return the scores of checked samples, one column per row of `coef_`."""
-        coefficients: Any = self.coef_
+        X, coefficients = self._checked(X, "no_validation", reset=False), self.coef_
         if not sp.issparse(coefficients):
             coefficients = np.atleast_2d(coefficients)
         products = safe_sparse_dot(X, coefficients.T, dense_output=True)

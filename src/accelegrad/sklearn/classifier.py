@@ -18,14 +18,8 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from accelegrad.errors import Vector, nearest
 from accelegrad.models.losses import by_sklearn_name
 from accelegrad.sklearn.base import LinearEstimator, StreamFitting
-from accelegrad.sklearn.data import (
-    Data,
-    LabelFile,
-    class_counts,
-    rows_of,
-    targets_by,
-)
-from accelegrad.sklearn.objective import Objective, Problem
+from accelegrad.sklearn.data import Data, LabelFile, class_counts, rows_of, targets_by
+from accelegrad.sklearn.objective import Objective
 from accelegrad.sklearn.parameters import FITTED, PARTIAL_FIT, documented, parameter
 
 #: Probability of the second class as a function of the score, for losses that estimate it.
@@ -84,6 +78,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
     )
 
     _losses = by_sklearn_name(classification=True)
+    _classifies = True
 
     # -- prediction ------------------------------------------------------------------------------
 
@@ -115,9 +110,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         -------
         array of shape (n_samples,)
         """
-        return self._labels(self._scores(X))
-
-    def _labels(self, scores: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        scores = self._scores(X)
         two = scores.shape[1] == 1
         index = (scores.ravel() > 0.0).astype(np.intp) if two else scores.argmax(axis=1)
         labels: npt.NDArray[Any] = self.classes_[index]
@@ -188,9 +181,6 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         return Data(X, y, self._checked_weights(sample_weight, X))
 
     def _prepared(self, data: Data) -> Data:
-        return super()._prepared(self._with_class_weights(data))
-
-    def _with_class_weights(self, data: Data) -> Data:
         """Replace labels by their indices in `classes_`, and multiply weights by `class_weight`."""
         # Samples of a stream with weight 0 may have labels that are not in `classes_`.
         labels = data.y.labels if isinstance(data.y, LabelFile) else data.y
@@ -198,17 +188,16 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         if isinstance(data.y, LabelFile):
             of_labels = places
             places = targets_by(lambda numbers: of_labels[numbers.astype(np.intp)], data.y)
-        if self.class_weight is None:
-            return Data(data.X, places, data.weights)
-        factors = self._class_factors(
-            class_counts(Data(data.X, places, data.weights), self.classes_.size)
-        )
+        data = data._replace(y=places)
+        if self.class_weight is not None:
+            factors = self._class_factors(class_counts(data, self.classes_.size))
 
-        def weighed(places: Vector, weights: Vector | None) -> Vector:
-            own = factors[places.astype(np.intp)]
-            return own if weights is None else own * weights
+            def weighed(places: Vector, weights: Vector | None) -> Vector:
+                own = factors[places.astype(np.intp)]
+                return own if weights is None else own * weights
 
-        return Data(data.X, places, targets_by(weighed, places, data.weights))
+            data = data._replace(weights=targets_by(weighed, places, data.weights))
+        return super()._prepared(data)
 
     def _class_factors(self, counts: Vector) -> Vector:
         """Return the factor of each class, given the total weight of each class."""
@@ -235,19 +224,13 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
             )
         return last is not None and np.array_equal(last, self.classes_)
 
-    def _problems(self, objective: Objective, data: Data) -> list[Problem]:
-        if self._is_joint():
-            return [objective.on_classes(data.X, data.y, self.classes_.size, data.weights)]
-        labels = self._targets(data)
-        first = objective.on(data.X, labels[0], data.weights)
-        return [first, *(first.with_targets(others) for others in labels[1:])]
-
     def _targets(self, data: Data) -> list[Any]:
         if self._is_joint():
             return [data.y]
         return [targets_by(partial(_against_rest, k), data.y) for k in self._positives()]
 
     def _positives(self) -> range:
+        """Return the classes that are set against the rest; of two, the second."""
         return range(1, 2) if self.classes_.size == 2 else range(self.classes_.size)
 
     def _n_rows(self) -> int:
@@ -261,9 +244,8 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
             raise ValueError(
                 f"multi_class='multinomial' needs loss='log_loss', but loss is {self.loss!r}."
             )
-        return (
-            self.classes_.size > 2 and self._loss_name == "log_loss" and self.multi_class != "ovr"
-        )
+        several = self.classes_.size > 2
+        return several and self._loss_name == "log_loss" and self.multi_class != "ovr"
 
     def _judged(self, held: Data) -> Data:
         # The loss is not defined for classes that were not in the training samples.

@@ -9,10 +9,9 @@ from collections.abc import Callable
 from copy import copy, deepcopy
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
@@ -24,7 +23,6 @@ from accelegrad.errors import Vector, finite_vector, whole_number
 from accelegrad.sklearn.base import LinearEstimator
 from accelegrad.sklearn.classifier import AcceleGradClassifier, LinearClassifier
 from accelegrad.sklearn.data import Data, rows_of, without_weightless
-from accelegrad.sklearn.objective import Problem
 from accelegrad.sklearn.parameters import FITTED, documented, parameter
 from accelegrad.sklearn.regressor import AcceleGradRegressor, LinearRegressor
 
@@ -41,7 +39,6 @@ coef_, intercept_
     Those of a fit to all rows with `alpha_`, and so is all that follows.
 """
 Scorer = Callable[[Any, Data], float]
-LARGEST, SMALLEST = 1e1, 1e-5  # the ends of the default grid. Chosen
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -102,112 +99,83 @@ class CrossValidated(LinearEstimator):
         """
         alphas = strengths_to_try(self.alphas)
         data = self._checked_data(X, y, sample_weight, reset=True)
-        single = self._of_one_alpha(alphas[0])
-        single._objective()  # refuses wrong parameters before any work
-        if is_classifier(self):
-            refuse_one_class(data, type(self).__name__)
+        given = self.get_params(deep=False)
+        names = set(inspect.signature(self._single).parameters) & set(given)
+        single = self._single(**{name: given[name] for name in names - {"n_jobs"}})
+        single.set_params(alpha=alphas[0])._objective()  # refuses wrong parameters before any work
+        self._take_targets(data.counted)  # refuses a single class
         check_consistent_length(data.y, groups)
-        scorer = weighted_scorer(single, self.scoring)
-        folds = check_cv(self.cv, data.y, classifier=is_classifier(self))
+        scorer = None if self.scoring is None else checked_scorer(single, self.scoring)
+        folds = check_cv(self.cv, data.y, classifier=self._classifies)
         paths = Parallel(n_jobs=self.n_jobs)(
             delayed(follow_path)(single, alphas, data, train, test, scorer)
             for train, test in folds.split(data.X, data.y, groups)
         )
+        scores, objectives, gaps, missed = np.array(paths).transpose(2, 1, 0)
         self.alphas_ = alphas
-        self.scores_, self.objectives_, self.gaps_ = (
-            np.array([path[part] for path in paths]).T for part in range(3)
-        )
-        self._warn_of_misses([flag for path in paths for flag in path.missed])
-        self.alpha_ = best_alpha(alphas, self.scores_)
-        self._adopt(single.set_params(alpha=self.alpha_).fit(data.X, data.y, data.weights))
-        return self
-
-    def _of_one_alpha(self, alpha: float) -> Any:
-        given = self.get_params(deep=False)
-        names = set(inspect.signature(self._single).parameters) & set(given)
-        names -= {"alpha", "n_jobs", "warm_start"}
-        return self._single(alpha=alpha, **{name: given[name] for name in sorted(names)})
-
-    def _warn_of_misses(self, missed: list[bool]) -> None:
-        if any(missed):
+        self.scores_, self.objectives_, self.gaps_ = scores, objectives, gaps
+        if missed.any():
             warnings.warn(
-                f"{sum(missed)} of the {len(missed)} fits along the path missed tol={self.tol!r}; "
-                f"gaps_ tells by how much. Increase max_iter (now {self.max_iter}) or tol, or "
-                "leave out the smallest alphas.",
+                f"{int(missed.sum())} of the {missed.size} fits along the path missed "
+                f"tol={self.tol!r}; gaps_ tells by how much. Increase max_iter (now "
+                f"{self.max_iter}) or tol, or leave out the smallest alphas.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=2,
             )
-
-    def _adopt(self, fitted: Any) -> None:
-        for name, value in vars(fitted).items():
+        self.alpha_ = best_alpha(alphas, scores)
+        single.set_params(alpha=self.alpha_).fit(data.X, data.y, data.weights)
+        for name, value in vars(single).items():
             if name.endswith("_") and name not in ("n_features_in_", "feature_names_in_"):
                 setattr(self, name, value)
-
-
-class PathResult(NamedTuple):
-    """What was found along the path of one fold, one entry per alpha."""
-
-    scores: list[float]
-    objectives: list[float]
-    gaps: list[float]
-    missed: list[bool]
+        return self
 
 
 def follow_path(
     single: Any, alphas: Vector, data: Data, train: Any, test: Any, scorer: Scorer | None
-) -> PathResult:
+) -> list[tuple[float, float, float, bool]]:
     """Fit one fold from the largest alpha to the smallest, each fit with a warm start.
 
-    Data are copied and checked, and models built, once per fold.
+    Return the score, the objective and the gap of each fit, and whether it missed the tolerance.
+    Data are copied and checked, and models built, once per fold. Without a scorer, the score is
+    minus the mean loss of the held-out samples, summed over the problems.
     """
     estimator = copy(single)  # not fitted; faster than scikit-learn's `clone`
     estimator.random_state = deepcopy(single.random_state)  # folds must not share its state
     estimator.n_features_in_ = data.X.shape[1]
-    test_rows = without_weightless(rows_of(data, test))
-    settings, objective, seed = estimator._settings(), estimator._objective(), estimator._seed()
-    rows, held = estimator._parted(estimator._taken(rows_of(data, train))[0], objective, seed)
-    path = PathResult([], [], [], [])
-    with threads.single_for(math.prod(data.X.shape)):
-        objective = estimator._in_units(objective, rows)
-        problems = estimator._problems(objective, rows)
-        judges = None if held is None else estimator._problems(objective, held)
-        if scorer is None and test_rows.y.size:
-            known = estimator._judged(test_rows)
-            scorer = partial(
-                minus_losses, estimator._problems(objective, known) if known.y.size else []
-            )
+    settings, held = estimator._settings(), without_weightless(rows_of(data, test))
+    rows, _ = estimator._taken(rows_of(data, train))
+    work = math.prod(data.X.shape)
+    with threads.single_for(work):
+        posed = estimator._posed(rows, estimator._objective(), settings.seed)
+        objective, rows, problems, judges = posed
+        # Of classes that the fit has not seen there is no loss.
+        known = estimator._judged(held) if scorer is None and held.y.size else held
+        tests = estimator._problems(objective, known) if scorer is None and known.y.size else []
+
+    def score() -> float:
+        if scorer is not None and held.y.size:
+            return scorer(estimator, held)
+        if not tests:
+            return math.nan
+        points = zip(tests, estimator._starts(tests, warm=True), strict=True)
+        return -sum(float(problem.model.at(x).mean_loss) for problem, x in points)
+
+    path = []
     for alpha in alphas.tolist():
         estimator.alpha = alpha
-        with warnings.catch_warnings(), threads.single_for(math.prod(data.X.shape)):
+        now = estimator._in_units(estimator._objective())
+        parts = [problem.with_penalty(now.l2, now.l1) for problem in problems]
+        with warnings.catch_warnings(), threads.single_for(work):
             warnings.simplefilter("ignore", ConvergenceWarning)  # `fit` warns once
-            now = estimator._in_units(estimator._objective())
-            parts = [problem.with_penalty(now.l2, now.l1) for problem in problems]
-            estimator._fit_problems(parts, rows, judges, settings, seed, warm=True)
-        score = (
-            float("nan") if scorer is None or not test_rows.y.size else scorer(estimator, test_rows)
-        )
-        path.scores.append(float(score))
-        path.objectives.append(estimator.objective_)
-        path.gaps.append(estimator.gap_)
-        path.missed.append(estimator._missed)
+            estimator._fit_problems(rows, parts, judges, settings, warm=True)
+        path.append((score(), estimator.objective_, estimator.gap_, estimator._missed))
     return path
 
 
-def minus_losses(problems: list[Problem], fitted: Any, held: Data) -> float:  # noqa: ARG001
-    """Return minus the mean losses of held-out samples, summed over the problems."""
-    if not problems:  # all samples are of classes that the fit has not seen
-        return float("nan")
-    points = fitted._starts(problems, warm=True)
-    losses = [problem.model.at(x).mean_loss for problem, x in zip(problems, points, strict=True)]
-    return -float(sum(losses))
-
-
-def weighted_scorer(single: Any, scoring: Any) -> Scorer | None:
-    """Return a scorer that passes weights on if `scoring` takes them; None for the loss."""
+def checked_scorer(single: Any, scoring: Any) -> Scorer:
+    """Return a scorer that passes weights on if `scoring` takes them."""
     if isinstance(scoring, (list, tuple, set, dict)):
         raise TypeError(f"scoring must be one score, a name or a callable, not {scoring!r}.")
-    if scoring is None:
-        return None
     scorer = check_scoring(single, scoring=scoring)
     # scikit-learn's scorers always accept weights; what matters is the function that gets them.
     judge = getattr(scorer, "_score_func", scorer)
@@ -224,7 +192,7 @@ def strengths_to_try(given: Any) -> Vector:
     """Return the alphas from large to small."""
     if isinstance(given, (int, np.integer)) and not isinstance(given, bool):
         count = whole_number("alphas", given, least=1)
-        return np.geomspace(LARGEST, SMALLEST, count)
+        return np.geomspace(10.0, 1e-5, count)  # chosen
     alphas = finite_vector("alphas", given)
     if alphas.min() < 0.0:
         raise ValueError(f"alphas must be >= 0, but the smallest is {alphas.min():g}.")
@@ -232,7 +200,10 @@ def strengths_to_try(given: Any) -> Vector:
 
 
 def best_alpha(alphas: Vector, scores: Vector) -> float:
-    """Return the alpha with the best mean score, the first of equal ones; NaN is not considered."""
+    """Return the alpha with the best mean score, the first of equal ones; NaN is not considered.
+
+    Warn if it is at an end of the grid and scores still rise towards that end.
+    """
     means = scores.mean(axis=1)
     without = np.isnan(means)
     if without.all():
@@ -247,34 +218,19 @@ def best_alpha(alphas: Vector, scores: Vector) -> float:
             f"The score on a held-out fold is NaN for alpha = {listed}: not considered.",
             stacklevel=3,
         )
-    best = int(np.argmax(np.where(without, -np.inf, means)))
-    _warn_of_edge(alphas, means, best)
-    return float(alphas[best])
-
-
-def _warn_of_edge(alphas: Vector, means: Vector, best: int) -> None:
-    """Warn if the best alpha is at an end of the grid and scores still rise towards it."""
-    alpha, last = alphas[best], alphas.size - 1
-    if best not in (0, last) or last == 0 or alpha == 0.0:
-        return
-    inner = 1 if best == 0 else last - 1
-    if means[inner] == means[best]:  # a plateau: the largest alpha of those that are equally good
-        return
-    end, farther = ("largest", "larger") if best == 0 else ("smallest", "smaller")
-    beyond = alpha * (10.0 if best == 0 else 0.1)
-    warnings.warn(
-        f"The best alpha, {alpha:g}, is the {end} of the {alphas.size} that were tried, so that a "
-        f"{farther} one may be better: extend alphas to {farther} values, {beyond:g} and beyond"
-        f"{'' if best == 0 else ', or 0'}.",
-        stacklevel=4,
-    )
-
-
-def refuse_one_class(data: Data, name: str) -> None:
-    """Refuse labels that are all equal, before folds are made."""
-    weighty = data.y if data.weights is None else data.y[data.weights > 0.0]
-    if np.unique(weighty).size == 1:
-        raise ValueError(f"{name} needs rows of at least 2 classes, but y holds only 1 class.")
+    best, last = int(np.argmax(np.where(without, -np.inf, means))), alphas.size - 1
+    alpha = float(alphas[best])
+    if best in (0, last) and last > 0 and alpha > 0.0:
+        large = best == 0
+        if means[1 if large else last - 1] != means[best]:  # no plateau of equally good ones
+            end, farther = ("largest", "larger") if large else ("smallest", "smaller")
+            warnings.warn(
+                f"The best alpha, {alpha:g}, is the {end} of the {alphas.size} that were tried, so "
+                f"that a {farther} one may be better: extend alphas to {farther} values, "
+                f"{alpha * (10.0 if large else 0.1):g} and beyond{'' if large else ', or 0'}.",
+                stacklevel=3,
+            )
+    return alpha
 
 
 @documented(fitted=CHOSEN + FITTED)

@@ -1,9 +1,9 @@
-"""Checked samples: selection by weight, empty columns, held-out parts and their scores."""
+"""Checked samples: selection by weight, empty columns, scale of targets, held-out parts."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,6 +66,11 @@ class Data(NamedTuple):
         """Yield blocks of targets and weights in memory."""
         in_files = isinstance(self.y, RowFile)
         return together(self.y, self.weights) if in_files else iter([(self.y, self.weights)])
+
+    def target_scale(self, *, centred: bool) -> float:
+        """Return the mean absolute deviation of the targets from their mean, or from 0."""
+        middle = target_mean(target_sums(*block) for block in self.blocks()) if centred else 0.0
+        return mean_deviation(deviations(y, weights, middle) for y, weights in self.blocks())
 
     @property
     def counted(self) -> Any:
@@ -156,24 +161,65 @@ def without_empty_columns(data: Data) -> Data:
     return data._replace(X=type(X)(parts, shape=(X.shape[0], filled.size)), columns=filled)
 
 
+# -- the scale of targets --------------------------------------------------------------------------
+#
+# It is the weighted mean absolute deviation from the mean, or from 0 without an intercept. It
+# scales with the targets and does not change when they are shifted. It is zero only if a constant
+# fits exactly, whereas the median absolute deviation is zero for any target that is mostly one
+# value, such as rainfall. It consists of two sums, which chunks and workers can add up, and an
+# outlier moves it less than the standard deviation.
+
+
+def target_sums(y: Vector, weights: Vector | None) -> tuple[float, float, float, float]:
+    """Return weighted sum, weight, least and largest of the targets with positive weight."""
+    weights = np.ones(y.size) if weights is None else weights
+    kept = y[weights > 0.0]
+    low, high = kept.min(initial=math.inf), kept.max(initial=-math.inf)
+    return float(weights @ y), float(weights.sum()), float(low), float(high)
+
+
+def target_mean(parts: Iterable[tuple[float, float, float, float]]) -> float:
+    """Return the mean of all targets from the `target_sums` of parts; exact if all are equal."""
+    kept = [part for part in parts if part[1] > 0.0]
+    if not kept:  # which others refuse
+        return 0.0
+    totals, weights, lows, highs = zip(*kept, strict=True)
+    mean = math.fsum(totals) / math.fsum(weights)
+    return float(min(max(mean, min(lows)), max(highs)))
+
+
+def deviations(y: Vector, weights: Vector | None, middle: float) -> tuple[float, float]:
+    """Return the weighted sum of absolute deviations, and the total weight."""
+    sizes = np.abs(y - middle)
+    if weights is None:
+        return float(sizes.sum()), float(y.size)
+    return float(weights @ sizes), float(weights.sum())
+
+
+def mean_deviation(parts: Iterable[tuple[float, float]]) -> float:
+    """Return the mean absolute deviation from the `deviations` of parts, or 1 if it is zero."""
+    sums, weights = zip(*parts, strict=True)
+    total = math.fsum(sums)
+    return total / math.fsum(weights) if total > 0.0 else 1.0
+
+
 # -- held-out rows ---------------------------------------------------------------------------------
 
 
 def split(data: Data, fraction: float, classes: Any, seed: int) -> tuple[Data, Data]:
     """Return training and held-out samples, stratified by `classes` unless it is None."""
-    count = math.ceil(fraction * data.y.size)
-    sizes = [data.y.size] if classes is None else np.unique(classes, return_counts=True)[1]
+    n, count = data.y.size, math.ceil(fraction * data.y.size)
+    sizes = [n] if classes is None else np.unique(classes, return_counts=True)[1]
+    reason = ""
     if classes is not None and min(sizes) < 2:
         reason = "a class with a single row cannot be in both parts"
-    elif min(count, data.y.size - count) < len(sizes):
+    elif min(count, n - count) < len(sizes):
         reason = f"both parts need at least {len(sizes)} rows"
-    else:
-        learnt, held = train_test_split(
-            np.arange(data.y.size), test_size=count, stratify=classes, random_state=seed
+    if reason:
+        raise ValueError(
+            f"early_stopping=True holds back {count} of {n} rows (validation_fraction="
+            f"{fraction!r}), but {reason}. Increase validation_fraction, give more rows, or set "
+            "early_stopping=False."
         )
-        return rows_of(data, learnt), rows_of(data, held)
-    raise ValueError(
-        f"early_stopping=True holds back {count} of {data.y.size} rows "
-        f"(validation_fraction={fraction!r}), but {reason}. Increase validation_fraction, give "
-        "more rows, or set early_stopping=False."
-    )
+    parts = train_test_split(np.arange(n), test_size=count, stratify=classes, random_state=seed)
+    return rows_of(data, parts[0]), rows_of(data, parts[1])

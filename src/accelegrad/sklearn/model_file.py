@@ -6,6 +6,7 @@ import inspect
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,16 +26,8 @@ FORMAT = archive.Format("accelegrad-model", 1, "model file")
 ESTIMATORS: dict[str, type[Any]] = {name: getattr(estimators, name) for name in estimators.__all__}
 # Sets that can be saved, by their constructors' arguments.
 SAVED_SETS: dict[str, type[sets.FeasibleSet]] = {
-    kind.__name__: kind
-    for kind in (
-        sets.Ball,
-        sets.Box,
-        sets.Halfspace,
-        sets.L1Ball,
-        sets.NonNegative,
-        sets.Simplex,
-        sets.WholeSpace,
-    )
+    name: getattr(sets, name)
+    for name in ["Ball", "Box", "Halfspace", "L1Ball", "NonNegative", "Simplex", "WholeSpace"]
 }
 # Key of the kind of a value that neither JSON nor arrays can represent.
 _KIND = "__kind__"
@@ -95,27 +88,24 @@ def save_model(
     if ESTIMATORS.get(name) is not type(estimator):
         raise TypeError(f"estimator must be one of {', '.join(ESTIMATORS)}, not {name}.")
     check_is_fitted(estimator)
-    names = (
-        getattr(estimator, "feature_names_in_", None) if feature_names is None else feature_names
-    )
-    kept = None if names is None else tuple(str(name) for name in names)
+    given = feature_names
+    if given is None:
+        given = getattr(estimator, "feature_names_in_", None)
+    names = None if given is None else tuple(map(str, given))
     known = None if columns is None else tuple(columns)
-    check_model(SavedModel(estimator, kept, target, __version__, first_feature, known))
-    fitted = {name: value for name, value in vars(estimator).items() if _is_fitted_name(name)}
-    archive.save(
-        Path(path),
-        FORMAT,
-        {
-            "estimator": name,
-            "accelegrad": __version__,
-            "parameters": _kept(estimator.get_params(deep=False), "the parameter"),
-            "fitted": _kept(fitted, "the attribute"),
-            "feature_names": None if kept is None else list(kept),
-            "target": target,
-            "first_feature": int(first_feature),
-            "columns": None if known is None else [column._asdict() for column in known],
-        },
-    )
+    check_model(SavedModel(estimator, names, target, __version__, first_feature, known))
+    fitted = {key: value for key, value in vars(estimator).items() if _is_fitted_name(key)}
+    content = {
+        "estimator": name,
+        "accelegrad": __version__,
+        "parameters": _kept(estimator.get_params(deep=False), "the parameter"),
+        "fitted": _kept(fitted, "the attribute"),
+        "feature_names": names,
+        "target": target,
+        "first_feature": int(first_feature),
+        "columns": None if known is None else [column._asdict() for column in known],
+    }
+    archive.save(Path(path), FORMAT, content)
 
 
 def load_model(path: str | os.PathLike[str]) -> Any:
@@ -154,24 +144,21 @@ def read_model(path: str | os.PathLike[str]) -> SavedModel:
                 raise ValueError(f"{name!r} is no fitted attribute")
             setattr(estimator, name, value)
         names, columns = content["feature_names"], content.get("columns")  # old models lack some
-        saved = SavedModel(
-            estimator,
-            None if names is None else tuple(names),
-            content["target"],
-            content["accelegrad"],
-            content.get("first_feature", 0),
-            None if columns is None else tuple(_column(**entry) for entry in columns),
-        )
+        if columns is not None:
+            columns = tuple(
+                Column(each["name"], each["categories"] and tuple(each["categories"]), each["mean"])
+                for each in columns
+            )
+        names = None if names is None else tuple(names)
+        target, version = content["target"], content["accelegrad"]
+        first_feature = content.get("first_feature", 0)
+        saved = SavedModel(estimator, names, target, version, first_feature, columns)
         check_model(saved)
         return saved
     except Exception as error:  # a damaged file can cause any error
         raise ArchiveError(
             f"{str(path)!r}: the model file is damaged ({type(error).__name__}: {error})."
         ) from error
-
-
-def _column(name: str, categories: Any, mean: float | None) -> Column:
-    return Column(name, None if categories is None else tuple(categories), mean)
 
 
 def check_model(saved: SavedModel) -> None:
@@ -181,61 +168,50 @@ def check_model(saved: SavedModel) -> None:
     if estimator._loss_name not in estimator._losses:
         raise ValueError(estimator._wrong_loss())
     width = whole_number("n_features_in_", estimator.n_features_in_, least=1)
-    shape, intercepts = np.shape(estimator.coef_), np.ravel(estimator.intercept_)
-    _check(
-        len(shape) in (1, 2) and shape[-1] == width,
-        f"coef_ has the shape {shape}, but n_features_in_ is {width}",
-    )
+    coefficients: Any = estimator.coef_
+    intercepts = np.ravel(estimator.intercept_)
+    shape = np.shape(coefficients)
+    if len(shape) not in (1, 2) or shape[-1] != width:
+        raise ValueError(f"coef_ has the shape {shape}, but n_features_in_ is {width}")
     rows = shape[0] if len(shape) == 2 else 1
-    is_sparse = bool(sp.issparse(estimator.coef_))
-    entries = estimator.coef_.data if is_sparse else estimator.coef_
+    is_sparse = bool(sp.issparse(coefficients))
+    entries = np.asarray(coefficients.data if is_sparse else coefficients)
     for name, values in (("coef_", entries), ("intercept_", intercepts)):
-        kind = np.asarray(values).dtype
-        _check(kind.kind in "fiu", f"{name} must hold numbers, but it holds {kind}")
-        _check(np.isfinite(values).all(), f"{name} must be finite, but it holds NaN or infinity")
-    _check(
-        intercepts.size == rows,
-        f"intercept_ has {intercepts.size} entries, but coef_ has {rows} row(s)",
-    )
+        if values.dtype.kind not in "fiu":
+            raise ValueError(f"{name} must hold numbers, but it holds {values.dtype}")
+        if not np.isfinite(values).all():
+            raise ValueError(f"{name} must be finite, but it holds NaN or infinity")
+    if intercepts.size != rows:
+        raise ValueError(f"intercept_ has {intercepts.size} entries, but coef_ has {rows} row(s)")
     if hasattr(estimator, "classes_"):
         classes = np.asarray(estimator.classes_)
-        _check(
-            classes.ndim == 1 and len(set(classes.tolist())) == classes.size >= 2,
-            f"classes_ must be two or more distinct labels in one dimension, not {classes!r}",
-        )
+        if classes.ndim != 1 or not len(set(classes.tolist())) == classes.size >= 2:
+            raise ValueError(
+                f"classes_ must be two or more distinct labels in one dimension, not {classes!r}"
+            )
         needed = 1 if classes.size == 2 else classes.size
-        verb = "is" if needed == 1 else "are"
-        _check(rows == needed, f"coef_ has {rows} rows, but {needed} {verb} needed")
+        if rows != needed:
+            raise ValueError(f"coef_ has {rows} rows, but its classes need {needed}")
     for name in ("objective_", "gap_", "certified_radius_", "n_iter_"):
         number = getattr(estimator, name, 0)
-        is_number = isinstance(number, (int, float, np.number))
-        _check(is_number, f"{name} must be a number, not {number!r}")
-    _check_names(saved, width)
-
-
-def _check_names(saved: SavedModel, width: int) -> None:
+        if not isinstance(number, (int, float, np.number)):
+            raise ValueError(f"{name} must be a number, not {number!r}")
     names = saved.feature_names
-    for given in (names, getattr(saved.estimator, "feature_names_in_", None)):
-        if given is not None:
-            text = all(isinstance(name, str) for name in given)
-            _check(text, "feature_names must be text, one name for each feature")
-            wrong = f"feature_names must have {width} entries, but it has {len(given)}"
-            _check(len(given) == width, wrong)
+    for given in (names, getattr(estimator, "feature_names_in_", None)):
+        if given is not None and not all(isinstance(name, str) for name in given):
+            raise ValueError("feature_names must be text, one name for each feature")
+        if given is not None and len(given) != width:
+            raise ValueError(f"feature_names must have {width} entries, but it has {len(given)}")
     if saved.columns is not None:
         features = tuple(name for column in saved.columns for name in column.features)
         means = [column.mean for column in saved.columns if column.mean is not None]
-        fits = features == names and bool(np.isfinite(means).all())
-        _check(fits, "the columns do not make the features")
-    is_target = saved.target is None or isinstance(saved.target, (str, int))
-    _check(is_target, f"target must be a name, a number or nothing, not {saved.target!r}")
-    is_text = isinstance(saved.version, str)
-    _check(is_text, f"the version must be text, not {saved.version!r}")
+        if features != names or not np.isfinite(means).all():
+            raise ValueError("the columns do not make the features")
+    if not isinstance(saved.target, (str, int, NoneType)):
+        raise ValueError(f"target must be a name, a number or nothing, not {saved.target!r}")
+    if not isinstance(saved.version, str):
+        raise ValueError(f"the version must be text, not {saved.version!r}")
     whole_number("first_feature", saved.first_feature, least=0)
-
-
-def _check(right: Any, words: str) -> None:
-    if not right:
-        raise ValueError(words)
 
 
 def _is_fitted_name(name: str) -> bool:
@@ -288,32 +264,29 @@ def _items(values: Any) -> dict[str, Any]:
     return {str(place): _packed(value) for place, value in enumerate(values)}
 
 
-def _listed(items: Mapping[str, Any]) -> list[Any]:
-    return [_restored(items[str(place)]) for place in range(len(items))]
-
-
 def _restored(value: Any) -> Any:
     """Return the value that `_packed` converted."""
     if not isinstance(value, dict):
         return value
     kind = value.get(_KIND)
+    parts = {name: _restored(part) for name, part in value.items() if name != _KIND}
+    items = list(parts.get("items", {}).values())
     if kind is None:
-        return {name: _restored(part) for name, part in value.items()}
+        return parts
     if kind == "mapping":
-        return dict(zip(_listed(value["keys"]), _listed(value["values"]), strict=True))
+        return {parts["keys"][place]: part for place, part in parts["values"].items()}
     if kind in ("list", "tuple"):
-        items = _listed(value["items"])
         return items if kind == "list" else tuple(items)
     if kind == "objects":
-        return np.array([*_listed(value["items"]), None], dtype=object)[:-1]  # never nested
+        return np.array([*items, None], dtype=object)[:-1]  # never nested
     if kind == "csr":
-        parts = (value["data"], value["indices"], value["indptr"])
-        rows: Any = sp.csr_array(parts, shape=tuple(value["shape"].tolist()))
+        arrays = (parts["data"], parts["indices"], parts["indptr"])
+        rows: Any = sp.csr_array(arrays, shape=tuple(parts["shape"].tolist()))
         # An index out of range would make products read outside the array.
         rows.check_format(full_check=True)
         return rows
     if kind == "set":
-        return SAVED_SETS[value["name"]](**_restored(value["arguments"]))
+        return SAVED_SETS[parts["name"]](**parts["arguments"])
     if kind == "scalar":  # written by older versions
-        return value["array"][()]
+        return parts["array"][()]
     raise ValueError(f"{kind!r} is no kind of value")

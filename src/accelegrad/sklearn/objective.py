@@ -7,31 +7,26 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.special import entr
 
 from accelegrad import threads
-from accelegrad.errors import Vector, nearest
+from accelegrad.errors import Vector
 from accelegrad.geometry.penalties import L1, OnLeading, Penalty
-from accelegrad.geometry.sets import (
-    Box,
-    FeasibleSet,
-    Product,
-    WholeSpace,
-)
+from accelegrad.geometry.sets import Box, FeasibleSet, Product, WholeSpace
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import DELTA, EPSILON, LOSSES, Loss, make_loss
 from accelegrad.models.multinomial import MultinomialModel, classes_model
 from accelegrad.models.parted_model import PartedModel
-from accelegrad.models.scaling import can_scale
 from accelegrad.models.streamed_model import model_of
 from accelegrad.proofs.fenchel import Terms
-from accelegrad.solvers.direct import DirectNewton
 
-PENALTIES = ("l2", "l1", "elasticnet")
 LENGTHS = (DELTA.name, EPSILON.name)  # loss parameters in the units of residuals
+#: Objectives below this share of a constant prediction's count as this share, since a relative
+#: tolerance cannot be met at a minimum of zero. Chosen; documented under `tol`.
+NEGLIGIBLE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -48,8 +43,7 @@ class Objective:
     @property
     def is_scaled(self) -> bool:
         """Whether the targets' scale matters; squared error keeps scikit-learn's meaning."""
-        loss = LOSSES[self.loss]
-        return not loss.classification and loss.sklearn_name != "squared_error"
+        return not LOSSES[self.loss].classification and self.loss != "squared"
 
     def in_units(self, scale: float) -> Objective:
         """Return the objective whose strengths, epsilon and delta are those of y / scale.
@@ -74,30 +68,16 @@ class Objective:
         """The loss of one prediction."""
         return make_loss(self.loss, **self.loss_parameters)
 
-    def _model_options(self, weights: Vector | None) -> dict[str, Any]:
-        return {"l2": self.l2, "fit_intercept": self.fit_intercept, "sample_weight": weights}
-
-    def on(self, X: Any, y: Vector, weights: Vector | None) -> Problem:
-        """Return the problem with one vector of coefficients."""
-        options = self._model_options(weights) | dict(self.loss_parameters)
-        model = model_of(X)(X, y, self.loss, **options)
-        return Problem(
-            model,
-            self.l1,
-            parameter_set(self.feasible_set, model.n_features, 1, int(self.fit_intercept)),
-            null_value(model),
-        )
-
-    def on_classes(self, X: Any, classes: Any, n_classes: int, weights: Vector | None) -> Problem:
-        """Return the multinomial problem, with one row of coefficients per class."""
-        model = classes_model(X, classes, n_classes, **self._model_options(weights))
-        free = model.n_parameters - model.n_weights
-        return Problem(
-            model,
-            self.l1,
-            parameter_set(self.feasible_set, model.n_features, n_classes, free),
-            null_value_of_classes(model),
-        )
+    def on(self, X: Any, y: Any, weights: Vector | None, n_classes: int = 1) -> Problem:
+        """Return the problem on samples; `y` are class numbers if there are several classes."""
+        options: dict[str, Any] = {
+            "l2": self.l2,
+            "fit_intercept": self.fit_intercept,
+            "sample_weight": weights,
+        }
+        if n_classes > 1:
+            return Problem.of(classes_model(X, y, n_classes, **options), self)
+        return Problem.of(model_of(X)(X, y, self.loss, **options, **self.loss_parameters), self)
 
 
 @dataclass(frozen=True)
@@ -107,8 +87,14 @@ class Problem:
     model: LinearModel | MultinomialModel
     l1: float  # weight of the l1 norm
     feasible_set: FeasibleSet | None  # for all parameters
-    null_value: float  # mean loss of a constant prediction: the natural size of values
+    floor: float  # a tolerance relative to the objective counts smaller objectives as this
     kept: dict[str, Any] = field(default_factory=dict)  # shared by problems of other strengths
+
+    @classmethod
+    def of(cls, model: LinearModel | MultinomialModel, objective: Objective) -> Self:
+        """Return the problem of an objective, whose loss and l2 term the model has."""
+        chosen = parameter_set(objective.feasible_set, model)
+        return cls(model, objective.l1, chosen, NEGLIGIBLE * null_value(model))
 
     def with_penalty(self, l2: float, l1: float) -> Problem:
         """Return the problem of the same samples with other strengths; nothing is checked again."""
@@ -118,16 +104,11 @@ class Problem:
         """Return the problem of the same samples with other targets; nothing is checked again."""
         assert isinstance(self.model, LinearModel)
         model = self.model.with_targets(y)
-        return Problem(model, self.l1, self.feasible_set, null_value(model))
+        return Problem(model, self.l1, self.feasible_set, NEGLIGIBLE * null_value(model))
 
     def single_thread(self) -> AbstractContextManager[None]:
         """Return a context in which BLAS uses one thread, if it would use several."""
         return threads.single_for(self.model.n_samples * self.model.n_parameters)
-
-    @property
-    def is_free(self) -> bool:
-        """Whether there is neither a penalty beyond l2 nor a constraint."""
-        return self.l1 == 0.0 and self.feasible_set is None
 
     @cached_property
     def terms(self) -> Terms | None:
@@ -139,33 +120,19 @@ class Problem:
         return Terms(*terms, fit_intercept=model.fit_intercept)
 
     @property
-    def direct(self) -> DirectNewton | None:
-        """The solver that finds the minimum without a run, where that is faster."""
-        model, terms = self.model, self.terms
-        if not isinstance(model, LinearModel) or terms is None:
-            return None
-        if not DirectNewton.serves(model, terms):
-            return None
-        if "direct" not in self.kept:
-            self.kept["direct"] = DirectNewton(model)
-        found: DirectNewton = self.kept["direct"]
-        return found
-
-    @property
-    def can_be_scaled(self) -> bool:
-        """Whether the set can still be projected onto after the columns are scaled."""
-        return can_scale(None, self.feasible_set)
-
-    @property
     def rows(self) -> LinearModel:
         """The model that has the samples, their weights and `fit_intercept`."""
         return self.model if isinstance(self.model, LinearModel) else self.model.rows
 
     @property
+    def n_classes(self) -> int:
+        """The number of rows of coefficients."""
+        return 1 if isinstance(self.model, LinearModel) else self.model.n_classes
+
+    @property
     def n_weights(self) -> int:
         """The number of parameters before the intercepts."""
-        model = self.model
-        return model.n_features if isinstance(model, LinearModel) else model.n_weights
+        return self.n_classes * self.model.n_features
 
     def start(self) -> Vector:
         """Return zero weights with the best constant prediction, or the nearest feasible point."""
@@ -188,15 +155,15 @@ class Problem:
         """Return the l1 term."""
         return self.l1 * float(np.abs(x[: self.n_weights]).sum())
 
-    def rounding(self, value: float) -> float:
-        """Return by how much rounding alone may lift a bound above a value: half of its digits."""
-        return math.sqrt(np.finfo(self.rows.dtype).eps) * abs(value)
-
     def l2_slope(self, x: Vector) -> Vector:
         """Return the gradient of the l2 term."""
         slope = self.model.l2 * x
         slope[self.n_weights :] = 0.0
         return slope
+
+    def rounding(self, value: float) -> float:
+        """Return by how much rounding alone may lift a bound above a value: half of its digits."""
+        return math.sqrt(np.finfo(self.rows.dtype).eps) * abs(value)
 
     def penalty(self) -> Penalty | None:
         """Return the l1 term of all parameters; None if there is none."""
@@ -205,28 +172,18 @@ class Problem:
         return OnLeading(L1(self.l1), self.n_weights, self.model.n_parameters)
 
 
-def penalty_weights(penalty: Any, alpha: float, l1_ratio: float) -> tuple[float, float]:
-    """Return the factors (l2, l1) of half the squared norm and of the l1 norm."""
-    if penalty is None:
-        return 0.0, 0.0
-    if not isinstance(penalty, str) or penalty not in PENALTIES:
-        raise ValueError(
-            f"penalty must be None or a name, not {penalty!r}: {nearest(str(penalty), PENALTIES)}"
-        )
-    share = {"l2": 0.0, "l1": 1.0, "elasticnet": l1_ratio}[penalty]
-    return alpha * (1.0 - share), alpha * share
-
-
 def parameter_set(
-    given: FeasibleSet | None, size: int, copies: int, free: int
+    given: FeasibleSet | None, model: LinearModel | MultinomialModel
 ) -> FeasibleSet | None:
-    """Return the set of all parameters: `given` for each block of `size`, then free ones.
+    """Return the set of all parameters: `given` for the weights of each class, then free ones.
 
     A box stays a box, which can be combined with a penalty.
     """
     if given is None:
         return None
-    dimension = given.dimension
+    size, dimension = model.n_features, given.dimension
+    copies = model.n_classes if isinstance(model, MultinomialModel) else 1
+    free = model.n_parameters - copies * size
     if dimension not in (None, size):
         raise ValueError(
             f"feasible_set must fit the {size} coefficients, but {given!r} has dimension "
@@ -261,18 +218,22 @@ def best_constant(model: LinearModel) -> float:
     return float(y[order[np.searchsorted(reached, level * reached[-1])]])
 
 
-def null_value(model: LinearModel) -> float:
+def null_value(model: LinearModel | MultinomialModel) -> float:
     """Return about the mean loss of the best constant prediction, or of 0 if no intercept."""
-    if isinstance(model, PartedModel):
-        if model.loss.classification and model.fit_intercept:
-            return null_value_of_labels(model.loss, model.target_sizes()[1])
-        constant = model.best_constant() if model.fit_intercept else 0.0
-        return float(model.losses_of([constant])[0])
-    y, weights = model.y, model.sample_weight
+    if isinstance(model, MultinomialModel):
+        if not model.rows.fit_intercept:
+            return float(np.log(model.n_classes))
+        return float(entr(model.class_shares).sum())
     if model.loss.classification and model.fit_intercept:
-        return null_value_of_labels(model.loss, float(np.average(y > 0.0, weights=weights)))
+        if isinstance(model, PartedModel):
+            return null_value_of_labels(model.loss, model.target_sizes()[1])
+        positive = np.average(model.y > 0.0, weights=model.sample_weight)
+        return null_value_of_labels(model.loss, float(positive))
     constant = best_constant(model) if model.fit_intercept else 0.0
-    return float(np.average(model.loss.value(np.full_like(y, constant), y), weights=weights))
+    if isinstance(model, PartedModel):
+        return float(model.losses_of([constant])[0])
+    losses = model.loss.value(np.full_like(model.y, constant), model.y)
+    return float(np.average(losses, weights=model.sample_weight))
 
 
 def null_value_of_labels(loss: Loss, positive: float) -> float:
@@ -290,10 +251,3 @@ def null_value_of_labels(loss: Loss, positive: float) -> float:
         ends = [1.0 - far * negative / positive, far * positive / negative - 1.0]
         scores = np.append(scores, ends)
     return float((positive * loss.value(scores, 1.0) + negative * loss.value(scores, -1.0)).min())
-
-
-def null_value_of_classes(model: MultinomialModel) -> float:
-    """Return the entropy of the classes, the least mean loss of constant predictions."""
-    if not model.rows.fit_intercept:
-        return float(np.log(model.n_classes))
-    return float(entr(model.class_shares).sum())

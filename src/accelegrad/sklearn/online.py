@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,8 +24,7 @@ from accelegrad.errors import Vector
 from accelegrad.kernels.loss_shape import Shape
 from accelegrad.models.matrix import RowNumbers
 from accelegrad.models.model_input import check_places, row_shares
-from accelegrad.models.multinomial import MultinomialModel
-from accelegrad.models.scaling import ColumnScaling, column_scaling
+from accelegrad.models.scaling import ColumnScaling, can_scale, column_scaling
 from accelegrad.rules import DistanceFreeAcceleGrad, Rescaled, Rule
 from accelegrad.rules.base import KnownEvaluation, State
 from accelegrad.rules.distance import smallest_radius
@@ -35,7 +34,7 @@ from accelegrad.sklearn.data import Data, joined
 from accelegrad.sklearn.objective import Problem
 
 BATCH = 16  # the default of `batch_size`
-# Accuracy on the digits in tests/estimators/test_sklearn_streams.py: 75 % with 100, 93 % with 300.
+# Accuracy on the digits in tests/estimators/test_partial_fit.py: 75 % with 100, 93 % with 300.
 FIRST_CHUNK = 300
 # Earlier coefficients count for at most this many steps, which bounds the time to sum the weights
 # of these steps. Chosen.
@@ -56,7 +55,11 @@ class StreamState(NamedTuple):
     states: Any = ()
     change: ColumnScaling | None = None  # the coordinates, from the first samples
     waiting: Data | None = None  # samples too few for the first chunk, or for a batch
-    target_scale: float | None = None  # for regression; None until the first chunk is complete
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether the targets' scale is known: from a fit, or the first chunk."""
+        return self.rows > 0 or bool(self.states)
 
 
 class Learnt(NamedTuple):
@@ -65,29 +68,9 @@ class Learnt(NamedTuple):
     stream: StreamState
     rows: float
     weight: float
-    problems: Callable[[], list[Problem]]
-    rules: Callable[[], list[Rule]]
-    states: Any
-
-    @property
-    def iteration(self) -> int:
-        """The number of steps done."""
-        first = self.states[0] if isinstance(self.states, tuple) else self.states
-        return int(first.iteration)
-
-    def points(self, *, last: bool) -> list[Vector]:
-        """Return the points to predict with: averages, or the last iterates."""
-        return [
-            problem.nearest(rule.last(state) if last else rule.output(state))
-            for rule, state, problem in zip(self.rules(), self.states, self.problems(), strict=True)
-        ]
-
-    def coefficients(self, *, last: bool) -> tuple[Vector, Vector] | None:
-        """Return the weights and intercepts of a `SparseSteps`; None for other states."""
-        if isinstance(self.states, tuple):
-            return None
-        found: tuple[Vector, Vector] = self.states.coefficients(last=last)
-        return found
+    iteration: int  # the number of steps done
+    # the points to predict with, one per problem; of a `SparseSteps`, weights and intercepts
+    found: list[Vector] | tuple[Vector, Vector]
 
 
 def learn(
@@ -99,21 +82,26 @@ def learn(
     diameter: float | str,
     batch_size: int,
     seed: int,
+    last: bool,
 ) -> Learnt:
     """Learn from the next samples of a stream, all of which have positive weight.
 
     `problems_of` returns the problems of some samples, `targets_of` their targets and loss. `seed`
-    is for the order of the samples.
+    is for the order of the samples. `last` asks for the last iterates, not for averages.
     """
     before = stream.waiting
     data = data if before is None else joined(before, data)
+    n = data.y.size
+    rows, weight = stream.rows + n, stream.weight + data.weight
+    share = data.weight / n / (weight / rows)
+    order = np.random.default_rng([seed, int(stream.rows)]).permutation(n)
+    count = -(-n // batch_size)  # batches of nearly equal size
+    ends = n * np.arange(1, count + 1) // count
     # Cached, because a `SparseSteps` needs neither problems nor rules, which take time to build.
     problems = cache(lambda: problems_of(data))
-    rows, weight = stream.rows + data.y.size, stream.weight + data.weight
-    rng = np.random.default_rng([seed, int(stream.rows)])
-    share = data.weight / data.y.size / (weight / rows)
-    batches = Batches.of(rng.permutation(data.y.size), batch_size)
-    oracles = cache(lambda: [ChunkOracle(problem, batches, share) for problem in problems()])
+    oracles = cache(
+        lambda: [ChunkOracle(each, np.split(order, ends[:-1]), share) for each in problems()]
+    )
     starts = stream.starts or tuple(problem.start() for problem in problems())
     change = stream.change if stream.states else first_change(problems()[0], diameter)
     rules = cache(
@@ -127,23 +115,40 @@ def learn(
         for rule, start, oracle in zip(rules(), starts, oracles(), strict=True)
     )
     first = not stream.states and isinstance(diameter, str)
-    waits = data.y.size < (max(FIRST_CHUNK, batch_size) if first else batch_size)
+    waits = n < (max(FIRST_CHUNK, batch_size) if first else batch_size)
     if waits and not isinstance(states, tuple):  # waiting samples are used again
         states = deepcopy(states)
     matrix = kernels.readable(data.X) if sp.issparse(data.X) else None
-    compiled = kernels.wanted(
-        # whether compiling pays for the entries seen so far, in chunks of this size
-        matrix,
-        lambda known: known.entries * rows >= kernels.FEW_ENTRIES * data.y.size,
-    )
-    chunk = partial(_chunk, data, targets_of, share) if compiled else None
-    moved = after_chunk(rules, states, oracles, batches, chunk)
+    # whether compiling pays for the entries seen so far, in chunks of this size
+    pays = kernels.wanted(matrix, lambda known: known.entries * rows >= kernels.FEW_ENTRIES * n)
+
+    done = 0
+    if isinstance(states, tuple) and states[0].iteration == 0:  # the first step probes for a radius
+        states, done = _after_steps(rules(), states, oracles(), 0, 1), 1
+    if pays and isinstance(states, tuple) and done < count:
+        states = _sparse_stream(rules()[0], states, problems()[0])
+    if pays and not isinstance(states, tuple):
+        begin = ends[done - 1] if done else 0
+        chunk = _chunk(data, *targets_of(data), share)
+        done += states.advance(chunk, order[begin:], ends[done:] - begin)
+    if done < count:
+        if not isinstance(states, tuple):
+            states = tuple(states.states())
+        states = _after_steps(rules(), states, oracles(), done, count)
+
     if waits:
         # Copied, because a caller may reuse these arrays.
         after = stream._replace(waiting=joined(data) if before is None else data)
     else:
-        after = StreamState(stream.meaning, starts, rows, weight, moved, change)
-    return Learnt(after, rows, weight, problems, rules, moved)
+        after = StreamState(stream.meaning, starts, rows, weight, states, change)
+    if not isinstance(states, tuple):
+        found = states.coefficients(last=last)
+        return Learnt(after, rows, weight, int(states.iteration), found)
+    points = [
+        problem.nearest(rule.last(state) if last else rule.output(state))
+        for rule, state, problem in zip(rules(), states, problems(), strict=True)
+    ]
+    return Learnt(after, rows, weight, int(states[0].iteration), points)
 
 
 def with_past_rows(
@@ -159,7 +164,7 @@ def with_past_rows(
     if not rows:
         return state
     squares = oracle.mean_square(start, change)
-    steps = min(int(np.ceil(rows * oracle.batches.number / oracle.n_rows)), MOST_STEPS)
+    steps = min(int(np.ceil(rows * len(oracle.batches) / oracle.n_rows)), MOST_STEPS)
     weights = importance_weight(np.arange(steps))
     total = float(weights.sum())
     x0 = state.query_point
@@ -175,33 +180,6 @@ def with_past_rows(
     )
 
 
-class Batches(NamedTuple):
-    """All samples of a chunk in random order, and the end of each batch."""
-
-    order: RowNumbers
-    ends: RowNumbers
-
-    @classmethod
-    def of(cls, order: RowNumbers, batch_size: int) -> Batches:
-        """Return batches of at most `batch_size` samples, of nearly equal size."""
-        count = -(-order.size // batch_size)
-        return cls(order, order.size * np.arange(1, count + 1) // count)
-
-    @property
-    def number(self) -> int:
-        """The number of batches."""
-        return int(self.ends.size)
-
-    def rows(self, batch: int) -> RowNumbers:
-        """Return the samples of a batch."""
-        return self.order[self.ends[batch - 1] if batch else 0 : self.ends[batch]]
-
-    def rest(self, first: int) -> tuple[RowNumbers, RowNumbers]:
-        """Return the samples from batch `first` on, in order, and the end of each batch."""
-        begin = self.ends[first - 1] if first else 0
-        return self.order[begin:], self.ends[first:] - begin
-
-
 class ChunkOracle:
     """The gradients of a chunk's batches.
 
@@ -209,21 +187,15 @@ class ChunkOracle:
     relative to that of all samples so far.
     """
 
-    def __init__(self, problem: Problem, batches: Batches, share: float) -> None:
+    def __init__(self, problem: Problem, batches: list[RowNumbers], share: float) -> None:
         self.problem, self.batches, self.share = problem, batches, share
         self.n_rows = problem.model.n_samples
-        self._next = 0
-        self._halves: tuple[tuple[Any, float], tuple[Any, float]] | None = None
-
-    def skip_to(self, batch: int) -> None:
-        """Continue with this batch."""
-        self._next = batch
+        self.next = 0  # the next batch
 
     def __call__(self, point: Vector) -> KnownEvaluation:
         """Estimate value and gradient from the next batch."""
-        rows = self.batches.rows(self._next)
-        self._next += 1
-        return self._at(point, rows)
+        self.next += 1
+        return self._at(point, self.batches[self.next - 1])
 
     def _at(self, point: Vector, rows: RowNumbers) -> KnownEvaluation:
         with np.errstate(**QUIET):  # BLAS may raise spurious flags
@@ -241,30 +213,25 @@ class ChunkOracle:
 
     def mean_square(self, point: Vector, change: ColumnScaling | None) -> float:
         """Return the mean squared norm of the batches' gradients, in coordinates of `change`."""
-        gradients = (
-            self._at(point, self.batches.rows(batch)).gradient
-            for batch in range(self.batches.number)
-        )
+        gradients = (self._at(point, rows).gradient for rows in self.batches)
         changed = (g if change is None else change.adjoint(g) for g in gradients)
         return float(np.mean([g @ g for g in changed]))
 
     def frozen(self) -> tuple[Any, Any]:
-        """Return oracles of two halves of the chunk, for the rule's probe.
+        """Return oracles of two halves of the chunk, for the rule's probe."""
+        return self._halves
 
-        Their samples are copied once, because the probe evaluates many points.
-        """
-        if self._halves is None:
-            order = self.batches.order
-            middle = (order.size + 1) // 2
-            self._halves = self._part(order[:middle]), self._part(order[-middle:])
-        first, second = self._halves
-        return partial(self._at_part, *first), partial(self._at_part, *second)
+    @cached_property
+    def _halves(self) -> tuple[Any, Any]:
+        # The samples are copied once, because the probe evaluates many points.
+        order = np.concatenate(self.batches)
+        middle = (order.size + 1) // 2
+        return self._half(order[:middle]), self._half(order[-middle:])
 
-    def _part(self, rows: RowNumbers) -> tuple[Any, float]:
-        """Return a model of some samples, and its share of the loss."""
+    def _half(self, rows: RowNumbers) -> Callable[[Vector], KnownEvaluation]:
         model = self.problem.model
         weight = float(self.problem.rows.shares[rows].sum()) * self.n_rows / rows.size
-        return model.of_rows(rows, model.l2), self.share * weight
+        return partial(self._at_part, model.of_rows(rows, model.l2), self.share * weight)
 
     def _at_part(self, part: Any, share: float, point: Vector) -> KnownEvaluation:
         with np.errstate(**QUIET):
@@ -278,24 +245,18 @@ def first_change(problem: Problem, diameter: float | str) -> ColumnScaling | Non
     `accelegrad.kernels.sparse_steps` takes time in proportion to its entries. A column without
     entries gets the median scale: it may be rare rather than small.
     """
-    if not problem.can_be_scaled or not isinstance(diameter, str):
+    if not can_scale(None, problem.feasible_set) or not isinstance(diameter, str):
         return None
-    model, rows = problem.model, problem.rows
+    rows = problem.rows
     sparse = sp.issparse(rows.X)
     found = column_scaling(rows, center=not sparse)
     seen = np.asarray(abs(rows.X).sum(axis=0)).ravel() > 0.0
-    typical = float(np.median(found.scale[seen])) if seen.any() else 1.0
-    scale = np.where(seen, found.scale, typical)
-    n_classes = model.n_classes if isinstance(model, MultinomialModel) else 1
-    return ColumnScaling(few_scales(scale) if sparse else scale, found.shift, n_classes)
-
-
-def few_scales(scale: Vector) -> Vector:
-    """Return scales rounded to at most `MOST_SCALES` different values."""
-    least, largest = np.log2([scale.min(), scale.max()])
-    step = max(1.0, float(largest - least) / (MOST_SCALES - 1))
-    rounded: Vector = np.exp2(least + step * np.rint((np.log2(scale) - least) / step))
-    return rounded
+    scale = np.where(seen, found.scale, np.median(found.scale[seen]) if seen.any() else 1.0)
+    if sparse:
+        least, largest = np.log2([scale.min(), scale.max()])
+        step = max(1.0, float(largest - least) / (MOST_SCALES - 1))
+        scale = np.exp2(least + step * np.rint((np.log2(scale) - least) / step))
+    return ColumnScaling(scale, found.shift, problem.n_classes)
 
 
 def rule_for(
@@ -310,38 +271,12 @@ def rule_for(
     return stream_rule(Space(start, problem.feasible_set, problem.penalty()), diameter, change)
 
 
-def after_chunk(
-    rules: Callable[[], list[Rule]],
-    states: Any,
-    oracles: Callable[[], list[ChunkOracle]],
-    batches: Batches,
-    chunk: Callable[[], Any] | None,
-) -> Any:
-    """Return the states after one step per batch of a chunk.
-
-    `chunk` makes the data of compiled steps, or is None to do without them. A `SparseSteps` (the
-    state of all problems) is modified in place; rules' states are not.
-    """
-    done = 0
-    if isinstance(states, tuple) and states[0].iteration == 0:  # the first step probes for a radius
-        states, done = _after_steps(rules(), states, oracles(), 0, 1), 1
-    if chunk is not None and isinstance(states, tuple) and done < batches.number:
-        states = _sparse_stream(rules()[0], states, oracles()[0].problem)
-    if chunk is not None and not isinstance(states, tuple):
-        done += states.advance(chunk(), *batches.rest(done))
-    if done == batches.number:
-        return states
-    if not isinstance(states, tuple):
-        states = tuple(states.states())
-    return _after_steps(rules(), states, oracles(), done, batches.number)
-
-
 def _after_steps(
     rules: list[Rule], states: tuple[State, ...], oracles: list[ChunkOracle], first: int, end: int
 ) -> tuple[State, ...]:
     after = []
     for rule, state, oracle in zip(rules, states, oracles, strict=True):
-        oracle.skip_to(first)
+        oracle.next = first
         for _ in range(first, end):
             state = rule.step(state, oracle).state
         after.append(state)
@@ -366,18 +301,14 @@ def _sparse_stream(rule: Rule, states: Any, problem: Problem) -> Any:
             return states
     from accelegrad.kernels.sparse_steps import SparseSteps
 
-    n_classes = model.n_classes if isinstance(model, MultinomialModel) else 1
-    return SparseSteps.of_states(states, scale, model.l2, n_classes)
+    return SparseSteps.of_states(states, scale, model.l2, problem.n_classes)
 
 
-def _chunk(
-    data: Data, targets_of: Callable[[Data], tuple[Sequence[Vector], Shape]], share: float
-) -> Any:
+def _chunk(data: Data, targets: Sequence[Vector], loss: Shape, share: float) -> Any:
     from accelegrad.kernels import gradient
     from accelegrad.kernels.steps import Chunk
 
     check_places(data.X)  # kernels do not check column indices
-    columns, loss = targets_of(data)
-    targets = np.column_stack(columns).astype(np.float64, copy=False)
+    columns = np.column_stack(targets).astype(np.float64, copy=False)
     weights = share * data.y.size * row_shares(data.weights, data.y.size)
-    return Chunk(gradient.data(data.X, targets, None, loss), weights)
+    return Chunk(gradient.data(data.X, columns, None, loss), weights)

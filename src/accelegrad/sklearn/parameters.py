@@ -50,7 +50,6 @@ the whole. The first 300 rows of a stream count as one chunk, however they come,
 be typical. After `fit` the coefficients count as much as the rows they were learnt from; so
 they do where `set_params` has changed what is minimised, or the diameter, which begins a
 new stream. Rows without weight are no rows."""
-_WIDTH = 92  # of the descriptions of parameters: lines of code have 100 characters
 
 Described = TypeVar("Described", bound=Callable[..., Any])
 
@@ -86,10 +85,9 @@ def _indented(text: str, line: re.Match[str]) -> str:
 def _description(parameter: Field[Any]) -> str:
     default = parameter.default
     shown = f'"{default}"' if isinstance(default, str) else default
-    words = textwrap.fill(
-        parameter.metadata["words"], _WIDTH, break_long_words=False, break_on_hyphens=False
-    )
-    kind = parameter.metadata["kind"]
+    kind, words = parameter.metadata["kind"], parameter.metadata["words"]
+    # Lines of code have 100 characters, of which docstrings indent eight.
+    words = textwrap.fill(words, 92, break_long_words=False, break_on_hyphens=False)
     return f"{parameter.name} : {kind}, default {shown}\n{textwrap.indent(words, ' ' * 4)}"
 
 

@@ -15,17 +15,16 @@ from accelegrad.errors import real_number
 from accelegrad.models.losses import (
     DELTA,
     EPSILON,
-    PARAMETERS,
     QUANTILE,
     Parameter,
     by_sklearn_name,
     losses_with,
 )
-from accelegrad.sklearn import target_scale
-from accelegrad.sklearn.base import AUTO, LinearEstimator, StreamFitting
+from accelegrad.sklearn.base import LinearEstimator, StreamFitting
 from accelegrad.sklearn.data import Data, refuse_missing
-from accelegrad.sklearn.objective import Objective, Problem
+from accelegrad.sklearn.objective import Objective
 from accelegrad.sklearn.parameters import FITTED, PARTIAL_FIT, TARGET_SCALE, documented, parameter
+from accelegrad.sklearn.solve import AUTO
 
 
 def _of_losses(known: Parameter) -> Any:
@@ -63,9 +62,6 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         scores = self._scores(X)
         return scores if np.ndim(self.intercept_) else scores.ravel()
 
-    def _loss_parameters(self) -> dict[str, float]:
-        return {name: getattr(self, name) for name in PARAMETERS}
-
     def _objective(self) -> Objective:
         self._given_scale()  # refuses invalid values
         return super()._objective()
@@ -82,7 +78,7 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         def found() -> float:
             if data is None:
                 return float(self.target_scale_)
-            return target_scale.scale_of(data, centred=objective.fit_intercept)
+            return data.target_scale(centred=objective.fit_intercept)
 
         return self._in_scale(objective, found)
 
@@ -97,20 +93,6 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
 
     def _meaning(self, objective: Objective) -> tuple[Any, ...]:
         return (*super()._meaning(objective), self.target_scale)
-
-    def _shaped(self, coefficients: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        return coefficients.ravel()
-
-    def _checked_data(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> Data:
-        X, y = self._checked(X, y, reset=reset, y_numeric=True)
-        weights = self._checked_weights(sample_weight, X)
-        return Data(X, np.asarray(y, dtype=np.float64), weights)
-
-    def _problems(self, objective: Objective, data: Data) -> list[Problem]:
-        return [objective.on(data.X, data.y, data.weights)]
-
-    def _targets(self, data: Data) -> list[Any]:
-        return [data.y]
 
 
 @documented(fitted=FITTED, scale=TARGET_SCALE)
@@ -192,17 +174,18 @@ class AcceleGradRegressor(LinearRegressor, StreamFitting):
 
     def _take_all(self, fits: list[Self]) -> None:
         """Combine independent regressions: their objectives and gaps add up."""
-        for name in ("coef_", "intercept_", "target_scale_"):
-            setattr(self, name, np.array([getattr(fit, name) for fit in fits]))
-        for name in ("objective_", "gap_", "seconds_"):
-            setattr(self, name, sum(getattr(fit, name) for fit in fits))
-        for name in ("n_features_in_", "feature_names_in_", "n_samples_seen_", "weight_seen_"):
-            if hasattr(fits[0], name):
-                setattr(self, name, getattr(fits[0], name))
-        self.certified_radius_ = min(fit.certified_radius_ for fit in fits)
-        self.n_iter_ = max(fit.n_iter_ for fit in fits)
-        self.converged_ = all(fit.converged_ for fit in fits)
-        self.method_ = ", ".join(dict.fromkeys(fit.method_ for fit in fits))
+        combine: dict[str, Callable[[list[Any]], Any]] = {
+            **dict.fromkeys(("coef_", "intercept_", "target_scale_"), np.array),
+            **dict.fromkeys(("objective_", "gap_", "seconds_"), sum),
+            "certified_radius_": min,
+            "n_iter_": max,
+            "converged_": all,
+            "method_": lambda methods: ", ".join(dict.fromkeys(methods)),
+        }
+        for name, value in vars(fits[0]).items():
+            if name.endswith("_"):
+                found = [getattr(fit, name) for fit in fits]
+                setattr(self, name, combine[name](found) if name in combine else value)
 
     def _levels(self) -> list[float] | None:
         """Return the quantiles if there are several, otherwise None."""

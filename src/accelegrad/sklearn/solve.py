@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,21 +27,16 @@ from accelegrad.geometry.penalties import L1
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.multinomial import MultinomialModel, PartedClasses
 from accelegrad.models.sampling import BatchSampler
-from accelegrad.models.scaling import ColumnScaling, column_scaling
+from accelegrad.models.scaling import ColumnScaling, can_scale, column_scaling
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.proofs.multinomial_dual import MultinomialDual
 from accelegrad.run.result import Status
 from accelegrad.sklearn.objective import Problem
+from accelegrad.solvers.direct import DirectNewton
 from accelegrad.solvers.interior_point import Found, interior_points
-from accelegrad.solvers.multinomial_newton import (
-    CurvedClasses,
-    SampledClasses,
-    TruncatedNewton,
-)
+from accelegrad.solvers.multinomial_newton import CurvedClasses, SampledClasses, TruncatedNewton
 
-#: Objectives below this share of a constant prediction's count as this share, since a relative
-#: tolerance cannot be met at a minimum of zero. Chosen; documented under `tol`.
-NEGLIGIBLE = 1e-3
+AUTO = "auto"
 #: A callback is called each time the number of iterations has grown by this factor, so it adds at
 #: most a twentieth to the iterations. Chosen.
 LOOK_SPACING = 1.05
@@ -65,45 +59,34 @@ class Settings:
     output: str
     n_iter_no_change: int
     progress: bool
+    seed: int
+    n_jobs: int | None  # for problems that need runs of their own
 
-    @property
-    def leaves_all_open(self) -> bool:
-        """Whether nothing but a tolerance is given, not even a progress bar."""
-        no_wishes = self.batch_size is None and self.diameter == self.output == "auto"
-        return no_wishes and self.tol is not None and not self.progress
-
-
-class Tolerance(NamedTuple):
-    """The sufficient gap as a function of the objective."""
-
-    tol: float | None
-    floor: float  # smaller objectives count as this
-
-    @classmethod
-    def of(cls, problem: Problem, settings: Settings) -> Tolerance:
-        """Return the tolerance of a problem."""
-        return cls(settings.tol, NEGLIGIBLE * problem.null_value)
-
-    @property
-    def aim(self) -> float | None:
-        """The relative gap at which a run stops."""
-        return None if self.tol is None else (1.0 - MARGIN) * self.tol
-
-    def target(self, value: float) -> float:
+    def target(self, problem: Problem, value: float) -> float:
         """Return the sufficient gap for this objective; negative without a `tol`."""
-        return -1.0 if self.tol is None else self.tol * max(value, self.floor)
+        return -1.0 if self.tol is None else self.tol * max(value, problem.floor)
 
-    def goal(self, value: float) -> float:
-        """Return the gap that a run aims at."""
-        return (self.aim or 0.0) * max(value, self.floor)
+    def goal(self, problem: Problem, value: float) -> float:
+        """Return the gap that a run aims at; 0 without a `tol`."""
+        return (1.0 - MARGIN) * max(self.target(problem, value), 0.0)
 
-    def absolute(self) -> float | None:
-        """Return the `tol` of `minimize`, which stops runs whose minimum is about 0.
+    def options(self, problem: Problem) -> dict[str, Any]:
+        """Return the arguments of `minimize`."""
+        aim = None if self.tol is None else (1.0 - MARGIN) * self.tol
+        return {
+            "diameter": self.diameter,
+            "output": self.output,
+            "max_iter": self.max_iter,
+            "progress": self.progress,
+            "rtol": aim,
+            # For minima of about 0; `minimize` multiplies it by max(1, objective), which never
+            # exceeds the sufficient gap. If it is zero, a constant fits, and only no gap suffices.
+            "tol": None if aim is None else aim * min(1.0, problem.floor) or None,
+        }
 
-        `minimize` multiplies it by max(1, objective), which never exceeds the sufficient gap.
-        """
-        # None where it would be zero: then a constant fits, and only a gap of zero suffices.
-        return None if self.aim is None else self.aim * min(1.0, self.floor) or None
+    def batch_of(self, problem: Problem) -> int | None:
+        """Return the size of minibatches: folds and held-out parts may have fewer samples."""
+        return None if self.batch_size is None else min(self.batch_size, problem.model.n_samples)
 
 
 class Fit(NamedTuple):
@@ -113,12 +96,12 @@ class Fit(NamedTuple):
     objective: float
     gap: float
     target: float  # the sufficient gap; negative without a tolerance
-    certified_radius: float
     n_iter: int
-    evident: bool  # whether there is evidence of a minimiser in the bound's region
-    message: str
-    interrupted: bool  # by Ctrl-C
     method: str
+    certified_radius: float = math.inf
+    evident: bool = True  # whether there is evidence of a minimiser in the bound's region
+    message: str = Status.CONVERGED.message
+    interrupted: bool = False  # by Ctrl-C
     stopped: bool = False  # by early stopping
 
     @property
@@ -141,12 +124,12 @@ def total(fits: Sequence[Fit]) -> Fit:
         sum(fit.objective for fit in fits),
         sum(fit.gap for fit in fits),
         sum(fit.target for fit in fits),
-        min(fit.certified_radius for fit in fits),
         max(fit.n_iter for fit in fits),
+        ", ".join(dict.fromkeys(fit.method for fit in fits)),
+        min(fit.certified_radius for fit in fits),
         all(fit.evident for fit in fits),
         next((fit.message for fit in fits if not fit.converged), fits[0].message),
         any(fit.interrupted for fit in fits),
-        ", ".join(dict.fromkeys(fit.method for fit in fits)),
         all(fit.converged or fit.stopped for fit in fits),
     )
 
@@ -155,8 +138,6 @@ def solve(
     problems: Sequence[Problem],
     settings: Settings,
     starts: Sequence[Vector],
-    seed: int,
-    n_jobs: int | None = None,
     judges: Sequence[Problem] | None = None,
 ) -> list[Fit]:
     """Minimise problems that differ only in their targets, starting at feasible points.
@@ -164,32 +145,27 @@ def solve(
     With `judges`, the same problems on held-out samples, a run ends when the mean loss of its judge
     stalls, and returns the parameters with the least one.
     """
+    places = range(len(problems))
     fits: dict[int, Fit] = {}
-    without_run = judges is None and settings.leaves_all_open
     tried = ""
-    if without_run and _is_for_interior_points(problems[0]):
-        fits, tried = _by_interior_points(problems, settings, starts), INTERIOR
-    elif without_run:
-        each = enumerate(zip(problems, starts, strict=True))
-        found = {place: _directly(problem, settings, start) for place, (problem, start) in each}
-        fits = {place: fit for place, fit in found.items() if fit is not None}
-    missing = [place for place in range(len(problems)) if place not in fits]
-    calls = []
-    for place in missing:
-        problem, watch = problems[place], None
-        if judges is not None:
-            watch = EarlyStopping(judges[place], problem, settings)
-        given = problem, settings, starts[place], seed, watch
-        if isinstance(problem.model, LinearModel):
-            calls.append(partial(_solved_model, *given, tried=tried))
+    all_open = settings.batch_size is None and settings.diameter == settings.output == AUTO
+    if judges is None and all_open and settings.tol is not None and not settings.progress:
+        if _is_for_interior_points(problems[0]):
+            fits, tried = _by_interior_points(problems, settings, starts), INTERIOR
         else:
-            calls.append(partial(_solved_classes, *given))
+            found = ((i, _directly(problems[i], settings, starts[i])) for i in places)
+            fits = {place: fit for place, fit in found if fit is not None}
+    missing = [place for place in places if place not in fits]
+    calls = [
+        (problems[i], settings, starts[i], None if judges is None else judges[i], tried)
+        for i in missing
+    ]
     if len(calls) == 1:  # joblib would take longer than a small fit
-        fits[missing[0]] = calls[0]()
+        fits[missing[0]] = _by_run(*calls[0])
     elif calls:
-        parts = Parallel(n_jobs=n_jobs)(delayed(call)() for call in calls)
+        parts = Parallel(n_jobs=settings.n_jobs)(delayed(_by_run)(*call) for call in calls)
         fits |= dict(zip(missing, parts, strict=True))
-    return [fits[place] for place in range(len(problems))]
+    return [fits[place] for place in places]
 
 
 # -- without a run ---------------------------------------------------------------------------------
@@ -197,16 +173,26 @@ def solve(
 
 def _directly(problem: Problem, settings: Settings, start: Vector) -> Fit | None:
     """Solve a small problem without a run; return None if the gap is too large."""
-    direct, terms, tolerance = problem.direct, problem.terms, Tolerance.of(problem, settings)
-    if terms is None:
+    model, terms = problem.model, problem.terms
+    if not isinstance(model, LinearModel) or terms is None:
         return None
-    if tolerance.floor == 0.0 and problem.value(start) == 0.0:  # a constant fits exactly
-        return _proved(tolerance, start, 0.0, 0.0, 0, PROXIMAL)
+    if problem.floor == 0.0 and problem.value(start) == 0.0:  # a constant fits exactly
+        return _proved(problem, settings, start, 0.0, 0.0, 0, PROXIMAL)
+    if not DirectNewton.serves(model, terms):
+        return None
+    direct = problem.kept.get("direct")
     if direct is None:
+        direct = problem.kept["direct"] = DirectNewton(model)
+
+    def goal(value: float) -> float:
+        return settings.goal(problem, value)
+
+    found = direct.minimum(terms, start, goal, settings.max_iter)
+    if found is None:
         return None
-    found = direct.minimum(terms, start, tolerance.goal, settings.max_iter)
-    fit = None if found is None else _proved(tolerance, *found, method=PROXIMAL)
-    return fit if fit is not None and fit.converged else None
+    x, value, bound, steps = found
+    fit = _proved(problem, settings, x, value, bound, steps, PROXIMAL)
+    return fit if fit.converged else None
 
 
 def request_of(problem: Problem) -> Request:
@@ -235,8 +221,8 @@ def _by_interior_points(
     models = [problem.model for problem in problems if isinstance(problem.model, LinearModel)]
     terms = problems[0].terms
     assert terms is not None
-    tolerances = [Tolerance.of(problem, settings) for problem in problems]
-    aim, floors = tolerances[0].aim or 0.0, np.array([each.floor for each in tolerances])
+    floors = np.array([problem.floor for problem in problems])
+    aim = (1.0 - MARGIN) * (settings.tol or 0.0)
     fits: dict[int, Fit] = {}
 
     def allowed(values: Vector, bounds: Vector) -> Vector:
@@ -247,8 +233,7 @@ def _by_interior_points(
         problem, x = problems[place], point.parameters
         value = models[place].value(x) + problem.l1_value(x)
         bound = ModelDual(models[place], problem.terms).at_slopes(point.slopes)
-        known = x, value, bound, point.steps, INTERIOR
-        fits[place] = _proved(tolerances[place], *known)
+        fits[place] = _proved(problem, settings, x, value, bound, point.steps, INTERIOR)
         return fits[place].gap <= gap
 
     interior_points(models, terms, starts, allowed, proved, settings.max_iter)
@@ -258,11 +243,16 @@ def _by_interior_points(
 
 
 def _proved(
-    tolerance: Tolerance, x: Vector, value: float, bound: float, steps: int, method: str
+    problem: Problem,
+    settings: Settings,
+    x: Vector,
+    value: float,
+    bound: float,
+    steps: int,
+    method: str,
 ) -> Fit:
     gap = abs(value - max(bound, 0.0))  # losses and penalties are nonnegative
-    target, message = tolerance.target(value), Status.CONVERGED.message
-    return Fit(x, value, gap, target, math.inf, steps, True, message, False, method)
+    return Fit(x, value, gap, settings.target(problem, value), steps, method)
 
 
 # -- by a run of `minimize` ------------------------------------------------------------------------
@@ -294,180 +284,141 @@ class EarlyStopping:
         elif now - self._best_at >= self._patience:
             raise StopIteration
 
-    def take_best(self, result: OptimizeResult) -> None:
-        """Replace the point of the result by the best one."""
-        if self.best is not None:
-            ended = result.status in (Status.CALLBACK, Status.CONVERGED, Status.STATIONARY)
-            result.update(x=self.best, fun=math.nan, stopped=ended)
 
-
-def _options(settings: Settings, tolerance: Tolerance) -> dict[str, Any]:
-    return {
-        "diameter": settings.diameter,
-        "output": settings.output,
-        "max_iter": settings.max_iter,
-        "tol": tolerance.absolute(),
-        "rtol": tolerance.aim,
-        "progress": settings.progress,
-    }
-
-
-def _solved_model(
-    problem: Problem,
-    settings: Settings,
-    start: Vector,
-    seed: int,
-    watch: EarlyStopping | None,
-    tried: str = "",
+def _by_run(
+    problem: Problem, settings: Settings, start: Vector, judge: Problem | None, tried: str
 ) -> Fit:
-    """Pass the model to `minimize`; `tried` is a method that did not prove enough."""
-    model, tolerance = problem.model, Tolerance.of(problem, settings)
-    assert isinstance(model, LinearModel)
-    options = _options(settings, tolerance)
-    if tried:
-        options["method"] = choose(request_of(problem), tried=tried).name
-    if settings.batch_size is not None:
-        # Folds and held-out parts may leave fewer samples than batch_size.
-        options["batch_size"] = min(settings.batch_size, model.n_samples)
-    if watch is not None:
-        options |= {"callback": watch, "callback_at": looks(settings.max_iter)}
-    result = minimize(
-        model,
-        start,
-        penalty=L1(problem.l1) if problem.l1 > 0.0 else None,  # without the intercept
-        feasible_set=problem.feasible_set,
-        rng=seed,
-        **options,
-    )
-    if watch is not None:
-        watch.take_best(result)
-    return _fit(problem, tolerance, result)
+    """Solve a problem by `minimize`; `tried` is a method that did not prove enough."""
+    watch = None if judge is None else EarlyStopping(judge, problem, settings)
+    if isinstance(problem.model, MultinomialModel):
+        result = MultinomialRun(problem, settings, watch).result(start)
+    else:
+        options = settings.options(problem)
+        if tried:
+            options["method"] = choose(request_of(problem), tried=tried).name
+        if settings.batch_size is not None:
+            options["batch_size"] = settings.batch_of(problem)
+        if watch is not None:
+            options |= {"callback": watch, "callback_at": looks(settings.max_iter)}
+        result = minimize(
+            problem.model,
+            start,
+            penalty=L1(problem.l1) if problem.l1 > 0.0 else None,  # without the intercept
+            feasible_set=problem.feasible_set,
+            rng=settings.seed,
+            **options,
+        )
+    stopped = False
+    if watch is not None and watch.best is not None:
+        stopped = result.status in (Status.CALLBACK, Status.CONVERGED, Status.STATIONARY)
+        result.update(x=watch.best, fun=math.nan)
+    return _fit(problem, settings, result, stopped=stopped)
 
 
-class ClassesFunction:
-    """The smooth part of a multinomial problem as `minimize` sees it, and its dual bound.
+class MultinomialRun:
+    """A run of `minimize` on the smooth part of a multinomial problem.
 
-    If `free_method`, the method is Newton's where there is a bound; otherwise coordinates are
-    scaled if the set allows it. A `sampler` draws the minibatches; without one, all samples are
-    used.
+    Where the dual bound becomes tight, that bound decides when the run ends. Unless a diameter is
+    given, the method is then Newton's; otherwise coordinates are scaled if the set allows it. With
+    a `batch_size`, gradients are those of minibatches.
     """
 
-    def __init__(
-        self, problem: Problem, *, free_method: bool, sampler: BatchSampler | None = None
-    ) -> None:
+    def __init__(self, problem: Problem, settings: Settings, watch: EarlyStopping | None) -> None:
         model = problem.model
         assert isinstance(model, MultinomialModel)
-        self.problem, self._model, self._sampler = problem, model, sampler
-        self.is_proved = problem.is_free and model.l2 > 0.0  # by a bound that becomes tight
-        self._dual = MultinomialDual(model) if self.is_proved else None
-        curved = self.is_proved and free_method and sampler is None
-        self.curved: CurvedClasses | None = None
-        if curved and isinstance(model, PartedClasses):
-            self.curved = SampledClasses(model)
-        elif curved:
-            self.curved = CurvedClasses(model)
+        self._problem, self._model, self._settings, self._watch = problem, model, settings, watch
+        self._sampler: BatchSampler | None = None
+        batch = settings.batch_of(problem)
+        if batch is not None:
+            rng = np.random.default_rng(settings.seed)
+            self._sampler = BatchSampler(model.n_samples, batch, rng)
+        free = problem.l1 == 0.0 and problem.feasible_set is None
+        self._dual = MultinomialDual(model) if free and model.l2 > 0.0 else None
+        self._curved: CurvedClasses | None = None
         self._change: ColumnScaling | None = None
-        if free_method and not curved and problem.can_be_scaled:
-            self._change = column_scaling(model.rows, n_classes=model.n_classes)
-        self.lower_bound = 0.0  # losses are nonnegative
+        if settings.diameter == AUTO:
+            if self._dual is None or self._sampler is not None:
+                if can_scale(None, problem.feasible_set):
+                    self._change = column_scaling(model.rows, n_classes=model.n_classes)
+            elif isinstance(model, PartedClasses):
+                self._curved = SampledClasses(model)
+            else:
+                self._curved = CurvedClasses(model)
+        self._bound = 0.0  # losses are nonnegative
 
-    def __call__(self, v: Vector) -> tuple[float, Vector]:
-        """Return value and gradient."""
-        with self.problem.single_thread():  # `minimize` treats it as a user's function
-            if self.curved is not None:
-                return self.curved.value_and_gradient(v)
-            x = self.point(v)
+    def result(self, start: Vector) -> OptimizeResult:
+        """Return the result, with the bound that holds everywhere if there is one."""
+        problem, settings, change = self._problem, self._settings, self._change
+        penalty, chosen = problem.penalty(), problem.feasible_set
+        if change is not None:
+            start = change.invert(start)
+            penalty = change.scaled_penalty(penalty)
+            chosen = change.scaled_set(chosen, self._model.n_parameters)
+        options = settings.options(problem) | {"penalty": penalty, "feasible_set": chosen}
+        if self._sampler is not None or self._dual is not None:
+            options |= {"tol": None, "rtol": None}  # only the dual bound decides
+        if self._is_bounded or self._watch is not None:
+            options |= {"callback": self._look, "callback_at": looks(settings.max_iter)}
+        if self._curved is not None:
+            options["method"] = TruncatedNewton(self._curved, self._small_gradient)
+        result = minimize(self._value_and_gradient, start, exact=self._sampler is None, **options)
+        if self._curved is not None:
+            result["method"] = TRUNCATED
+        x = result["x"] = problem.nearest(self._point(result.x))
+        if self._dual is not None:
+            self._raise_bound(x)
+            # The run's own bound holds only in a region that it guessed.
+            result.update(lower_bound=self._bound, certified_radius=math.inf)
+        return result
+
+    @property
+    def _is_bounded(self) -> bool:
+        """Whether the dual bound ends the run."""
+        return self._dual is not None and self._settings.tol is not None
+
+    def _value_and_gradient(self, v: Vector) -> tuple[float, Vector]:
+        with self._problem.single_thread():  # `minimize` treats it as a user's function
+            if self._curved is not None:
+                return self._curved.value_and_gradient(v)
+            x = self._point(v)
             if self._sampler is None:
                 value, gradient = self._model.value_and_gradient(x)
             else:
                 value, gradient = self._model.batch_value_and_gradient(x, self._sampler.next_rows())
             return value, gradient if self._change is None else self._change.adjoint(gradient)
 
-    def point(self, v: Vector) -> Vector:
+    def _point(self, v: Vector) -> Vector:
         """Return the parameters at a point of the run."""
         return v if self._change is None else self._change.apply(v)
 
-    def start(self, x: Vector) -> Vector:
-        """Return the run's point for these parameters."""
-        return x if self._change is None else self._change.invert(x)
+    def _small_gradient(self, value: float) -> float:
+        """Return the gradient norm at which the dual proves enough; 0 without a tolerance."""
+        return math.sqrt(2.0 * self._model.l2 * self._settings.goal(self._problem, value))
 
-    def terms(self) -> dict[str, Any]:
-        """Return penalty and set in the run's coordinates."""
-        penalty, chosen, change = self.problem.penalty(), self.problem.feasible_set, self._change
-        if change is not None:
-            penalty = change.scaled_penalty(penalty)
-            chosen = change.scaled_set(chosen, self._model.n_parameters)
-        return {"penalty": penalty, "feasible_set": chosen}
-
-    def raise_bound(self, x: Vector) -> None:
-        """Update the lower bound with the dual bound at a point."""
-        if self._dual is not None:
-            self.lower_bound = max(self.lower_bound, self._dual.at(x))
-
-    def proves(self, x: Vector, value: float, tolerance: Tolerance) -> bool:
-        """Return whether the dual bound proves enough at a point."""
-        goal = tolerance.goal(value)
-        # The bound costs several passes: it is computed only if it may prove enough.
-        promising = self.curved is None or self.curved.expected_gap(x) <= 2.0 * goal
-        if value - self.lower_bound > goal and promising:
-            self.raise_bound(x)
-        # A negative gap would refute the bound.
-        return -self.problem.rounding(value) <= value - self.lower_bound <= goal
-
-
-def _solved_classes(
-    problem: Problem,
-    settings: Settings,
-    start: Vector,
-    seed: int,
-    watch: EarlyStopping | None,
-) -> Fit:
-    """Pass a function to `minimize`, with Newton's method or scaled coordinates if possible."""
-    tolerance, sampler = Tolerance.of(problem, settings), None
-    if settings.batch_size is not None:
-        n = problem.model.n_samples
-        sampler = BatchSampler(n, min(settings.batch_size, n), np.random.default_rng(seed))
-    function = ClassesFunction(problem, free_method=settings.diameter == "auto", sampler=sampler)
-    options = _options(settings, tolerance) | function.terms() | {"exact": sampler is None}
-    if sampler is not None or function.is_proved:
-        options |= {"tol": None, "rtol": None}  # only the dual bound decides
-    bounded = function.is_proved and settings.tol is not None
-
-    def look(intermediate_result: OptimizeResult) -> None:
+    def _look(self, intermediate_result: OptimizeResult) -> None:
+        problem = self._problem
         with problem.single_thread():  # `minimize` treats it as a user's function
-            x, value = function.point(intermediate_result.x), float(intermediate_result.fun)
-            if watch is not None:
-                watch.look(x, int(intermediate_result.nit))
-            if not bounded:
+            x, value = self._point(intermediate_result.x), float(intermediate_result.fun)
+            if self._watch is not None:
+                self._watch.look(x, int(intermediate_result.nit))
+            if not self._is_bounded:
                 return
             # Without a goal a run does not know the value at an average or last point, and with
             # minibatches it is an estimate.
-            if not math.isfinite(value) or sampler is not None:
+            if not math.isfinite(value) or self._sampler is not None:
                 value = problem.value(x)
-            if function.proves(x, value, tolerance):
+            goal = self._settings.goal(problem, value)
+            # The bound costs several passes: it is computed only if it may prove enough.
+            promising = self._curved is None or self._curved.expected_gap(x) <= 2.0 * goal
+            if value - self._bound > goal and promising:
+                self._raise_bound(x)
+            # A negative gap would refute the bound.
+            if -problem.rounding(value) <= value - self._bound <= goal:
                 raise StopIteration
 
-    if bounded or watch is not None:
-        options |= {"callback": look, "callback_at": looks(settings.max_iter)}
-    if function.curved is not None:
-        l2 = problem.model.l2
-
-        def small_gradient(value: float) -> float:
-            """Return the gradient norm at which the dual proves enough; 0 without a tolerance."""
-            return math.sqrt(2.0 * l2 * tolerance.goal(value))
-
-        options["method"] = TruncatedNewton(function.curved, small_gradient)
-    result = minimize(function, function.start(start), **options)
-    if function.curved is not None:
-        result["method"] = TRUNCATED
-    x = result["x"] = problem.nearest(function.point(result.x))
-    if function.is_proved:
-        function.raise_bound(x)
-        # The run's own bound holds only in a region that it guessed.
-        result.update(lower_bound=function.lower_bound, certified_radius=math.inf)
-    if watch is not None:
-        watch.take_best(result)
-    return _fit(problem, tolerance, result)
+    def _raise_bound(self, x: Vector) -> None:
+        if self._dual is not None:
+            self._bound = max(self._bound, self._dual.at(x))
 
 
 def looks(max_iter: int) -> list[int]:
@@ -476,7 +427,7 @@ def looks(max_iter: int) -> list[int]:
     return sorted({min(math.ceil(LOOK_SPACING**power), max_iter) for power in range(count + 1)})
 
 
-def _fit(problem: Problem, tolerance: Tolerance, result: OptimizeResult) -> Fit:
+def _fit(problem: Problem, settings: Settings, result: OptimizeResult, *, stopped: bool) -> Fit:
     x = problem.nearest(result.x)
     # A run of a LinearModel computed this value in float64.
     is_judged = x is result.x and isinstance(problem.model, LinearModel)
@@ -490,14 +441,14 @@ def _fit(problem: Problem, tolerance: Tolerance, result: OptimizeResult) -> Fit:
         x,
         value,
         abs(value - bound),  # a negative gap is rounding error of this size
-        tolerance.target(value),
-        radius,
+        settings.target(problem, value),
         int(result.nit),
+        str(result["method"]),
+        radius,
         radius == math.inf or not _falls_beyond(problem, x, bound, radius),
         message,
         result.status is Status.INTERRUPTED,
-        str(result["method"]),
-        bool(result.get("stopped", False)),
+        stopped,
     )
 
 

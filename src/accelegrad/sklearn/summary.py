@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -50,8 +49,10 @@ class Summary:
     def __init__(
         self, estimator: Any, top: int, name_of: Callable[[int], str] | None = None
     ) -> None:
-        # A sparse model may have more columns than fit in memory.
-        entries = sp.coo_array(_two_dimensional(estimator.coef_))
+        rows: Any = estimator.coef_  # sparse ones may have more columns than fit in memory
+        if not sp.issparse(rows):
+            rows = np.atleast_2d(rows)
+        entries = sp.coo_array(rows)
         entries.eliminate_zeros()
         places, columns = np.unique(entries.col, return_inverse=True)
         used = np.zeros((entries.shape[0], places.size))
@@ -60,81 +61,62 @@ class Summary:
         self.facts = _facts(estimator, entries)
         self.heads = _heads(estimator, len(used))
         order = np.argsort(-np.abs(used).max(axis=0, initial=0.0), kind="stable")[:top]
-        name = name_of or partial(_name, getattr(estimator, "feature_names_in_", None))
-        self.coefficients = [(name(int(places[k])), used[:, k]) for k in order]
-        self._intercepts = np.ravel(estimator.intercept_)
+        names = getattr(estimator, "feature_names_in_", None)
+        if name_of is None:
+            name_of = "x{}".format if names is None else names.__getitem__
+        self.coefficients = [(str(name_of(int(places[k]))), used[:, k]) for k in order]
+        self._intercepts = np.broadcast_to(np.ravel(estimator.intercept_), len(used))
         self._unused = entries.shape[1] - places.size
         self._left_out = places.size - len(self.coefficients)
 
     def __repr__(self) -> str:
         width = max(len(name) for name, _ in self.facts) + 2
         lines = [self.title, *(f"{name:<{width}}{value}" for name, value in self.facts), ""]
-        lines += _aligned(self._table())
-        return "\n".join([*lines, *self._rest()])
-
-    def _table(self) -> list[list[str]]:
         columns = len(self.heads)
-        digits = 6 if columns <= 3 else 3
         table = [["", *self.heads]] if columns > 1 else []
-        rows = [("intercept", np.broadcast_to(self._intercepts, columns)), *self.coefficients]
-        table += [[name, *(f"{value:+.{digits}g}" for value in row)] for name, row in rows]
+        for name, row in [("intercept", self._intercepts), *self.coefficients]:
+            table.append([name, *(f"{value:+.{6 if columns <= 3 else 3}g}" for value in row)])
         if columns > MOST_NAMED:
             table = [[*row[: MOST_NAMED + 1], "..."] for row in table]
-        return table
-
-    def _rest(self) -> list[str]:
-        rest = [f"and {self._left_out} smaller ones"] if self._left_out else []
-        return rest + ([f"and {self._unused} that are zero"] if self._unused else [])
-
-
-def _two_dimensional(coefficients: Any) -> Any:
-    return coefficients if sp.issparse(coefficients) else np.atleast_2d(coefficients)
-
-
-def _name(names: Sequence[str] | None, place: int) -> str:
-    return f"x{place}" if names is None else str(names[place])
+        first, *widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        for name, *cells in table:
+            right = [f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True)]
+            lines.append("  ".join([f"{name:<{first}}", *right]).rstrip())
+        lines += [f"and {self._left_out} smaller ones"] if self._left_out else []
+        lines += [f"and {self._unused} that are zero"] if self._unused else []
+        return "\n".join(lines)
 
 
 def _facts(estimator: Any, entries: Any) -> Facts:
+    """Return what is known of a fit; `entries` are its coefficients that are not zero."""
     rows, columns = entries.shape
     facts = [("rows", str(estimator.n_samples_seen_)), ("features", str(estimator.n_features_in_))]
     if hasattr(estimator, "classes_"):
-        facts.append(("classes", _classes_in_words(estimator, rows)))
+        labels = labels_in_words(estimator.classes_)
+        shown = ", ".join(labels)
+        if len(labels) > MOST_NAMED:
+            shown = f"{len(labels)}: {', '.join(labels[:MOST_NAMED])}, ..."
+        elif rows == 1:  # the class that positive coefficients favour
+            shown += f" (positive coefficients: {labels[-1]})"
+        facts.append(("classes", shown))
     if getattr(estimator, "method_", ""):
         facts.append(("method", estimator.method_))
-    facts += _quality(estimator)
+    objective, gap = float(estimator.objective_), float(estimator.gap_)
+    facts.append(("objective", f"{objective:.8g}" if math.isfinite(objective) else NOT_KNOWN))
+    if math.isfinite(gap):
+        share = f" ({gap / objective:.1e} of the objective)" if objective > 0.0 else ""
+        everywhere = math.isinf(estimator.certified_radius_)
+        near = "" if everywhere else rounded_down(estimator.certified_radius_)
+        reach = "all coefficients" if everywhere else f"coefficients within {near} of the start"
+        facts += [("certified gap", f"{rounded_up(gap, 3)}{share}"), ("proved for", reach)]
+    else:
+        facts.append(("certified gap", NOT_KNOWN))
+    facts.append(("iterations", str(estimator.n_iter_)))
     facts.append(("converged", f"{'yes' if estimator.converged_ else 'no'} (tol {estimator.tol})"))
     if hasattr(estimator, "seconds_"):
         facts.append(("seconds", f"{estimator.seconds_:.3g}"))
     facts.append(("coefficients", f"{entries.nnz} of {rows * columns} not zero"))
     return facts
-
-
-def _quality(estimator: Any) -> Facts:
-    objective, gap = float(estimator.objective_), float(estimator.gap_)
-    share = f" ({gap / objective:.1e} of the objective)" if objective > 0.0 else ""
-    proved = math.isfinite(gap)
-    return [
-        ("objective", f"{objective:.8g}" if math.isfinite(objective) else NOT_KNOWN),
-        ("certified gap", f"{rounded_up(gap, 3)}{share}" if proved else NOT_KNOWN),
-        *([("proved for", _reach(estimator))] if proved else []),
-        ("iterations", str(estimator.n_iter_)),
-    ]
-
-
-def _classes_in_words(estimator: Any, columns: int) -> str:
-    """Return the classes; for two, also the one that positive coefficients favour."""
-    labels = labels_in_words(estimator.classes_)
-    if len(labels) > MOST_NAMED:
-        return f"{len(labels)}: {', '.join(labels[:MOST_NAMED])}, ..."
-    side = f" (positive coefficients: {labels[-1]})" if columns == 1 else ""
-    return ", ".join(labels) + side
-
-
-def _reach(estimator: Any) -> str:
-    if math.isinf(estimator.certified_radius_):
-        return "all coefficients"
-    return f"coefficients within {rounded_down(estimator.certified_radius_)} of the start"
 
 
 def _heads(estimator: Any, count: int) -> list[str]:
@@ -146,14 +128,3 @@ def _heads(estimator: Any, count: int) -> list[str]:
     if levels.size == count:
         return [f"{level:g}" for level in levels]
     return [f"output {place}" for place in range(count)]
-
-
-def _aligned(table: list[list[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    return [
-        "  ".join(
-            [f"{row[0]:<{widths[0]}}"]
-            + [f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True)]
-        ).rstrip()
-        for row in table
-    ]

@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 from accelegrad import LinearModel, minimize
 from accelegrad.errors import Vector
 from accelegrad.models.losses import LOSSES
-from accelegrad.sklearn.solve import NEGLIGIBLE
+from accelegrad.sklearn.objective import NEGLIGIBLE
 from accelegrad_lab.engine.minimum import find_minimum
 from accelegrad_lab.engine.rows import Rows, is_sparse
 from accelegrad_lab.engine.worker import Timing, quiet

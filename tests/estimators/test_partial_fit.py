@@ -1,4 +1,4 @@
-"""`partial_fit`: small first chunks, rows that are far off, parameters that change, no rows at all."""
+"""`partial_fit`: the rule's steps, small chunks, rows that are far off, parameters that change."""
 
 import pickle
 import warnings
@@ -13,7 +13,8 @@ from sklearn.preprocessing import StandardScaler
 import accelegrad as ag
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 from accelegrad.sklearn.model_file import load_model, save_model
-from accelegrad.sklearn.online import FIRST_CHUNK
+from accelegrad.sklearn.objective import Objective
+from accelegrad.sklearn.online import FIRST_CHUNK, ChunkOracle
 
 
 def numbers(rows=400, width=5, noise=0.3, seed=0):
@@ -26,6 +27,96 @@ def fed(estimator, X, y, chunk, **options):
     for first in range(0, len(y), chunk):
         estimator.partial_fit(X[first : first + chunk], y[first : first + chunk], **options)
     return estimator
+
+
+@pytest.fixture(scope="module")
+def flowers():
+    """Three classes, in a random order, three times."""
+    X, y = load_iris(return_X_y=True)
+    order = np.random.default_rng(0).permutation(np.tile(np.arange(y.size), 3))
+    return StandardScaler().fit_transform(X)[order], y[order]
+
+
+# ---------------------------------------------------------------------------- what is learnt
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "hinge", "modified_huber"])
+def test_a_stream_learns_what_fit_learns(binary, flowers, loss):
+    X, y = binary
+    classifier = fed(AcceleGradClassifier(loss, random_state=0), X, y, 100, classes=[0, 1])
+    assert classifier.score(X, y) > 0.95
+    assert classifier.gap_ == np.inf
+    assert not classifier.converged_
+    for kind in ("ovr", "auto"):
+        classifier = AcceleGradClassifier(loss, multi_class=kind, random_state=0)
+        assert fed(classifier, *flowers, 30, classes=[0, 1, 2]).score(*flowers) > 0.88
+
+
+def test_the_rules_weights_go_on_across_chunks(binary):
+    """A chunk by chunk run is AcceleGrad on the batches in their order, step by step."""
+    X, y = binary
+    sign = np.where(y == 1, 1.0, -1.0)
+    classifier = AcceleGradClassifier(alpha=0.1, diameter=2.0, batch_size=5, random_state=3)
+    rule = ag.AcceleGrad(2.0, project=ag.Ball(np.zeros(31), 1.0).project, project_y=False)
+    state = rule.init(np.zeros(31))
+    seed = np.random.RandomState(3).randint(2**31 - 1)
+    for first in (0, 20, 40):
+        rows = np.arange(first, first + 20)
+        classifier.partial_fit(X[rows], y[rows], classes=[0, 1])
+        order = np.random.default_rng([seed, first]).permutation(20)
+        for batch in np.split(rows[order], 4):
+            model = ag.LinearModel(X[batch], sign[batch], "logistic", l2=0.1, fit_intercept=True)
+            state = rule.update(state, model.gradient(rule.query(state)))
+    expected = rule.output(state)
+    np.testing.assert_allclose(classifier.coef_[0], expected[:-1], rtol=1e-10)
+    np.testing.assert_allclose(classifier.intercept_[0], expected[-1], rtol=1e-10)
+
+
+def test_weights_of_a_stream_count_across_chunks():
+    X, y = numbers()
+
+    def coefficients(weights):
+        regressor = AcceleGradRegressor(random_state=0, batch_size=10, alpha=1e-2)
+        for rows in np.split(np.arange(400), 4):
+            regressor.partial_fit(X[rows], y[rows], sample_weight=weights[rows])
+        return regressor.coef_
+
+    ones = coefficients(np.ones(400))
+    np.testing.assert_allclose(ones, coefficients(np.full(400, 7.0)), rtol=1e-9)
+    # In batches and chunks of their own all weigh the same.
+    assert np.linalg.norm(coefficients(np.repeat([1.0, 3.0], 200)) - ones) > 1e-3
+
+
+def test_the_share_of_a_chunk_is_of_its_loss_alone():
+    X, y = numbers()
+    problem = Objective("squared", 0.5, 0.0, None, True).on(X, y, None)
+    point = np.random.default_rng(1).standard_normal(6)
+    found = ChunkOracle(problem, [np.arange(y.size)], 0.25)(point)
+    residual = X @ point[:-1] + point[-1] - y
+    value = 0.25 * (residual**2).mean() / 2 + 0.25 * point[:-1] @ point[:-1]
+    gradient = 0.25 * np.append(X.T @ residual, residual.sum()) / y.size
+    gradient[:-1] += 0.5 * point[:-1]
+    assert found.value == pytest.approx(value)
+    np.testing.assert_allclose(found.gradient, gradient)
+
+
+def test_last_points_keep_the_zeros_of_the_l1_norm():
+    last = AcceleGradRegressor(penalty="l1", alpha=1.0, average=False, random_state=0)
+    assert (fed(last, *numbers(), 100).coef_ == 0).any()
+
+
+def test_classes_are_those_of_the_first_call(flowers):
+    X, y = flowers
+    classifier, known = AcceleGradClassifier(), y < 2
+    with pytest.raises(ValueError, match="classes must be given at the first call"):
+        classifier.partial_fit(X, y)
+    classifier.partial_fit(X[known], y[known], classes=[0, 1])
+    with pytest.raises(ValueError, match=r"y holds the classes \[2\], which are not among \[0 1\]"):
+        classifier.partial_fit(X, y)
+    with pytest.raises(ValueError, match="not the same as at the first call"):
+        classifier.partial_fit(X[known], y[known], classes=[0, 1, 2])
+    with pytest.raises(ValueError, match="'balanced' is not supported for partial_fit"):
+        AcceleGradClassifier(class_weight="balanced").partial_fit(X, y, classes=[0, 1, 2])
 
 
 # ----------------------------------------------------------------------------- the first rows
@@ -112,8 +203,9 @@ def test_a_stream_goes_on_after_pickling(rows):
 # ---------------------------------------------------------------------------------- after fit
 
 
-@pytest.mark.parametrize("loss", ["squared_error", "absolute_error", "huber"])
-@pytest.mark.parametrize("factor", [1.0, 100.0])
+@pytest.mark.parametrize(
+    ("loss", "factor"), [("squared_error", 1.0), ("absolute_error", 100.0), ("huber", 100.0)]
+)
 def test_one_row_that_is_far_off_does_not_undo_a_fit(loss, factor):
     X, y = numbers()
     fit = AcceleGradRegressor(loss, random_state=0).fit(X, y)
@@ -144,24 +236,17 @@ def test_every_rule_goes_on_from_a_fit(options):
     assert np.linalg.norm(fit.coef_ - coefficients) < 0.2 * size
 
 
-def test_a_saved_model_goes_on_as_the_model_itself(tmp_path):
-    X, y = numbers()
-    fit = AcceleGradRegressor(random_state=0).fit(X, y, sample_weight=np.full(400, 7.0))
-    save_model(fit, tmp_path / "model.agm")
-    loaded = load_model(tmp_path / "model.agm")
-    assert (loaded.n_samples_seen_, loaded.weight_seen_) == (400, 2800.0)
-    for estimator in (fit, loaded):
-        estimator.partial_fit(X[:1], y[:1] + 1000.0, sample_weight=[7.0])
-    np.testing.assert_array_equal(fit.coef_, loaded.coef_)
-
-
-def test_the_weights_of_a_fit_count_in_the_stream_after_it():
+def test_the_weights_of_a_fit_count_in_the_stream_after_it(tmp_path):
     X, y = numbers()
 
     def moved(weight):
         fit = AcceleGradRegressor(random_state=0).fit(X, y, sample_weight=np.full(400, weight))
-        before = fit.coef_.copy()
-        fit.partial_fit(X[:1], y[:1] + 10.0)
+        save_model(fit, tmp_path / "model.agm")
+        loaded, before = load_model(tmp_path / "model.agm"), fit.coef_.copy()
+        assert (loaded.n_samples_seen_, loaded.weight_seen_) == (400, 400 * weight)
+        for estimator in (fit, loaded):
+            estimator.partial_fit(X[:1], y[:1] + 10.0)
+        np.testing.assert_array_equal(fit.coef_, loaded.coef_)
         return np.linalg.norm(fit.coef_ - before)
 
     assert 0.0 < moved(100.0) < 0.1 * moved(1.0)
@@ -219,10 +304,8 @@ def test_every_parameter_is_tried():
 
 @pytest.mark.parametrize(("kind", "name", "value"), CHANGES)
 @pytest.mark.parametrize("held", [True, False])
-def test_a_parameter_may_change_in_a_stream_and_back(kind, name, value, held):
-    X, y = load_iris(return_X_y=True)
-    order = np.random.default_rng(0).permutation(np.tile(np.arange(y.size), 3))
-    X, y = X[order], y[order]
+def test_a_parameter_may_change_in_a_stream_and_back(flowers, kind, name, value, held):
+    X, y = flowers
     chunk = 20 if held else FIRST_CHUNK
     estimator = kind(random_state=0)
     told = {"classes": [0, 1, 2]} if kind is AcceleGradClassifier else {}
@@ -270,15 +353,15 @@ def test_a_chunk_without_weight_is_no_row():
     assert others.n_samples_seen_ == plain.n_samples_seen_ == 300
 
 
-def test_a_chunk_of_a_class_without_weight_is_no_row():
-    X, y = load_iris(return_X_y=True)
+def test_a_chunk_of_a_class_without_weight_is_no_row(flowers):
+    X, y = flowers
     classifier = AcceleGradClassifier(class_weight={0: 0.0}, random_state=0)
-    classifier.partial_fit(X[50:], y[50:], classes=[0, 1, 2])
+    classifier.partial_fit(X[y > 0], y[y > 0], classes=[0, 1, 2])
     before = classifier.coef_.copy()
-    classifier.partial_fit(X[:50], y[:50])
+    classifier.partial_fit(X[y == 0], y[y == 0])
     np.testing.assert_array_equal(classifier.coef_, before)
     # The classes of a first call without weight are remembered.
     first = AcceleGradClassifier(random_state=0)
-    first.partial_fit(X, y, classes=[0, 1, 2], sample_weight=np.zeros(150))
+    first.partial_fit(X, y, classes=[0, 1, 2], sample_weight=np.zeros(y.size))
     first.partial_fit(X, y)
     assert first.coef_.shape == (3, 4)
