@@ -151,7 +151,7 @@ class Run:
             else:
                 high = (a, value, gradient)
                 uneven = self.pairs and self._uneven(value, gradient @ p, a, s0)
-                self._note(missed=True, counts=bundle.UNEVEN_MISSES if uneven else 1)
+                self._note(missed=True, counts=bundle.MAY_MISS + 1 if uneven else 1)
             if not self._smooth():
                 break
             a = self._beyond(before, low, p) if high is None else self._between(low, high, p)

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accelegrad.bundle.cut_memory import FEWEST_CUTS, CutMemory, default_size
-from accelegrad.bundle.cut_model import Center, CutModel
-from accelegrad.bundle.last_digits import LastDigits
-from accelegrad.bundle.quasi_newton import MOST_TRIALS, End, LineSearch, Pairs
+from accelegrad.bundle.cut_model import Center, CutModel, Lowest
+from accelegrad.bundle.quasi_newton import MOST_TRIALS, End, LastDigits, LineSearch, Pairs
 from accelegrad.errors import NonFiniteError, Vector, whole_number
 from accelegrad.rounding import UNIT
 from accelegrad.rules.base import (
@@ -46,10 +45,6 @@ IN_A_ROW, GROWN = 3, 2.0
 PATIENCE, LARGEST_CUT = 10, 0.3
 #: Trials that count as recent, and those among them that may miss on a smooth function
 RECENT, MAY_MISS = 10, 2
-#: An uneven trial that misses counts as more than may miss, once an earlier step has shown the
-#: scale: the first step is often uneven on smooth functions. Without this: 38 and 62 calls to 1e-4
-#: and 1e-6 on functions with kinks, 36 and 59 with it.
-UNEVEN_MISSES = MAY_MISS + 1
 #: The function is not smooth if the curvature seen in the last steps (the median of some) is this
 #: many times its smallest so far: at kinks it grows without end.
 CURVATURE_STEPS, CURVATURE_GROWTH = 5, 10.0
@@ -64,8 +59,8 @@ UNINSURED = 10
 REACH = 2.0
 #: Values do not resolve a fall that is a smaller share of the value.
 ROUNDING_SHARE = 1e-13
-#: If the function is not finite, the step is cut to this share, at most this often.
-NOT_FINITE_CUT, MOST_CUTS = 0.1, 100
+#: If the function is not finite, the step is cut to this share, until nothing is left of it.
+NOT_FINITE_CUT = 0.1
 #: If the model promises less than values resolve, the step is lengthened at most this often; if
 #: trials are rough, it is shortened.
 MOST_LENGTHENED = 4
@@ -112,15 +107,6 @@ class BundleState(NamedTuple):
             return False
         known = len(self.curvature) == CURVATURE_STEPS
         return not known or CURVATURE_GROWTH * _median(self.curvature) >= self.flattest
-
-
-class Trial(NamedTuple):
-    """A point to evaluate, and the model's promise there."""
-
-    point: Vector
-    promise: float  # the expected fall of the value
-    estimated_gap: float
-    is_rough: bool  # whether its accuracy is poor, because the step is too long
 
 
 class Recorder:
@@ -304,8 +290,11 @@ class Bundle(StepRule):
             return self._centred(state, at, paired=True, search=NO_SEARCH, counts=counts), at
         following = state
         if not search.fell(end):
+            # More than may miss, once an earlier step has shown the scale: the first step is often
+            # uneven on smooth functions. Without this: 38 and 62 calls to 1e-4 and 1e-6 on
+            # functions with kinks, 36 and 59 with it.
             uneven = state.pairs.count > 0 and search.is_uneven(end)
-            counts = _noted(state.counts, misses=UNEVEN_MISSES if uneven else 1)
+            counts = _noted(state.counts, misses=MAY_MISS + 1 if uneven else 1)
             following = state._replace(counts=counts)
         search = search.after(end, at.gradient)
         if search.trials >= MOST_TRIALS or not following.smooth:
@@ -368,15 +357,15 @@ class Bundle(StepRule):
 
     def _follow_model(self, state: BundleState, oracle: Recorder) -> tuple[BundleState, Evaluated]:
         """Evaluate where the model is lowest, near the centre."""
-        trial, t = self._worthwhile(state)
+        trial, gap, t = self._worthwhile(state)
         if trial.is_rough:
             return self._without_model(state, oracle)
         # If nothing seems to be left, the next cut may give a proof; with a set or a term a
         # quasi-Newton step is more likely to.
-        news = self._plain and trial.estimated_gap < state.estimated_gap
+        news = self._plain and gap < state.estimated_gap
+        state = state._replace(estimated_gap=gap)
         if not self._is_resolved(state, trial) and not news:
-            done = state._replace(step_size=t, estimated_gap=trial.estimated_gap)
-            return self._without_model(done, oracle)
+            return self._without_model(state._replace(step_size=t), oracle)
         added = state.cuts.added
         at, share = _finite_trial(
             oracle,
@@ -384,8 +373,6 @@ class Bundle(StepRule):
                 trial.point if share == 1.0 else state.center + share * (trial.point - state.center)
             ),
         )
-        counts = state.counts
-        state = state._replace(estimated_gap=trial.estimated_gap)
         if share < 1.0:
             lower = at.value < state.value
             moved = self._centred(state, at, paired=False) if lower else state
@@ -394,12 +381,12 @@ class Bundle(StepRule):
         # the minimum of the parabola through values and slope
         lowest = t * promise / (2.0 * (promise - fall)) if promise > fall else math.inf
         if fall >= SERIOUS * promise:
-            counts = _noted(counts, misses=0)
+            counts = _noted(state.counts, misses=0)
             moved = self._centred(state, at, paired=True, counts=counts)
             all_fell = self._plain and moved.counts.recent & ((1 << IN_A_ROW) - 1) == 0
             longer = min(LARGEST_GROWTH * t, max(lowest, GROWN * t if all_fell else t))
             return moved._replace(step_size=longer), at
-        moved = state._replace(step_size=t, counts=_noted(counts, misses=1))
+        moved = state._replace(step_size=t, counts=_noted(state.counts, misses=1))
         if state.cuts.added == added:
             # The model knew this cut: its promise is rounding.
             if not self._plain:
@@ -441,30 +428,30 @@ class Bundle(StepRule):
             following = self._centred(following, at, paired=False)
         return following, at
 
-    def _worthwhile(self, state: BundleState) -> tuple[Trial, float]:
-        """Return a trial and its step, longer than before if that promises too little."""
+    def _worthwhile(self, state: BundleState) -> tuple[Lowest, float, float]:
+        """Return a trial, the estimated gap and the step, longer if it promises too little."""
         t = state.step_size
         for _ in range(MOST_LENGTHENED):
-            trial = self._trial(state, t)
+            trial, gap = self._trial(state, t)
             if trial.is_rough:
                 t /= LARGEST_GROWTH
             elif self._is_resolved(state, trial) or self._is_far(state, trial.point):
                 break
-            elif trial.estimated_gap <= ROUNDING_SHARE * abs(state.value):
+            elif gap <= ROUNDING_SHARE * abs(state.value):
                 break  # nothing is left, and the products of slopes lack digits for longer steps
             else:
                 t *= LARGEST_GROWTH
-        return trial, t
+        return trial, gap, t
 
-    def _is_resolved(self, state: BundleState, trial: Trial) -> bool:
+    def _is_resolved(self, state: BundleState, trial: Lowest) -> bool:
         return trial.promise > ROUNDING_SHARE * abs(state.value)
 
-    def _trial(self, state: BundleState, t: float) -> Trial:
+    def _trial(self, state: BundleState, t: float) -> tuple[Lowest, float]:
+        """Return the model's minimum near the centre, and the gap that it lets expect."""
         center = Center(state.center, state.value, state.term)
-        point, promise, combination, missed = self._model(state.cuts).lowest(center, t)
-        length = math.sqrt(inner(combination.slope, combination.slope))
-        left = combination.error + self._reach(state, t * length) * length
-        return Trial(point, promise, left, missed > max(promise, 0.0))
+        found = self._model(state.cuts).lowest(center, t)
+        length = math.sqrt(inner(found.slope, found.slope))
+        return found, found.error + self._reach(state, t * length) * length
 
     def _model(self, cuts: CutMemory) -> CutModel:
         return CutModel(cuts, self.project, self.prox, self.term, self.lowest_of_cuts)
@@ -531,9 +518,10 @@ def _noted(counts: Counts, *, misses: int) -> Counts:
 def _finite_trial(oracle: Recorder, point_of: Callable[[float], Vector]) -> tuple[Evaluated, float]:
     """Evaluate at a point, or nearer if the function is not finite; return the share too."""
     share = 1.0
-    for _ in range(MOST_CUTS):
+    while True:
         try:
             return oracle(point_of(share)), share
         except NonFiniteError:
+            if share == 0.0:
+                raise
             share *= NOT_FINITE_CUT
-    return oracle(point_of(share)), share
