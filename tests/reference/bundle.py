@@ -31,7 +31,7 @@ class Run:
         self.weights = []  # in the last combination
         self.added = 0
         self.size = size or cut_memory.default_size(x0.size)
-        self.pairs, self.curvature, self.flattest = [], [], 0.0
+        self.pairs = []
         self.misses, self.recent = 0, []
         self.gap = inf
         self.calls_insured = 0
@@ -92,14 +92,9 @@ class Run:
     def _centre(self, x, value, gradient, *, paired):
         s, y = x - self.center, gradient - self.gradient
         if paired:
-            least = quasi_newton.LEAST_CURVATURE * np.linalg.norm(s) * np.linalg.norm(y)
+            least = EPS * np.linalg.norm(s) * np.linalg.norm(y)
             if s @ y > least > 0:
                 self.pairs = [*self.pairs, (s, y)][-quasi_newton.MOST_PAIRS :]
-            if s @ y > 0:
-                self.curvature.append((s @ y) / (y @ y))
-            newest = self.curvature[-bundle.CURVATURE_STEPS :]
-            if len(newest) == bundle.CURVATURE_STEPS:
-                self.flattest = max(self.flattest, float(np.median(newest)))
         self.center, self.value, self.gradient = x, value, gradient
 
     def _note(self, missed, counts=1):
@@ -107,12 +102,7 @@ class Run:
         self.recent = [*self.recent, *(counts * [missed])][-bundle.RECENT :]
 
     def _smooth(self):
-        newest = self.curvature[-bundle.CURVATURE_STEPS :]
-        grown = (
-            len(newest) == bundle.CURVATURE_STEPS
-            and bundle.CURVATURE_GROWTH * np.median(newest) < self.flattest
-        )
-        return sum(self.recent) <= bundle.MAY_MISS and not grown
+        return sum(self.recent) <= bundle.MAY_MISS
 
     # -- L-BFGS ------------------------------------------------------------------------------------
 
@@ -157,9 +147,6 @@ class Run:
             a = self._beyond(before, low, p) if high is None else self._between(low, high, p)
         if low is not start:
             self._centre(self.center + low[0] * p, *low[1:], paired=True)
-            if high is None:  # the value fell all along: the next search begins with as long a step
-                self.t = low[0] * np.linalg.norm(p) / np.linalg.norm(self.gradient)
-                self.pairs = []
 
     def _fell(self, value, slope, a, s0):
         """Armijo's condition, or Hager and Zhang's where values are the same but for rounding."""
@@ -221,8 +208,7 @@ class Run:
 
     def _reach(self):
         """Roughly how far a minimiser is."""
-        insured = self.insurance.radius if self.calls_insured else 0.0
-        return bundle.REACH * max(np.linalg.norm(self.center - self.x0), insured)
+        return bundle.REACH * np.linalg.norm(self.center - self.x0)
 
     def _follow_model(self):
         t, least = self.t, bundle.ROUNDING_SHARE * abs(self.value)
@@ -254,13 +240,9 @@ class Run:
             self.t = t / bundle.LARGEST_GROWTH
             return
         error = self.value - value - gradient @ (self.center - point)
-        if error > promise and self.misses >= bundle.PATIENCE:
+        if error > promise and self.misses >= bundle.RECENT:
             self.misses = 0
-            self.t = max(bundle.LARGEST_CUT * t, min(lowest, t), min(t, self.flattest))
-        elif self.misses >= self.size:
-            self.misses = 0
-            if self._distance(point) < self._reach():
-                self.t = bundle.LARGEST_GROWTH * t
+            self.t = max(bundle.LARGEST_CUT * t, min(lowest, t))
 
     # -- AcceleGrad --------------------------------------------------------------------------------
 

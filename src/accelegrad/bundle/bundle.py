@@ -33,21 +33,17 @@ from accelegrad.rules.distance_free import DistanceFreeAcceleGrad
 # dimensions; `accelegrad bench --functions` compares methods on others.
 #: The centre moves if the value falls by this share of what the model promises.
 SERIOUS = 0.1
-#: The largest growth factor of the step.
+#: The largest growth factor of the step. Where the function is not finite, it is cut as much.
 LARGEST_GROWTH = 10.0
 #: It also grows by this factor after this many trials in a row without a miss: short steps all
 #: succeed, and gain little (functions with kinks, mean calls to 1e-4 and 1e-6: 87 and 165 without,
 #: 75 and 147 with on 16 functions; no difference on 26 others). Not with a set or a term, where
 #: smooth functions take such steps as well (12 functions: 22 and 33 without, 26 and 42 with).
 IN_A_ROW, GROWN = 3, 2.0
-#: After this many trials in a row without a fall the step shrinks, at most to this share (after
-#: each of them, to a tenth: 1.3 times as many calls to 1e-6).
-PATIENCE, LARGEST_CUT = 10, 0.3
-#: Trials that count as recent, and those among them that may miss on a smooth function
-RECENT, MAY_MISS = 10, 2
-#: The function is not smooth if the curvature seen in the last steps (the median of some) is this
-#: many times its smallest so far: at kinks it grows without end.
-CURVATURE_STEPS, CURVATURE_GROWTH = 5, 10.0
+#: Trials that count as recent, and those among them that may miss on a smooth function. If all of
+#: them miss, the step shrinks, at most to the last share (after each miss, to a tenth: 1.3 times as
+#: many calls to 1e-6).
+RECENT, MAY_MISS, LARGEST_CUT = 10, 2, 0.3
 #: AcceleGrad gets such a share of all calls that the whole takes at most this many times its calls
 #: alone, if its gap falls as the inverse of the calls.
 INSURED = 2.2
@@ -59,8 +55,6 @@ UNINSURED = 10
 REACH = 2.0
 #: Values do not resolve a fall that is a smaller share of the value.
 ROUNDING_SHARE = 1e-13
-#: If the function is not finite, the step is cut to this share, until nothing is left of it.
-NOT_FINITE_CUT = 0.1
 #: If the model promises less than values resolve, the step is lengthened at most this often; if
 #: trials are rough, it is shortened.
 MOST_LENGTHENED = 4
@@ -90,8 +84,6 @@ class BundleState(NamedTuple):
     radius: float  # largest distance of a centre, or of the first trial, from the start
     step_size: float  # t
     estimated_gap: float  # according to the model
-    curvature: list[float]  # inverse curvatures of the last steps, newest last
-    flattest: float  # the largest median of these so far
     counts: Counts
     search: LineSearch
     cuts: CutMemory
@@ -103,10 +95,7 @@ class BundleState(NamedTuple):
     @property
     def smooth(self) -> bool:
         """Whether the function has looked smooth lately."""
-        if self.counts.recent.bit_count() > MAY_MISS:
-            return False
-        known = len(self.curvature) == CURVATURE_STEPS
-        return not known or CURVATURE_GROWTH * _median(self.curvature) >= self.flattest
+        return self.counts.recent.bit_count() <= MAY_MISS
 
 
 class Recorder:
@@ -203,7 +192,7 @@ class Bundle(StepRule):
         size = self.bundle_size or default_size(x0.size)
         return BundleState(
             *(0, x0, x0, math.inf, 0.0, np.zeros_like(x0), smallest_radius(x0), 1.0, math.inf),
-            *([], 0.0, Counts(), NO_SEARCH, CutMemory(x0, size), Pairs()),
+            *(Counts(), NO_SEARCH, CutMemory(x0, size), Pairs()),
             *(self.accelegrad.init(x0), math.inf),
         )
 
@@ -246,24 +235,10 @@ class Bundle(StepRule):
         self, state: BundleState, at: Evaluated, *, paired: bool, **changes: Any
     ) -> BundleState:
         """Return the state with another centre; `paired`: the step there shows curvature."""
-        curvature, flattest = state.curvature, state.flattest
         if paired:
-            step, change = at.point - state.center, at.gradient - state.gradient
-            state.pairs.add(step, change)
-            square, growth = inner(change, change), inner(step, change)
-            if square > 0.0 and growth > 0.0:
-                curvature = [*curvature[1 - CURVATURE_STEPS :], growth / square]
-                if len(curvature) == CURVATURE_STEPS:
-                    flattest = max(flattest, _median(curvature))
-        return state._replace(
-            center=at.point,
-            value=at.value,
-            term=at.penalty,
-            gradient=at.gradient,
-            curvature=curvature,
-            flattest=flattest,
-            **changes,
-        )
+            state.pairs.add(at.point - state.center, at.gradient - state.gradient)
+        changes |= {"center": at.point, "value": at.value}
+        return state._replace(term=at.penalty, gradient=at.gradient, **changes)
 
     # -- steps of L-BFGS ---------------------------------------------------------------------------
 
@@ -274,6 +249,8 @@ class Bundle(StepRule):
         search = state.search
         if search.direction is None:
             search = self._new_search(state)
+            if not search.start.slope < 0.0:  # no way leads down, which a proof may now show
+                state = state._replace(estimated_gap=0.0)
         direction = search.direction
         assert direction is not None
         length = search.trial
@@ -345,13 +322,7 @@ class Bundle(StepRule):
             return state
         point = state.center + search.low.at * search.direction
         low = KnownEvaluation(point, search.low.value, search.low_gradient)
-        found = self._centred(state, low, paired=True)
-        if search.high.at < math.inf:
-            return found
-        # The value fell all along: the next search begins with a step as long as all of this one.
-        length = search.low.at * math.sqrt(float(search.direction @ search.direction))
-        steep = math.sqrt(float(found.gradient @ found.gradient))
-        return found._replace(step_size=length / steep if steep > 0.0 else 1.0, pairs=Pairs())
+        return self._centred(state, low, paired=True)
 
     # -- steps of the bundle -----------------------------------------------------------------------
 
@@ -395,14 +366,9 @@ class Bundle(StepRule):
                 return moved._replace(step_size=t / LARGEST_GROWTH), at
         error = state.value - state.term - (at.value - at.penalty)
         error -= inner(at.gradient, state.center - at.point)
-        if error > promise and moved.counts.misses >= PATIENCE:
-            counts = moved.counts._replace(misses=0)
-            shorter = max(LARGEST_CUT * t, min(lowest, t), min(t, state.flattest))
-            moved = moved._replace(step_size=shorter, counts=counts)
-        elif moved.counts.misses >= state.cuts.size:  # as many cuts as are kept have shown nothing
-            counts = moved.counts._replace(misses=0)
-            far = self._is_far(state, at.point)
-            moved = moved._replace(step_size=t if far else LARGEST_GROWTH * t, counts=counts)
+        if error > promise and moved.counts.misses >= RECENT:
+            shorter = max(LARGEST_CUT * t, min(lowest, t))
+            moved = moved._replace(step_size=shorter, counts=moved.counts._replace(misses=0))
         return moved, at
 
     def _without_model(self, state: BundleState, oracle: Recorder) -> tuple[BundleState, Evaluated]:
@@ -437,8 +403,6 @@ class Bundle(StepRule):
                 t /= LARGEST_GROWTH
             elif self._is_resolved(state, trial) or self._is_far(state, trial.point):
                 break
-            elif gap <= ROUNDING_SHARE * abs(state.value):
-                break  # nothing is left, and the products of slopes lack digits for longer steps
             else:
                 t *= LARGEST_GROWTH
         return trial, gap, t
@@ -457,8 +421,7 @@ class Bundle(StepRule):
         return CutModel(cuts, self.project, self.prox, self.term, self.lowest_of_cuts)
 
     def _reach(self, state: BundleState, length: float) -> float:
-        insured = float(state.insurance.radius) if state.counts.insured else 0.0
-        return REACH * max(float(distance(state.center, state.start)), insured, length)
+        return REACH * max(float(distance(state.center, state.start)), length)
 
     def _is_far(self, state: BundleState, point: Vector) -> bool:
         return bool(distance(point, state.center) >= self._reach(state, 0.0))
@@ -503,10 +466,6 @@ class Bundle(StepRule):
         return following, step.evaluation
 
 
-def _median(numbers: list[float]) -> float:
-    return sorted(numbers)[len(numbers) // 2]
-
-
 def _noted(counts: Counts, *, misses: int) -> Counts:
     """Return the counts with another trial, which counts as this many misses."""
     recent = counts.recent << max(misses, 1) | ((1 << misses) - 1)
@@ -524,4 +483,4 @@ def _finite_trial(oracle: Recorder, point_of: Callable[[float], Vector]) -> tupl
         except NonFiniteError:
             if share == 0.0:
                 raise
-            share *= NOT_FINITE_CUT
+            share /= LARGEST_GROWTH

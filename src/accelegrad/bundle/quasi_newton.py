@@ -18,13 +18,12 @@ from scipy.linalg.lapack import dtrtrs
 
 from accelegrad.bundle.cut_memory import DEFAULT_BYTES, FEWEST_CUTS
 from accelegrad.errors import Vector
+from accelegrad.rounding import UNIT
 from accelegrad.rules.base import Evaluated
 
 #: Pairs that are kept (seven smooth functions, mean calls to 1e-6: 68 with 10 or 15, 64 with 20, 62
 #: with 30; each costs two products per step).
 MOST_PAIRS = 20
-#: A pair counts if the gradient grows along the step by more than this share of both lengths.
-LEAST_CURVATURE = 1e-10
 #: The required fall, as a share of what the slope at the start promises (Armijo)
 FALL = 1e-4
 #: The largest remaining slope, as a share of that at the start
@@ -70,9 +69,9 @@ class Pairs:
         return np.roll(self._changes[: self.count], -self._oldest, axis=0)
 
     def add(self, step: Vector, change: Vector) -> None:
-        """Keep a pair, if the function is curved along it."""
+        """Keep a pair, if the gradient grows along the step by more than rounding."""
         growth = ddot(step, change)
-        least = LEAST_CURVATURE * math.sqrt(ddot(step, step)) * math.sqrt(ddot(change, change))
+        least = UNIT * math.sqrt(ddot(step, step)) * math.sqrt(ddot(change, change))
         if not growth > least > 0.0:
             return
         if self.count == 0:
