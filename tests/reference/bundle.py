@@ -31,7 +31,7 @@ class Run:
         self.weights = []  # in the last combination
         self.added = 0
         self.size = size or cut_memory.default_size(x0.size)
-        self.pairs = []
+        self.pairs, self.curvature, self.flattest = [], [], 0.0
         self.misses, self.recent = 0, []
         self.gap = inf
         self.calls_insured = 0
@@ -95,6 +95,11 @@ class Run:
             least = EPS * np.linalg.norm(s) * np.linalg.norm(y)
             if s @ y > least > 0:
                 self.pairs = [*self.pairs, (s, y)][-quasi_newton.MOST_PAIRS :]
+            if s @ y > 0:
+                self.curvature.append((s @ y) / (y @ y))
+            newest = self.curvature[-bundle.CURVATURE_STEPS :]
+            if len(newest) == bundle.CURVATURE_STEPS:
+                self.flattest = max(self.flattest, float(np.median(newest)))
         self.center, self.value, self.gradient = x, value, gradient
 
     def _note(self, missed, counts=1):
@@ -102,7 +107,12 @@ class Run:
         self.recent = [*self.recent, *(counts * [missed])][-bundle.RECENT :]
 
     def _smooth(self):
-        return sum(self.recent) <= bundle.MAY_MISS
+        newest = self.curvature[-bundle.CURVATURE_STEPS :]
+        grown = (
+            len(newest) == bundle.CURVATURE_STEPS
+            and bundle.CURVATURE_GROWTH * np.median(newest) < self.flattest
+        )
+        return sum(self.recent) <= bundle.MAY_MISS and not grown
 
     # -- L-BFGS ------------------------------------------------------------------------------------
 
@@ -242,7 +252,7 @@ class Run:
         error = self.value - value - gradient @ (self.center - point)
         if error > promise and self.misses >= bundle.RECENT:
             self.misses = 0
-            self.t = max(bundle.LARGEST_CUT * t, min(lowest, t))
+            self.t = max(bundle.LARGEST_CUT * t, min(lowest, t), min(t, self.flattest))
 
     # -- AcceleGrad --------------------------------------------------------------------------------
 

@@ -44,6 +44,9 @@ IN_A_ROW, GROWN = 3, 2.0
 #: them miss, the step shrinks, at most to the last share (after each miss, to a tenth: 1.3 times as
 #: many calls to 1e-6).
 RECENT, MAY_MISS, LARGEST_CUT = 10, 2, 0.3
+#: The function is not smooth if the curvature seen in the last steps (the median of some) is this
+#: many times its smallest so far: at kinks it grows without end.
+CURVATURE_STEPS, CURVATURE_GROWTH = 5, 10.0
 #: AcceleGrad gets such a share of all calls that the whole takes at most this many times its calls
 #: alone, if its gap falls as the inverse of the calls.
 INSURED = 2.2
@@ -84,6 +87,8 @@ class BundleState(NamedTuple):
     radius: float  # largest distance of a centre, or of the first trial, from the start
     step_size: float  # t
     estimated_gap: float  # according to the model
+    curvature: list[float]  # inverse curvatures of the last steps, newest last
+    flattest: float  # the largest median of these so far
     counts: Counts
     search: LineSearch
     cuts: CutMemory
@@ -95,7 +100,10 @@ class BundleState(NamedTuple):
     @property
     def smooth(self) -> bool:
         """Whether the function has looked smooth lately."""
-        return self.counts.recent.bit_count() <= MAY_MISS
+        if self.counts.recent.bit_count() > MAY_MISS:
+            return False
+        known = len(self.curvature) == CURVATURE_STEPS
+        return not known or CURVATURE_GROWTH * _median(self.curvature) >= self.flattest
 
 
 class Recorder:
@@ -192,7 +200,7 @@ class Bundle(StepRule):
         size = self.bundle_size or default_size(x0.size)
         return BundleState(
             *(0, x0, x0, math.inf, 0.0, np.zeros_like(x0), smallest_radius(x0), 1.0, math.inf),
-            *(Counts(), NO_SEARCH, CutMemory(x0, size), Pairs()),
+            *([], 0.0, Counts(), NO_SEARCH, CutMemory(x0, size), Pairs()),
             *(self.accelegrad.init(x0), math.inf),
         )
 
@@ -236,7 +244,14 @@ class Bundle(StepRule):
     ) -> BundleState:
         """Return the state with another centre; `paired`: the step there shows curvature."""
         if paired:
-            state.pairs.add(at.point - state.center, at.gradient - state.gradient)
+            step, change = at.point - state.center, at.gradient - state.gradient
+            state.pairs.add(step, change)
+            square, growth = inner(change, change), inner(step, change)
+            if square > 0.0 and growth > 0.0:
+                curvature = [*state.curvature[1 - CURVATURE_STEPS :], growth / square]
+                changes["curvature"] = curvature
+                if len(curvature) == CURVATURE_STEPS:
+                    changes["flattest"] = max(state.flattest, _median(curvature))
         changes |= {"center": at.point, "value": at.value}
         return state._replace(term=at.penalty, gradient=at.gradient, **changes)
 
@@ -367,7 +382,7 @@ class Bundle(StepRule):
         error = state.value - state.term - (at.value - at.penalty)
         error -= inner(at.gradient, state.center - at.point)
         if error > promise and moved.counts.misses >= RECENT:
-            shorter = max(LARGEST_CUT * t, min(lowest, t))
+            shorter = max(LARGEST_CUT * t, min(lowest, t), min(t, state.flattest))
             moved = moved._replace(step_size=shorter, counts=moved.counts._replace(misses=0))
         return moved, at
 
@@ -464,6 +479,10 @@ class Bundle(StepRule):
         if best.value < state.value:
             following = self._centred(following, best, paired=False)
         return following, step.evaluation
+
+
+def _median(numbers: list[float]) -> float:
+    return sorted(numbers)[len(numbers) // 2]
 
 
 def _noted(counts: Counts, *, misses: int) -> Counts:

@@ -26,9 +26,9 @@ from accelegrad.errors import Vector
 from accelegrad.geometry.nearest_point import lowest_of_cuts
 from accelegrad.rules.base import Projection, Prox
 
-#: With a set or a term: most rounds of Newton's method, and the share of the model's promise that
-#: may be missed; chosen
-MOST_ROUNDS, MISSED = 12, 0.05
+#: With a set or a term: most rounds of Newton's method, the share of the model's promise that may
+#: be missed, and most cuts of a round's step to a quarter; chosen
+MOST_ROUNDS, MISSED, MOST_HALVINGS = 12, 0.05, 3
 #: The highest cuts that a round considers beyond those with a weight; chosen
 MORE_CUTS = 10
 #: DAQP finds the weights of at most this many cuts, `CutProgramme` of more (500 separate kinks: a
@@ -190,10 +190,15 @@ class CutModel(NamedTuple):
         programme = CutProgramme()
         programme.renumber(np.flatnonzero(weights))
         best = programme.weights(gram, linear - linear.min(), weights)
-        tried = at.weights.copy()
-        tried[considered] = best
-        found = self._dual(center, step, tried)
-        return found if found.value > at.value else None
+        share = 1.0
+        for _ in range(MOST_HALVINGS):
+            tried = at.weights.copy()
+            tried[considered] += share * (best - weights)
+            found = self._dual(center, step, np.maximum(tried, 0.0))
+            if found.value > at.value:
+                return found
+            share *= 0.25
+        return None
 
     def _moved(self, at: DualPoint, step: float, slopes: np.ndarray) -> np.ndarray:
         """Return how the feasible point moves when the target moves along slopes."""
