@@ -264,8 +264,8 @@ class Bundle(StepRule):
         search = state.search
         if search.direction is None:
             search = self._new_search(state)
-            if not search.start.slope < 0.0:  # no way leads down, which a proof may now show
-                state = state._replace(estimated_gap=0.0)
+            if not (self._plain or search.start.slope < -ROUNDING_SHARE * abs(state.value)):
+                state = state._replace(estimated_gap=0.0)  # no way leads down: a proof may succeed
         direction = search.direction
         assert direction is not None
         length = search.trial
