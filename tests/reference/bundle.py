@@ -210,7 +210,7 @@ class Run:
         step = self.center - point
         slope = step / used
         length = np.linalg.norm(slope)
-        far = max(self._reach(), t * length)
+        far = max(self._reach(), bundle.REACH * t * length)
         return point, promise, promise - slope @ step + far * length
 
     def _distance(self, point):
@@ -218,7 +218,7 @@ class Run:
 
     def _reach(self):
         """Roughly how far a minimiser is."""
-        return np.linalg.norm(self.center - self.x0)
+        return bundle.REACH * np.linalg.norm(self.center - self.x0)
 
     def _follow_model(self):
         t, least = self.t, bundle.ROUNDING_SHARE * abs(self.value)

@@ -54,6 +54,8 @@ INSURED = 2.2
 #: functions are nearly solved by then (functions with kinks, calls to 1e-4: 50 without waiting, 40
 #: with, and 40 without AcceleGrad). Not with a set or a term, where short steps are not lengthened.
 UNINSURED = 10
+#: The gap is estimated for a minimiser within this many times the distance travelled.
+REACH = 2.0
 #: Values do not resolve a fall that is a smaller share of the value.
 ROUNDING_SHARE = 1e-13
 #: If the model promises less than values resolve, the step is lengthened at most this often; if
@@ -434,8 +436,7 @@ class Bundle(StepRule):
         return CutModel(cuts, self.project, self.prox, self.term, self.lowest_of_cuts)
 
     def _reach(self, state: BundleState, length: float) -> float:
-        """Return how far a minimiser may be: as far as the run has come, or this length."""
-        return max(float(distance(state.center, state.start)), length)
+        return REACH * max(float(distance(state.center, state.start)), length)
 
     def _is_far(self, state: BundleState, point: Vector) -> bool:
         return bool(distance(point, state.center) >= self._reach(state, 0.0))
