@@ -103,7 +103,7 @@ def test_equals_another_solver(constraint, penalty, step):
         model, center = case(constraint, penalty, seed)
         lowest = model.lowest(center, step)
         offset = lowest.point - center.point
-        used = np.linalg.norm(offset) / np.linalg.norm(lowest.combination.slope)
+        used = np.linalg.norm(offset) / np.linalg.norm(lowest.slope)
         assert 0.5 * step <= used <= (1.0 + 1e-9) * step
         step = used  # it may come out shorter
         reached = sum_at(model, lowest.point) + offset @ offset / (2 * step)
@@ -124,7 +124,8 @@ def test_equals_another_solver(constraint, penalty, step):
 def test_the_combination_is_a_cut(constraint, penalty, step):
     """It lies below model and term everywhere in the set."""
     model, center = case(constraint, penalty, 5)
-    _, slope, error = model.lowest(center, step).combination
+    lowest = model.lowest(center, step)
+    slope, error = lowest.slope, lowest.error
     assert error >= 0.0
     rng = np.random.default_rng(3)
     for size in (0.01, 0.1, 1.0, 10.0):
@@ -139,7 +140,7 @@ def test_the_combination_is_a_cut(constraint, penalty, step):
 def test_later_calls_begin_with_the_last_weights(constraint, penalty):
     model, center = case(constraint, penalty, 4)
     first = model.lowest(center, 0.1)
-    np.testing.assert_array_equal(model.cuts.last_weights, first.combination.weights)
+    np.testing.assert_array_equal(model.cuts.last_weights, first.weights)
     again = model.lowest(center, 0.1)
     assert again.missed <= MISSED * again.promise
     assert again.promise >= first.promise - first.missed - 1e-12
@@ -190,4 +191,4 @@ def test_one_cut_alone(constraint, penalty):
     expected = expected if model.project is None else model.project(expected)
     np.testing.assert_allclose(lowest.point, expected, rtol=1e-13, atol=1e-13)
     assert lowest.missed == 0.0
-    np.testing.assert_array_equal(lowest.combination.weights, [1.0])
+    np.testing.assert_array_equal(lowest.weights, [1.0])

@@ -5,8 +5,7 @@ import pytest
 
 import accelegrad as ag
 from accelegrad.bundle import quasi_newton
-from accelegrad.bundle.last_digits import PATIENCE, LastDigits
-from accelegrad.bundle.quasi_newton import Pairs
+from accelegrad.bundle.quasi_newton import WORTHWHILE_STEPS, LastDigits, Pairs
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad_lab.functions.suite import SUITE
 from reference.bundle import lowest_in_box
@@ -72,16 +71,16 @@ def test_a_model_with_a_penalty_is_minimised():
 
 def test_last_steps_are_given_up_where_they_do_not_pay_and_wait_longer_each_time():
     sequence = LastDigits().begun(np.zeros(2), np.ones(2))
-    for k in range(2 * PATIENCE):
+    for k in range(2 * WORTHWHILE_STEPS):
         if sequence.point is None:
             break
         sequence = sequence.after(KnownEvaluation(np.full(2, (-1.0) ** k), 0.0, np.ones(2)))
     assert sequence.waits
-    assert (sequence.pause, sequence.next_pause) == (PATIENCE, 2 * PATIENCE)
-    for _ in range(PATIENCE):
+    assert (sequence.pause, sequence.next_pause) == (WORTHWHILE_STEPS, 2 * WORTHWHILE_STEPS)
+    for _ in range(WORTHWHILE_STEPS):
         sequence = sequence.waited()
     assert not sequence.waits
-    assert sequence.begun(np.zeros(2), np.ones(2)).given_up().pause == 2 * PATIENCE
+    assert sequence.begun(np.zeros(2), np.ones(2)).given_up().pause == 2 * WORTHWHILE_STEPS
 
 
 def ill_conditioned(seed, d=30):

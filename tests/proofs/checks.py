@@ -354,7 +354,8 @@ def check_observers(case: Case, result: OptimizeResult) -> None:
             "progress": True,
             "checkpoint": Path(folder) / "run.agc",
         }
-        chosen = [name for name in observers if rng.random() < 0.5] or ["trace"]
+        share = rng.choice([0.5, 1.0])  # some of them, or all at once
+        chosen = [name for name in observers if rng.random() < share] or ["trace"]
         more = {name: observers[name] for name in chosen}
         if "checkpoint" in more:
             more["checkpoint_every"] = int(rng.integers(1, 50))

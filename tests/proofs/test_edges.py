@@ -9,8 +9,6 @@ import pytest
 import scipy.sparse as sp
 
 import accelegrad as ag
-from accelegrad.rules.base import inner
-from accelegrad.rules.distance_free import DistanceFreeAcceleGrad
 
 KINKED = ("hinge", "absolute", "quantile", "epsilon_insensitive")
 ROW_METHODS = ("accelegrad-newton", "dual-ascent")
@@ -25,10 +23,6 @@ def data(seed=0, n=60, d=3):
 def flat(x):
     """Zero on a box, and rising around it."""
     return float(np.maximum(abs(x) - 1, 0).sum()), np.sign(x) * (abs(x) > 1)
-
-
-def far_away(x):
-    return float(np.abs(x - 100).sum()), np.sign(x - 100)
 
 
 # -- a checkpoint is that of the same run -------------------------------------------------------
@@ -116,52 +110,6 @@ def test_a_zero_gradient_elsewhere_is_no_success(method, output, tol):
     if result.status is ag.Status.STATIONARY or (tol is not None and result.success):
         assert result.fun <= 1e-6
     assert 0 <= result.fun <= result.gap
-
-
-# -- who looks on changes nothing ---------------------------------------------------------------
-
-
-def runs_of_all_methods():
-    X, y = data(3, 200, 5)
-    smooth, kinked = (ag.LinearModel(X, y, loss, l2=1e-3) for loss in ("logistic", "hinge"))
-    free = ag.LinearModel(X, X @ np.ones(5) + y, "absolute")
-    yield "far", (far_away, np.zeros(3)), {"tol": 1e-2, "max_iter": 400}
-    for method in ("accelegrad", "adagrad", "unixgrad", "diagonal", "u-dog", "a-dog", "dog"):
-        yield method, (far_away, np.zeros(3)), {"method": method, "tol": 1e-1, "max_iter": 150}
-    for method in ("universal", "universal-dual", "universal-fast"):
-        options = {"method": method, "epsilon": 1e-2, "diameter": 400.0, "max_iter": 60}
-        yield method, (far_away, np.zeros(3)), options
-    for method in ROW_METHODS:
-        yield method, (smooth,), {"method": method, "tol": 1e-9, "max_iter": 30}
-        yield f"{method} hinge", (kinked,), {"method": method, "max_iter": 30}
-    yield "no l2", (free,), {"max_iter": 60}
-    yield "no l2, accelegrad", (free,), {"method": "accelegrad", "tol": 1e-3, "max_iter": 200}
-    yield "restart", (smooth,), {"method": "accelegrad", "restart": "adaptive", "max_iter": 120}
-    yield "batches", (smooth,), {"batch_size": 7, "max_iter": 150, "tol": 1e-1}
-    yield "set", (kinked,), {"feasible_set": ag.L1Ball(0.5), "max_iter": 90, "tol": 1e-2}
-    yield "penalty", (smooth,), {"penalty": ag.L1(0.01), "max_iter": 90, "tol": 1e-6}
-
-
-@pytest.mark.parametrize(
-    ("given", "options"), [pytest.param(*run[1:], id=run[0]) for run in runs_of_all_methods()]
-)
-def test_looking_on_changes_nothing(given, options, capsys, tmp_path):
-    """Trace, callback, bar and checkpoints at once; the fuzz takes some of them at a time."""
-    looks = {"trace": True, "callback": lambda x: None, "callback_at": [3, 7, 50], "progress": True}
-    file = {"checkpoint": tmp_path / "run.agc", "checkpoint_every": 7}
-    plain = ag.minimize(*given, rng=0, **options)
-    watched = ag.minimize(*given, rng=0, **options, **looks, **file)
-    capsys.readouterr()
-    for field in ("x", "x_average", "x_last"):
-        np.testing.assert_array_equal(watched[field], plain[field])
-    for field in ("fun", "lower_bound", "nit", "status", "success", "certified_radius", "message"):
-        assert watched[field] == plain[field]
-
-
-def test_a_run_ends_when_its_gap_is_small_enough():
-    result = ag.minimize(far_away, np.zeros(3), tol=1e-2, max_iter=20_000)
-    assert result.success
-    assert result.nit < 1000
 
 
 # -- float32 data -------------------------------------------------------------------------------
@@ -276,13 +224,6 @@ def test_a_run_that_has_ended_stays_so_when_it_is_resumed(tol, tmp_path):
     closer = ag.minimize(model, tol=1e-9, rng=0, resume=path)
     assert closer.success
     assert closer.gap <= 1e-9
-
-
-def test_radii_and_inner_products_of_any_kind():
-    assert DistanceFreeAcceleGrad(largest_radius=3.0).capped(math.inf) == 3.0
-    assert DistanceFreeAcceleGrad(largest_radius=3.0).capped(2.0) == 2.0
-    a, b = np.arange(6.0).reshape(2, 3), np.ones((2, 3))
-    assert inner(a, b) == 15.0
 
 
 @pytest.mark.parametrize("intercept", [False, True])

@@ -92,7 +92,7 @@ class Run:
     def _centre(self, x, value, gradient, *, paired):
         s, y = x - self.center, gradient - self.gradient
         if paired:
-            least = quasi_newton.LEAST_CURVATURE * np.linalg.norm(s) * np.linalg.norm(y)
+            least = EPS * np.linalg.norm(s) * np.linalg.norm(y)
             if s @ y > least > 0:
                 self.pairs = [*self.pairs, (s, y)][-quasi_newton.MOST_PAIRS :]
             if s @ y > 0:
@@ -151,15 +151,12 @@ class Run:
             else:
                 high = (a, value, gradient)
                 uneven = self.pairs and self._uneven(value, gradient @ p, a, s0)
-                self._note(missed=True, counts=bundle.UNEVEN_MISSES if uneven else 1)
+                self._note(missed=True, counts=bundle.MAY_MISS + 1 if uneven else 1)
             if not self._smooth():
                 break
             a = self._beyond(before, low, p) if high is None else self._between(low, high, p)
         if low is not start:
             self._centre(self.center + low[0] * p, *low[1:], paired=True)
-            if high is None:  # the value fell all along: the next search begins with as long a step
-                self.t = low[0] * np.linalg.norm(p) / np.linalg.norm(self.gradient)
-                self.pairs = []
 
     def _fell(self, value, slope, a, s0):
         """Armijo's condition, or Hager and Zhang's where values are the same but for rounding."""
@@ -221,8 +218,7 @@ class Run:
 
     def _reach(self):
         """Roughly how far a minimiser is."""
-        insured = self.insurance.radius if self.calls_insured else 0.0
-        return bundle.REACH * max(np.linalg.norm(self.center - self.x0), insured)
+        return bundle.REACH * np.linalg.norm(self.center - self.x0)
 
     def _follow_model(self):
         t, least = self.t, bundle.ROUNDING_SHARE * abs(self.value)
@@ -254,13 +250,9 @@ class Run:
             self.t = t / bundle.LARGEST_GROWTH
             return
         error = self.value - value - gradient @ (self.center - point)
-        if error > promise and self.misses >= bundle.PATIENCE:
+        if error > promise and self.misses >= bundle.RECENT:
             self.misses = 0
             self.t = max(bundle.LARGEST_CUT * t, min(lowest, t), min(t, self.flattest))
-        elif self.misses >= self.size:
-            self.misses = 0
-            if self._distance(point) < self._reach():
-                self.t = bundle.LARGEST_GROWTH * t
 
     # -- AcceleGrad --------------------------------------------------------------------------------
 

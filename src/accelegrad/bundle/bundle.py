@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accelegrad.bundle.cut_memory import FEWEST_CUTS, CutMemory, default_size
-from accelegrad.bundle.cut_model import Center, CutModel
-from accelegrad.bundle.last_digits import LastDigits
-from accelegrad.bundle.quasi_newton import MOST_TRIALS, End, LineSearch, Pairs
+from accelegrad.bundle.cut_model import Center, CutModel, Lowest
+from accelegrad.bundle.quasi_newton import MOST_TRIALS, End, LastDigits, LineSearch, Pairs
 from accelegrad.errors import NonFiniteError, Vector, whole_number
 from accelegrad.linalg import UNIT
 from accelegrad.rules.base import (
@@ -34,22 +33,17 @@ from accelegrad.rules.distance_free import DistanceFreeAcceleGrad
 # dimensions; `accelegrad bench --functions` compares methods on others.
 #: The centre moves if the value falls by this share of what the model promises.
 SERIOUS = 0.1
-#: The largest growth factor of the step.
+#: The largest growth factor of the step. Where the function is not finite, it is cut as much.
 LARGEST_GROWTH = 10.0
 #: It also grows by this factor after this many trials in a row without a miss: short steps all
 #: succeed, and gain little (functions with kinks, mean calls to 1e-4 and 1e-6: 87 and 165 without,
 #: 75 and 147 with on 16 functions; no difference on 26 others). Not with a set or a term, where
 #: smooth functions take such steps as well (12 functions: 22 and 33 without, 26 and 42 with).
 IN_A_ROW, GROWN = 3, 2.0
-#: After this many trials in a row without a fall the step shrinks, at most to this share (after
-#: each of them, to a tenth: 1.3 times as many calls to 1e-6).
-PATIENCE, LARGEST_CUT = 10, 0.3
-#: Trials that count as recent, and those among them that may miss on a smooth function
-RECENT, MAY_MISS = 10, 2
-#: An uneven trial that misses counts as more than may miss, once an earlier step has shown the
-#: scale: the first step is often uneven on smooth functions. Without this: 38 and 62 calls to 1e-4
-#: and 1e-6 on functions with kinks, 36 and 59 with it.
-UNEVEN_MISSES = MAY_MISS + 1
+#: Trials that count as recent, and those among them that may miss on a smooth function. If all of
+#: them miss, the step shrinks, at most to the last share (after each miss, to a tenth: 1.3 times as
+#: many calls to 1e-6).
+RECENT, MAY_MISS, LARGEST_CUT = 10, 2, 0.3
 #: The function is not smooth if the curvature seen in the last steps (the median of some) is this
 #: many times its smallest so far: at kinks it grows without end.
 CURVATURE_STEPS, CURVATURE_GROWTH = 5, 10.0
@@ -64,8 +58,6 @@ UNINSURED = 10
 REACH = 2.0
 #: Values do not resolve a fall that is a smaller share of the value.
 ROUNDING_SHARE = 1e-13
-#: If the function is not finite, the step is cut to this share, at most this often.
-NOT_FINITE_CUT, MOST_CUTS = 0.1, 100
 #: If the model promises less than values resolve, the step is lengthened at most this often; if
 #: trials are rough, it is shortened.
 MOST_LENGTHENED = 4
@@ -112,15 +104,6 @@ class BundleState(NamedTuple):
             return False
         known = len(self.curvature) == CURVATURE_STEPS
         return not known or CURVATURE_GROWTH * _median(self.curvature) >= self.flattest
-
-
-class Trial(NamedTuple):
-    """A point to evaluate, and the model's promise there."""
-
-    point: Vector
-    promise: float  # the expected fall of the value
-    estimated_gap: float
-    is_rough: bool  # whether its accuracy is poor, because the step is too long
 
 
 class Recorder:
@@ -260,24 +243,17 @@ class Bundle(StepRule):
         self, state: BundleState, at: Evaluated, *, paired: bool, **changes: Any
     ) -> BundleState:
         """Return the state with another centre; `paired`: the step there shows curvature."""
-        curvature, flattest = state.curvature, state.flattest
         if paired:
             step, change = at.point - state.center, at.gradient - state.gradient
             state.pairs.add(step, change)
             square, growth = inner(change, change), inner(step, change)
             if square > 0.0 and growth > 0.0:
-                curvature = [*curvature[1 - CURVATURE_STEPS :], growth / square]
+                curvature = [*state.curvature[1 - CURVATURE_STEPS :], growth / square]
+                changes["curvature"] = curvature
                 if len(curvature) == CURVATURE_STEPS:
-                    flattest = max(flattest, _median(curvature))
-        return state._replace(
-            center=at.point,
-            value=at.value,
-            term=at.penalty,
-            gradient=at.gradient,
-            curvature=curvature,
-            flattest=flattest,
-            **changes,
-        )
+                    changes["flattest"] = max(state.flattest, _median(curvature))
+        changes |= {"center": at.point, "value": at.value}
+        return state._replace(term=at.penalty, gradient=at.gradient, **changes)
 
     # -- steps of L-BFGS ---------------------------------------------------------------------------
 
@@ -288,6 +264,8 @@ class Bundle(StepRule):
         search = state.search
         if search.direction is None:
             search = self._new_search(state)
+            if not (self._plain or search.start.slope < -ROUNDING_SHARE * abs(state.value)):
+                state = state._replace(estimated_gap=0.0)  # no way leads down: a proof may succeed
         direction = search.direction
         assert direction is not None
         length = search.trial
@@ -304,8 +282,11 @@ class Bundle(StepRule):
             return self._centred(state, at, paired=True, search=NO_SEARCH, counts=counts), at
         following = state
         if not search.fell(end):
+            # More than may miss, once an earlier step has shown the scale: the first step is often
+            # uneven on smooth functions. Without this: 38 and 62 calls to 1e-4 and 1e-6 on
+            # functions with kinks, 36 and 59 with it.
             uneven = state.pairs.count > 0 and search.is_uneven(end)
-            counts = _noted(state.counts, misses=UNEVEN_MISSES if uneven else 1)
+            counts = _noted(state.counts, misses=MAY_MISS + 1 if uneven else 1)
             following = state._replace(counts=counts)
         search = search.after(end, at.gradient)
         if search.trials >= MOST_TRIALS or not following.smooth:
@@ -356,27 +337,21 @@ class Bundle(StepRule):
             return state
         point = state.center + search.low.at * search.direction
         low = KnownEvaluation(point, search.low.value, search.low_gradient)
-        found = self._centred(state, low, paired=True)
-        if search.high.at < math.inf:
-            return found
-        # The value fell all along: the next search begins with a step as long as all of this one.
-        length = search.low.at * math.sqrt(float(search.direction @ search.direction))
-        steep = math.sqrt(float(found.gradient @ found.gradient))
-        return found._replace(step_size=length / steep if steep > 0.0 else 1.0, pairs=Pairs())
+        return self._centred(state, low, paired=True)
 
     # -- steps of the bundle -----------------------------------------------------------------------
 
     def _follow_model(self, state: BundleState, oracle: Recorder) -> tuple[BundleState, Evaluated]:
         """Evaluate where the model is lowest, near the centre."""
-        trial, t = self._worthwhile(state)
+        trial, gap, t = self._worthwhile(state)
         if trial.is_rough:
             return self._without_model(state, oracle)
         # If nothing seems to be left, the next cut may give a proof; with a set or a term a
         # quasi-Newton step is more likely to.
-        news = self._plain and trial.estimated_gap < state.estimated_gap
+        news = self._plain and gap < state.estimated_gap
+        state = state._replace(estimated_gap=gap)
         if not self._is_resolved(state, trial) and not news:
-            done = state._replace(step_size=t, estimated_gap=trial.estimated_gap)
-            return self._without_model(done, oracle)
+            return self._without_model(state._replace(step_size=t), oracle)
         added = state.cuts.added
         at, share = _finite_trial(
             oracle,
@@ -384,8 +359,6 @@ class Bundle(StepRule):
                 trial.point if share == 1.0 else state.center + share * (trial.point - state.center)
             ),
         )
-        counts = state.counts
-        state = state._replace(estimated_gap=trial.estimated_gap)
         if share < 1.0:
             lower = at.value < state.value
             moved = self._centred(state, at, paired=False) if lower else state
@@ -394,12 +367,12 @@ class Bundle(StepRule):
         # the minimum of the parabola through values and slope
         lowest = t * promise / (2.0 * (promise - fall)) if promise > fall else math.inf
         if fall >= SERIOUS * promise:
-            counts = _noted(counts, misses=0)
+            counts = _noted(state.counts, misses=0)
             moved = self._centred(state, at, paired=True, counts=counts)
             all_fell = self._plain and moved.counts.recent & ((1 << IN_A_ROW) - 1) == 0
             longer = min(LARGEST_GROWTH * t, max(lowest, GROWN * t if all_fell else t))
             return moved._replace(step_size=longer), at
-        moved = state._replace(step_size=t, counts=_noted(counts, misses=1))
+        moved = state._replace(step_size=t, counts=_noted(state.counts, misses=1))
         if state.cuts.added == added:
             # The model knew this cut: its promise is rounding.
             if not self._plain:
@@ -408,14 +381,9 @@ class Bundle(StepRule):
                 return moved._replace(step_size=t / LARGEST_GROWTH), at
         error = state.value - state.term - (at.value - at.penalty)
         error -= inner(at.gradient, state.center - at.point)
-        if error > promise and moved.counts.misses >= PATIENCE:
-            counts = moved.counts._replace(misses=0)
+        if error > promise and moved.counts.misses >= RECENT:
             shorter = max(LARGEST_CUT * t, min(lowest, t), min(t, state.flattest))
-            moved = moved._replace(step_size=shorter, counts=counts)
-        elif moved.counts.misses >= state.cuts.size:  # as many cuts as are kept have shown nothing
-            counts = moved.counts._replace(misses=0)
-            far = self._is_far(state, at.point)
-            moved = moved._replace(step_size=t if far else LARGEST_GROWTH * t, counts=counts)
+            moved = moved._replace(step_size=shorter, counts=moved.counts._replace(misses=0))
         return moved, at
 
     def _without_model(self, state: BundleState, oracle: Recorder) -> tuple[BundleState, Evaluated]:
@@ -441,37 +409,34 @@ class Bundle(StepRule):
             following = self._centred(following, at, paired=False)
         return following, at
 
-    def _worthwhile(self, state: BundleState) -> tuple[Trial, float]:
-        """Return a trial and its step, longer than before if that promises too little."""
+    def _worthwhile(self, state: BundleState) -> tuple[Lowest, float, float]:
+        """Return a trial, the estimated gap and the step, longer if it promises too little."""
         t = state.step_size
         for _ in range(MOST_LENGTHENED):
-            trial = self._trial(state, t)
+            trial, gap = self._trial(state, t)
             if trial.is_rough:
                 t /= LARGEST_GROWTH
             elif self._is_resolved(state, trial) or self._is_far(state, trial.point):
                 break
-            elif trial.estimated_gap <= ROUNDING_SHARE * abs(state.value):
-                break  # nothing is left, and the products of slopes lack digits for longer steps
             else:
                 t *= LARGEST_GROWTH
-        return trial, t
+        return trial, gap, t
 
-    def _is_resolved(self, state: BundleState, trial: Trial) -> bool:
+    def _is_resolved(self, state: BundleState, trial: Lowest) -> bool:
         return trial.promise > ROUNDING_SHARE * abs(state.value)
 
-    def _trial(self, state: BundleState, t: float) -> Trial:
+    def _trial(self, state: BundleState, t: float) -> tuple[Lowest, float]:
+        """Return the model's minimum near the centre, and the gap that it lets expect."""
         center = Center(state.center, state.value, state.term)
-        point, promise, combination, missed = self._model(state.cuts).lowest(center, t)
-        length = math.sqrt(inner(combination.slope, combination.slope))
-        left = combination.error + self._reach(state, t * length) * length
-        return Trial(point, promise, left, missed > max(promise, 0.0))
+        found = self._model(state.cuts).lowest(center, t)
+        length = math.sqrt(inner(found.slope, found.slope))
+        return found, found.error + self._reach(state, t * length) * length
 
     def _model(self, cuts: CutMemory) -> CutModel:
         return CutModel(cuts, self.project, self.prox, self.term, self.lowest_of_cuts)
 
     def _reach(self, state: BundleState, length: float) -> float:
-        insured = float(state.insurance.radius) if state.counts.insured else 0.0
-        return REACH * max(float(distance(state.center, state.start)), insured, length)
+        return REACH * max(float(distance(state.center, state.start)), length)
 
     def _is_far(self, state: BundleState, point: Vector) -> bool:
         return bool(distance(point, state.center) >= self._reach(state, 0.0))
@@ -531,9 +496,10 @@ def _noted(counts: Counts, *, misses: int) -> Counts:
 def _finite_trial(oracle: Recorder, point_of: Callable[[float], Vector]) -> tuple[Evaluated, float]:
     """Evaluate at a point, or nearer if the function is not finite; return the share too."""
     share = 1.0
-    for _ in range(MOST_CUTS):
+    while True:
         try:
             return oracle(point_of(share)), share
         except NonFiniteError:
-            share *= NOT_FINITE_CUT
-    return oracle(point_of(share)), share
+            if share == 0.0:
+                raise
+            share /= LARGEST_GROWTH

@@ -39,14 +39,6 @@ MOST_AT_ONCE = 100
 DIFFERENCE = 1e-6
 
 
-class Combination(NamedTuple):
-    """A sum of cuts whose weights add up to 1: a cut again."""
-
-    weights: Vector
-    slope: Vector  # with that of a set's or term's cut, if any
-    error: float  # distance below the value at the centre
-
-
 class Center(NamedTuple):
     """A point with its value, and the penalty's part of it."""
 
@@ -56,12 +48,19 @@ class Center(NamedTuple):
 
 
 class Lowest(NamedTuple):
-    """The model's minimum near a centre."""
+    """The model's minimum near a centre, with the sum of cuts that proves it: a cut again."""
 
     point: Vector
     promise: float  # how far the model lies below the value at the centre
-    combination: Combination
+    weights: Vector  # of the cuts; they add up to 1
+    slope: Vector  # of their sum, with that of a set's or term's cut, if any
+    error: float  # how far their sum is below the value at the centre
     missed: float = 0.0  # what the promise may lack, with a set or a term
+
+    @property
+    def is_rough(self) -> bool:
+        """Whether more may be missing than is promised: the step is too long."""
+        return self.missed > max(self.promise, 0.0)
 
 
 class DualPoint(NamedTuple):
@@ -98,15 +97,15 @@ class CutModel(NamedTuple):
         """Minimise the model plus ||u - center||^2 / (2 step); `keep` stores the weights."""
         if not self.is_plain:
             return self._lowest_feasible(center, step, keep=keep)
-        below = center.value - self.cuts.values_at_center(center.point)
-        np.maximum(below, 0.0, out=below)
+        apart = center.value - self.cuts.values_at_center(center.point)
+        below = np.maximum(apart, 0.0)
         weights, step = self._best_weights(center.point, below, step, keep=keep)
         if keep:
             self.cuts.keep_weights(weights)
         slope = self.cuts.combined_slope(weights)
-        combination = Combination(weights, slope, ddot(weights, below))
-        promise = combination.error + step * ddot(slope, slope)
-        return Lowest(center.point - step * slope, promise, combination)
+        # Cuts above the value at the centre, which rounding has lowered, promise less.
+        promise = ddot(weights, apart) + step * ddot(slope, slope)
+        return Lowest(center.point - step * slope, promise, weights, slope, ddot(weights, below))
 
     def _best_weights(
         self, center: Vector, below: Vector, step: float, *, keep: bool
@@ -161,7 +160,7 @@ class CutModel(NamedTuple):
         # what weighted cuts and the term's cut at the point leave below the value at the centre
         rise = float(slope @ (center.point - at.point))
         error = max(center.value - float(at.weights @ at.cuts) - at.term - rise, 0.0)
-        return Lowest(at.point, promise, Combination(at.weights, slope, error), at.missed)
+        return Lowest(at.point, promise, at.weights, slope, error, at.missed)
 
     def _dual(self, center: Center, step: float, weights: Vector) -> DualPoint:
         target = center.point - step * (weights @ self.cuts.slopes)

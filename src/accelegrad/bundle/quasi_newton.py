@@ -18,12 +18,12 @@ from scipy.linalg.lapack import dtrtrs
 
 from accelegrad.bundle.cut_memory import DEFAULT_BYTES, FEWEST_CUTS
 from accelegrad.errors import Vector
+from accelegrad.rounding import UNIT
+from accelegrad.rules.base import Evaluated
 
 #: Pairs that are kept (seven smooth functions, mean calls to 1e-6: 68 with 10 or 15, 64 with 20, 62
 #: with 30; each costs two products per step).
 MOST_PAIRS = 20
-#: A pair counts if the gradient grows along the step by more than this share of both lengths.
-LEAST_CURVATURE = 1e-10
 #: The required fall, as a share of what the slope at the start promises (Armijo)
 FALL = 1e-4
 #: The largest remaining slope, as a share of that at the start
@@ -40,6 +40,9 @@ PROLONGED, INNER_SHARE = (2.0, 10.0), 0.1
 #: With a set or a penalty: most steps towards the model's minimum, and the share of the first
 #: movement at which they end; chosen
 MOST_STEPS, ACCURATE = 500, 1e-3
+#: Steps for the last digits continue while the shortest movement falls to this share within so many
+#: steps; chosen.
+WORTH, WORTHWHILE_STEPS = 0.5, 30
 
 
 class Pairs:
@@ -56,19 +59,19 @@ class Pairs:
         self._products = np.empty((0, 0))  # of step i and change j, oldest first; 0 if j < i
 
     @property
-    def steps(self) -> list[Vector]:
+    def steps(self) -> np.ndarray:
         """The steps, oldest first."""
-        return list(np.roll(self._steps[: self.count], -self._oldest, axis=0))
+        return np.roll(self._steps[: self.count], -self._oldest, axis=0)
 
     @property
-    def changes(self) -> list[Vector]:
+    def changes(self) -> np.ndarray:
         """The changes of the gradient, oldest first."""
-        return list(np.roll(self._changes[: self.count], -self._oldest, axis=0))
+        return np.roll(self._changes[: self.count], -self._oldest, axis=0)
 
     def add(self, step: Vector, change: Vector) -> None:
-        """Keep a pair, if the function is curved along it."""
+        """Keep a pair, if the gradient grows along the step by more than rounding."""
         growth = ddot(step, change)
-        least = LEAST_CURVATURE * math.sqrt(ddot(step, step)) * math.sqrt(ddot(change, change))
+        least = UNIT * math.sqrt(ddot(step, step)) * math.sqrt(ddot(change, change))
         if not growth > least > 0.0:
             return
         if self.count == 0:
@@ -123,9 +126,7 @@ class Pairs:
         The compact form of R. Byrd, J. Nocedal, R. Schnabel, Math. Program. 63, 1994: a scale s and
         matrices U and M^-1 U with B = s I - U' M^-1 U.
         """
-        n = self.count
-        order = np.roll(np.arange(n), -self._oldest)
-        steps, changes = self._steps[order], self._changes[order]
+        steps, changes = self.steps, self.changes
         products = steps @ changes.T
         growth = products.diagonal()
         sizes = np.einsum("ij,ij->i", changes, changes) / growth
@@ -285,3 +286,52 @@ def _lowest_of_cubic(low: End, high: End) -> float:
     if not math.isfinite(trial):
         return low.at + 0.5 * width
     return min(max(trial, low.at + INNER_SHARE * width), high.at - INNER_SHARE * width)
+
+
+class LastDigits(NamedTuple):
+    """A sequence of quasi-Newton steps that do not look at values, or the pause before the next.
+
+    A proof by cuts of a smooth function with a set or a penalty needs the last digits of the
+    gradient, when values no longer show any progress. On functions with kinks such steps gain
+    nothing, and are given up.
+    """
+
+    point: Vector | None = None  # None: no sequence in progress
+    gradient: Vector | None = None
+    shortest: float = math.inf  # shortest movement so far
+    worth: float = math.inf  # the movement that continues the sequence
+    left: int = WORTHWHILE_STEPS  # steps left to reach it
+    pause: int = 0  # turns to wait
+    next_pause: int = WORTHWHILE_STEPS  # doubled each time
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is pausing."""
+        return self.pause > 0
+
+    def waited(self) -> LastDigits:
+        """Return the pause, a turn shorter."""
+        return self._replace(pause=self.pause - 1)
+
+    def begun(self, point: Vector, gradient: Vector) -> LastDigits:
+        """Return a sequence that begins at a point, unless one is in progress."""
+        if self.point is not None:
+            return self
+        return LastDigits(point, gradient, next_pause=self.next_pause)
+
+    def after(self, at: Evaluated) -> LastDigits:
+        """Return the sequence after a step, or the pause if it does not pay."""
+        moved = at.point - self.point
+        movement = math.sqrt(float(moved @ moved))
+        if movement == 0.0:
+            return self.given_up()
+        shortest, left, worth = min(self.shortest, movement), self.left - 1, self.worth
+        if shortest <= worth:
+            worth, left = WORTH * shortest, WORTHWHILE_STEPS
+        elif left == 0:
+            return self.given_up()
+        return LastDigits(at.point, at.gradient, shortest, worth, left, next_pause=self.next_pause)
+
+    def given_up(self) -> LastDigits:
+        """Return the pause before another sequence."""
+        return LastDigits(pause=self.next_pause, next_pause=2 * self.next_pause)

@@ -64,8 +64,6 @@ EXPLAINED = 4.0
 #: The largest relative difference of a squared distance and its lower bound
 PROVED = 1e-11
 
-Mask: TypeAlias = npt.NDArray[np.bool_]
-
 
 class Rows:
     """Rows l <= A u <= h and bounds of single coordinates."""
@@ -128,29 +126,33 @@ class Nearest(NamedTuple):
 
 def nearest_point(rows: Rows, x: Vector) -> Nearest:
     """Return the point nearest to x that satisfies the rows; an infeasible one if none does."""
+    offset = _offset(rows, x)
+    unmoved = Nearest(rows.clip(x), np.zeros(rows.low.size))
+    if offset is None:
+        return unmoved
     many = x.size > MOST_COORDINATES
     solvers = (_by_piqp, _by_daqp, _by_nnls) if many else (_by_daqp, _by_nnls)
     found: list[Nearest] = []
     for solve in solvers:
-        candidate = _refined(solve, rows, x)
+        candidate = _refined(solve, rows, x, offset)
         if candidate is None:
             continue
         if rows.meets(candidate.point) and _is_nearest(rows, x, candidate):
             return candidate
         found.append(candidate)
-    if not found:
-        return Nearest(rows.clip(x), np.zeros(rows.low.size))
-    met = [each for each in found if rows.meets(each.point)]
-    if met:
-        return min(met, key=lambda each: norm(each.point - x))
-    return min(found, key=lambda each: norm(rows.excess(rows.A @ each.point)))
+
+    def badness(each: Nearest) -> tuple[bool, float]:
+        met = rows.meets(each.point)
+        return not met, norm(each.point - x if met else rows.excess(rows.A @ each.point))
+
+    return min(found, key=badness, default=unmoved)
 
 
 def roughly_nearest(rows: Rows, x: Vector) -> Nearest:
     """Return an approximately nearest point with multipliers, which suffices for a lower bound."""
     offset = _offset(rows, x)
-    found = None if offset is None else _roughly_by_daqp(rows, x, offset)
-    return nearest_point(rows, x) if found is None else found[0]
+    found = None if offset is None else _to_rows(_by_daqp, rows, x, offset, exactly=False)
+    return nearest_point(rows, x) if found is None else found
 
 
 class Offset(NamedTuple):
@@ -162,28 +164,46 @@ class Offset(NamedTuple):
     rounding: float  # a bound of the rows' rounding errors, in these units
 
 
-#: Returns the approximately nearest point and the multipliers, or None after a failure.
-Solver: TypeAlias = Callable[[Rows, Vector, Offset], Nearest | None]
+#: Returns about the shortest offset with its multipliers, or None after a failure.
+Solver: TypeAlias = Callable[[Rows, Vector, Offset], tuple[Vector, Vector] | None]
 
 
-def _refined(solve: Solver, rows: Rows, x: Vector) -> Nearest | None:
+def _refined(solve: Solver, rows: Rows, x: Vector, offset: Offset) -> Nearest | None:
     """Return the nearest point, moved to the rows again to remove rounding errors."""
-    offset = _offset(rows, x)
-    if offset is None:
-        return Nearest(rows.clip(x), np.zeros(rows.low.size))
-    found = solve(rows, x, offset)
+    found = _to_rows(solve, rows, x, offset)
     if found is None:
         return None
     point = found.point
     for _ in range(MOST_REFINEMENTS):
         # Starting far away, each pass leaves the rounding error of large numbers.
-        if rows.meets(point) or (offset := _offset(rows, point)) is None:
+        if rows.meets(point) or (left := _offset(rows, point)) is None:
             break
-        moved = solve(rows, point, offset)
+        moved = _to_rows(solve, rows, point, left)
         if moved is None:
             break
         point = moved.point
     return Nearest(point, found.multipliers)
+
+
+def _to_rows(
+    solve: Solver, rows: Rows, x: Vector, offset: Offset, *, exactly: bool = True
+) -> Nearest | None:
+    """Return the point that a solver finds; `exactly`: to all digits."""
+    found = solve(rows, x, offset)
+    if found is None:
+        return None
+    z, multipliers = found
+    on_box, m = multipliers[: x.size], offset.scale * multipliers[x.size :]
+    point = _on_bounds(rows, x + offset.scale * z, on_box)
+    if exactly:
+        # Far away, the offset has the rounding error of large numbers.
+        product = rows.A @ point
+        slack = np.where(m > 0.0, rows.high, rows.low) - product
+        slack[m == 0.0] = 0.0
+        noticed = NOTICED * rows.rounding(np.abs(point), product)
+        if (np.abs(slack) > noticed).any() or not rows.meets(point):
+            point = _polished(rows, x, point, on_box, m)
+    return Nearest(point, m)
 
 
 def _offset(rows: Rows, x: Vector) -> Offset | None:
@@ -354,34 +374,11 @@ def _shortest(
     return None
 
 
-def _by_daqp(rows: Rows, x: Vector, offset: Offset) -> Nearest | None:
-    """Solve by DAQP, to all digits also from far away."""
-    found = _roughly_by_daqp(rows, x, offset)
-    if found is None:
-        return None
-    (point, m), on_box = found
-    # Far away, the offset has the rounding error of large numbers.
-    product = rows.A @ point
-    slack = np.where(m > 0.0, rows.high, rows.low) - product
-    slack[m == 0.0] = 0.0
-    noticed = NOTICED * rows.rounding(np.abs(point), product)
-    if (np.abs(slack) > noticed).any() or not rows.meets(point):
-        point = _polished(rows, x, point, on_box, m)
-    return Nearest(point, m)
+def _by_daqp(rows: Rows, x: Vector, offset: Offset) -> tuple[Vector, Vector] | None:  # noqa: ARG001
+    return _shortest(rows.A, offset.low, offset.high, rows.senses, offset.rounding)
 
 
-def _roughly_by_daqp(rows: Rows, x: Vector, offset: Offset) -> tuple[Nearest, Vector] | None:
-    """Solve by DAQP, and return the multipliers of the bounds too."""
-    low, high, scale, rounding = offset
-    found = _shortest(rows.A, low, high, rows.senses, rounding)
-    if found is None:
-        return None
-    z, multipliers = found
-    on_box, m = multipliers[: x.size], scale * multipliers[x.size :]
-    return Nearest(_on_bounds(rows, x + scale * z, on_box), m), on_box
-
-
-def _by_nnls(rows: Rows, x: Vector, offset: Offset) -> Nearest | None:
+def _by_nnls(rows: Rows, x: Vector, offset: Offset) -> tuple[Vector, Vector] | None:
     """Find the shortest z with G z >= e by Lawson and Hanson's method.
 
     It solves min ||(G' y, <e, y> - 1)|| over y >= 0, whose residual has the direction (z, -1). The
@@ -389,7 +386,7 @@ def _by_nnls(rows: Rows, x: Vector, offset: Offset) -> Nearest | None:
     """
     from scipy.optimize import nnls
 
-    low, high, scale, rounding = offset
+    low, high, _, rounding = offset
     size, below, above = x.size, np.isfinite(low), np.isfinite(high)
     both = np.vstack([np.eye(size), rows.A])
     G = np.vstack([both[below], -both[above]])
@@ -405,15 +402,14 @@ def _by_nnls(rows: Rows, x: Vector, offset: Offset) -> Nearest | None:
     multipliers = np.zeros(low.size)
     multipliers[above] += y[np.count_nonzero(below) :]
     multipliers[below] -= y[: np.count_nonzero(below)]
-    on_box, m = multipliers[:size], scale * multipliers[size:]
-    return Nearest(_polished(rows, x, x - m @ rows.A, on_box, m), m)
+    return -multipliers @ both, multipliers
 
 
-def _by_piqp(rows: Rows, x: Vector, offset: Offset) -> Nearest | None:
+def _by_piqp(rows: Rows, x: Vector, offset: Offset) -> tuple[Vector, Vector] | None:
     import piqp
     import scipy.sparse as sp
 
-    low, high, scale, _ = offset
+    low, high, _, _ = offset
     size, equal = x.size, rows.equations
     solver: Any = piqp.SparseSolver()
     solver.settings.eps_abs = solver.settings.eps_rel = INTERIOR_TOLERANCE
@@ -437,8 +433,7 @@ def _by_piqp(rows: Rows, x: Vector, offset: Offset) -> Nearest | None:
     at = np.concatenate((z, rows.A @ z))
     room = np.where(multipliers > 0.0, high - at, at - low)
     multipliers[(np.abs(multipliers) <= room) & (low != high)] = 0.0
-    on_box, m = multipliers[:size], scale * multipliers[size:]
-    return Nearest(_polished(rows, x, x + scale * z, on_box, m), m)
+    return z, multipliers
 
 
 def _on_bounds(rows: Rows, u: Vector, on_box: Vector) -> Vector:
@@ -466,8 +461,3 @@ def _polished(rows: Rows, x: Vector, u: Vector, on_box: Vector, m: Vector) -> Ve
     allowed = np.maximum(np.abs(rows.excess(rows.A @ u)), rows.rounding(sizes, product))
     worse = np.abs(rows.excess(product)) > allowed
     return u if worse.any() or not np.isfinite(point).all() else point
-
-
-def finite_size(limits: Vector) -> Vector:
-    """Return the absolute values of limits, zero for infinite ones."""
-    return np.where(np.isfinite(limits), np.abs(limits), 0.0)

@@ -12,7 +12,6 @@ from accelegrad.errors import Vector, real_array
 from accelegrad.geometry.nearest_point import (
     LowestOfCuts,
     Rows,
-    finite_size,
     lowest_of_cuts,
     lowest_of_quadratic,
     nearest_point,
@@ -65,7 +64,7 @@ class Polyhedron(FeasibleSet):
         low = _limits("lower", lower, len(matrix), refused=math.inf)
         high = _limits("upper", upper, len(matrix), refused=-math.inf)
         box = _box(bounds, matrix.shape[1])
-        _refuse_crossing(low, high)
+        Box(low, high)  # refuses limits that cross
         self._rows = _scaled_rows(matrix, low, high, box)
         self._shape = matrix.shape
         #: the point nearest to the origin
@@ -182,14 +181,12 @@ class Polyhedron(FeasibleSet):
         """
         rows = self._rows
         found = roughly_nearest(rows, center - g / theta)
-        m = _allowed(rows, -theta * found.multipliers)
-        rest, off = _remainder(rows, g, m)
+        fixed, size, rest, off = _row_terms(rows, g, -theta * found.multipliers)
         u = rows.clip(center - rest / theta)
         distance = norm(u - center)
-        fixed, size = _limit_sum(rows, m)
         reach = norm(center) + radius
         terms = size + norm(rest) * (norm(u) + reach)
-        lost = norm(off) * reach + growth(g.size + m.size) * terms
+        lost = norm(off) * reach + growth(g.size + rows.low.size) * terms
         return distance, float(rest @ u) + fixed - lost
 
     def _projection_error(self, size: int) -> float:  # noqa: ARG002
@@ -198,11 +195,8 @@ class Polyhedron(FeasibleSet):
         return 0.5e-24
 
     def _scale(self) -> float:
-        rows = self._rows
-        levels = np.concatenate(
-            [_levels(rows), finite_size(rows.box_low), finite_size(rows.box_high)]
-        )
-        return float(levels.max(initial=0.0))
+        limits = np.concatenate((self._rows.all_low, self._rows.all_high))
+        return float(np.abs(limits[np.isfinite(limits)]).max(initial=0.0))
 
     def __repr__(self) -> str:
         rows, columns = self._shape
@@ -240,15 +234,6 @@ def _box(bounds: Any, size: int) -> Box:
     return box
 
 
-def _refuse_crossing(low: Vector, high: Vector) -> None:
-    if (low > high).any():
-        first = int(np.argmax(low > high))
-        raise ValueError(
-            f"lower must be <= upper, but lower[{first}] is {low[first]} and upper[{first}] is "
-            f"{high[first]}."
-        )
-
-
 def _scaled_rows(matrix: Vector, low: Vector, high: Vector, box: Box) -> Rows:
     """Return the rows without redundant ones, scaled by powers of two: no rounding."""
     lengths = np.array([norm(row) for row in matrix])
@@ -282,30 +267,22 @@ def _hull(rows: Rows) -> tuple[Vector, Vector]:
 
 def _tightened(rows: Rows, low: Vector, high: Vector) -> tuple[Vector, Vector]:
     """Return the bounds that each row implies for each coordinate, given those of the others."""
-    A = rows.A
-    new_low, new_high = low, high
-    for limit, sign in ((rows.high, 1.0), (rows.low, -1.0)):
-        # sign * A u <= sign * limit: subtract the least that the other coordinates contribute.
-        least = np.where(sign * A > 0.0, sign * A * low, sign * A * high)
-        least[A == 0.0] = 0.0
-        infinite = np.isinf(least)
-        finite = np.where(infinite, 0.0, least)
-        others = finite.sum(axis=1, keepdims=True) - finite
-        others_infinite = infinite.sum(axis=1, keepdims=True) - infinite
-        room = sign * limit[:, None] - others
-        size = np.abs(finite).sum(axis=1, keepdims=True) + np.abs(limit)[:, None]
-        room += 2.0 * growth(A.shape[1]) * size
-        known = (others_infinite == 0) & (A != 0.0) & np.isfinite(room)
-        end = np.where(known, room / (sign * A), np.nan)
-        end += 2.0 * UNIT * np.abs(end) * np.sign(sign * A)
-        new_high = np.fmin(
-            new_high,
-            np.fmin.reduce(np.where(sign * A > 0.0, end, math.inf), axis=0, initial=math.inf),
-        )
-        new_low = np.fmax(
-            new_low,
-            np.fmax.reduce(np.where(sign * A < 0.0, end, -math.inf), axis=0, initial=-math.inf),
-        )
+    # A u <= high and -A u <= -low: subtract the least that the other coordinates contribute.
+    A, limit = np.vstack((rows.A, -rows.A)), np.concatenate((rows.high, -rows.low))
+    least = np.where(A > 0.0, A * low, A * high)
+    least[A == 0.0] = 0.0
+    infinite = np.isinf(least)
+    finite = np.where(infinite, 0.0, least)
+    others = finite.sum(axis=1, keepdims=True) - finite
+    others_infinite = infinite.sum(axis=1, keepdims=True) - infinite
+    room = limit[:, None] - others
+    size = np.abs(finite).sum(axis=1, keepdims=True) + np.abs(limit)[:, None]
+    room += 2.0 * growth(A.shape[1]) * size
+    known = (others_infinite == 0) & (A != 0.0) & np.isfinite(room)
+    end = np.where(known, room / A, np.nan)
+    end += 2.0 * UNIT * np.abs(end) * np.sign(A)
+    new_high = np.fmin(high, np.fmin.reduce(np.where(A > 0.0, end, math.inf), initial=math.inf))
+    new_low = np.fmax(low, np.fmax.reduce(np.where(A < 0.0, end, -math.inf), initial=-math.inf))
     # Rounding may make the bounds of a fixed coordinate cross.
     return np.minimum(new_low, new_high), np.maximum(new_low, new_high)
 
@@ -313,31 +290,25 @@ def _tightened(rows: Rows, low: Vector, high: Vector) -> tuple[Vector, Vector]:
 # -- lower bounds ---------------------------------------------------------------------------------
 
 
-def _allowed(rows: Rows, m: Vector) -> Vector:
-    """Return the multipliers without those of the wrong sign for an open side."""
+def _row_terms(rows: Rows, g: Vector, m: Vector) -> tuple[float, float, Vector, Vector]:
+    """Return the least value of <m, A u> that the rows' limits allow, and the size of its terms.
+
+    Then r = g - A' m, and a bound of its rounding errors. Multipliers of the wrong sign for an open
+    side count as zero.
+    """
     wrong = ((m > 0.0) & np.isinf(rows.low)) | ((m < 0.0) & np.isinf(rows.high))
-    return np.where(wrong, 0.0, m)
-
-
-def _remainder(rows: Rows, g: Vector, m: Vector) -> tuple[Vector, Vector]:
-    """Return r = g - A' m, and a bound of its rounding errors."""
-    sizes = np.abs(g) + np.abs(rows.A).T @ np.abs(m)
-    return g - rows.A.T @ m, growth(m.size + 1) * sizes + SMALLEST
-
-
-def _limit_sum(rows: Rows, m: Vector) -> tuple[float, float]:
-    """Return the minimum of <m, A u> by the rows' limits, and the size of its terms."""
+    m = np.where(wrong, 0.0, m)
     held = m != 0.0
     terms = m[held] * np.where(m > 0.0, rows.low, rows.high)[held]
-    return float(terms.sum()), float(np.abs(terms).sum())
+    sizes = np.abs(g) + np.abs(rows.A).T @ np.abs(m)
+    off = growth(m.size + 1) * sizes + SMALLEST
+    return float(terms.sum()), float(np.abs(terms).sum()), g - rows.A.T @ m, off
 
 
 def _linear_bound(rows: Rows, hull: tuple[Vector, Vector], g: Vector, m: Vector) -> float:
     """Return a lower bound on <g, u> over a bounded set, valid for any multipliers m."""
-    m = _allowed(rows, m)
-    rest, off = _remainder(rows, g, m)
+    fixed, size, rest, off = _row_terms(rows, g, m)
     low, high = hull
-    fixed, size = _limit_sum(rows, m)
     terms = rest * np.where(rest > 0.0, low, high)
     lost = float(off @ np.maximum(np.abs(low), np.abs(high)))
     size += float(np.abs(terms).sum()) + lost
@@ -355,7 +326,3 @@ def _missed(rows: Rows, x: Vector, point: Vector) -> float:
     terms += np.abs(rows.nearer_limit(product))
     wrong = missed > INCONSISTENT * np.maximum(terms, SMALLEST)
     return float(missed[wrong].max(initial=0.0))
-
-
-def _levels(rows: Rows) -> Vector:
-    return np.maximum(finite_size(rows.low), finite_size(rows.high))

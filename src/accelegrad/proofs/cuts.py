@@ -366,7 +366,7 @@ class CutCertificate(Saved):
             lowest = self.lowest(center, step)
             if lowest is None:
                 return
-            weights, slope, _ = lowest.combination
+            weights, slope = lowest.weights, lowest.slope
             if self._raise_by_average(kept, weights):
                 self._step = step
             elif step == self._step > first:  # too long: the products of these cuts lack digits
