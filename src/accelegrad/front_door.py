@@ -30,9 +30,11 @@ from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.sampling import BatchSampler
 from accelegrad.norms import norm
 from accelegrad.proofs.bracket import Bracket
-from accelegrad.proofs.certificate import DualCertificate
 from accelegrad.proofs.cuts import CutCertificate
-from accelegrad.proofs.model_dual import ModelDual
+from accelegrad.proofs.model_dual import (
+    DualCertificate,
+    ModelDual,
+)
 from accelegrad.rules import Rule
 from accelegrad.run.compiled import CompiledRule, compiled_twin
 from accelegrad.run.convexity import NEAR

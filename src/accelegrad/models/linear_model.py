@@ -1,4 +1,21 @@
-"""Linear models: the weighted mean of a pointwise loss over rows, plus an l2 term."""
+"""Linear models: the weighted mean of a pointwise loss over rows, plus an l2 term.
+
+The sum is P(w) = sum_i p_i l(m_i, y_i) + l2 / 2 ||w||^2 with margins m_i = <a_i, w> and shares p_i
+that sum to 1. An intercept is the last coordinate of w and is not penalised. `LinearModel` holds
+its rows in memory; a `PartedModel` has them in files (`StreamedModel`) or on a cluster. Both offer
+
+    at(w)                    a point, by one pass: value, mean_loss, gradient, squared_slopes,
+                             curved_share, dual_value; margins and slopes stay with the rows
+    between(p, q, t)         the point p + t (q - p) without a pass: margins are affine
+    sampled(count, seed)     uniform rows with replacement
+    sampled(count, seed, p)  rows in proportion to their curvature p_i l'' at a point, stratified;
+                             all curved rows if there are no more than `count`
+    gram(p, rows)            sum_k weights_k a_k a_k', the curvature of the mean loss estimated
+                             from sampled rows
+    batch_gradient(w, seed, size)    the gradient estimated from uniform rows
+
+Parts return float64 sums of the size of w or of a number. Samples do not depend on the split.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +30,16 @@ import scipy.sparse as sp
 
 from accelegrad import kernels
 from accelegrad.errors import Vector, real_array
-from accelegrad.models.gram import Storage, gram_matrix, pairs_per_row
 from accelegrad.models.losses import Loss, make_loss
 from accelegrad.models.matrix import (
     Matrix,
     Products,
     RowBlock,
     RowNumbers,
+    Storage,
     column_squares,
+    gram_matrix,
+    pairs_per_row,
     row_squares,
 )
 from accelegrad.models.model_input import (
@@ -33,13 +52,7 @@ from accelegrad.models.model_input import (
     targets,
 )
 from accelegrad.models.rounding import DataRounding, PointRounding
-from accelegrad.models.row_sum import (
-    ModelRows,
-    TakenRows,
-    curved_rows,
-    drawn_by_weight,
-    second_derivatives,
-)
+from accelegrad.models.sampling import ModelRows, TakenRows, drawn_by_weight
 
 if TYPE_CHECKING:
     from accelegrad.kernels import gradient as one_pass_gradient
@@ -113,14 +126,12 @@ class ModelPoint:
     @property
     def curved_share(self) -> float:
         """The share of rows whose losses are curved here, all rows counting the same."""
-        return float(curved_rows(self.model.loss, self.derivatives, self.model.y).mean())
+        return float(self.model.loss.curved(self.derivatives).mean())
 
     def curvatures(self, caution: float = 0.0) -> Vector:
-        """Return p_i l''(m_i): see `accelegrad.models.row_sum.second_derivatives`."""
-        model = self.model
-        curvatures = second_derivatives(
-            model.loss, self.margins, self.derivatives, model.y, caution
-        )
+        """Return p_i l''(m_i): see `Loss.second_derivative`."""
+        model, slopes = self.model, self.derivatives
+        curvatures = model.loss.second_derivative(self.margins, slopes, model.y, caution)
         curvatures *= model.shares
         return curvatures
 
@@ -131,7 +142,7 @@ class ModelPoint:
         slopes miss by the square of the step: they prove more.
         """
         model, slopes = self.model, self.derivatives
-        curvatures = second_derivatives(model.loss, self.margins, slopes, model.y, caution)
+        curvatures = model.loss.second_derivative(self.margins, slopes, model.y, caution)
         low, high = model.loss.domain(model.y)
         moved: Vector = slopes + curvatures * (other.margins - self.margins)
         return np.minimum(np.maximum(moved, low), high)
@@ -313,7 +324,7 @@ class LinearModel:
         """Return a model by the Moreau envelope of the loss: see `Loss.smoothed`."""
         return self.with_loss(self.loss.smoothed(mu))
 
-    # -- the contract of a sum over rows: see `accelegrad.models.row_sum` -------------------
+    # -- the contract of a sum over rows ----------------------------------------------------
 
     #: whether `of_columns` can be asked
     has_columns: ClassVar[bool] = True
@@ -348,7 +359,7 @@ class LinearModel:
         return ModelPoint(self, p.w + t * (q.w - p.w), margins)
 
     def sampled(self, count: int, seed: Any, by: Any = None, *, caution: float = 0.0) -> ModelRows:
-        """Return sampled rows: see `accelegrad.models.row_sum`."""
+        """Return sampled rows: see the contract above."""
         if by is None:
             return ModelRows(self, np.random.default_rng(seed).integers(self.n_samples, size=count))
         curvatures = by.curvatures(caution)
@@ -356,7 +367,7 @@ class LinearModel:
         return ModelRows(self, rows, weights, int(np.count_nonzero(curvatures)))
 
     def gram(self, point: Any, rows: ModelRows) -> Matrix:
-        """Return the second derivatives of the mean loss: see `accelegrad.models.row_sum`."""
+        """Return the second derivatives of the mean loss: see the contract above."""
         weights = rows.weights
         if weights is None:
             weights = point.curvatures()[rows.numbers] * (self.n_samples / rows.count)

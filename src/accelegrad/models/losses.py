@@ -161,15 +161,15 @@ def make_loss(
 
     All three parameters are checked, also those that the loss does not use.
     """
-    given = {"quantile": quantile, "epsilon": epsilon, "delta": delta}
-    numbers = {key: PARAMETERS[key].checked(value) for key, value in given.items()}
+    given = {QUANTILE: quantile, EPSILON: epsilon, DELTA: delta}
+    checked = {parameter: parameter.checked(value) for parameter, value in given.items()}
     if not isinstance(name, str):
         raise TypeError(f"loss must be the name of a loss, not {name!r}; {nearest('', LOSSES)}")
-    name = plain_loss_name(name)
+    name = _PLAIN_NAMES.get(name, name)
     if name not in LOSSES:
         raise ValueError(f"loss must be the name of a loss, not {name!r}; {nearest(name, LOSSES)}")
     parameter = LOSSES[name].parameter
-    return _made(name, 0.0 if parameter is None else numbers[parameter.name])
+    return _made(name, 0.0 if parameter is None else checked[parameter])
 
 
 @lru_cache(maxsize=64)  # immutable; fits along a path reuse them
@@ -190,33 +190,30 @@ class Loss:
     """The loss's quantile, epsilon or delta; 0 for losses without a parameter."""
     smoothing: float = 0.0
     """The parameter mu of a Moreau envelope; 0 for a plain loss."""
+    name: str = field(init=False, compare=False)
+    """The name in the table, prefixed with "smoothed_" for a Moreau envelope."""
     shape: Shape = field(init=False, compare=False)
     """The numbers in its formula."""
+    classification: bool = field(init=False, compare=False)
+    """Whether targets are the labels -1 and +1."""
+    has_logarithms: bool = field(init=False, compare=False)
+    """Whether the conjugate has logarithms, which are steep at the ends of its domain."""
+    curvature: float = field(init=False, compare=False)
+    """An upper bound of l''; infinite for a loss with kinks."""
+    lipschitz: float = field(init=False, compare=False)
+    """An upper bound of the absolute value of l'; infinite where there is none."""
 
     def __post_init__(self) -> None:
-        shape = LOSSES[self.plain_name].shape(self.parameter)
-        shape = shape._replace(softness=shape.softness + self.smoothing)
-        object.__setattr__(self, "shape", shape)
-
-    @property
-    def classification(self) -> bool:
-        """Whether targets are the labels -1 and +1."""
-        return self.shape.kind != TARGETS
-
-    @property
-    def has_logarithms(self) -> bool:
-        """Whether the conjugate has logarithms, which are steep at the ends of its domain."""
-        return self.shape.kind == LOGISTIC
-
-    @property
-    def curvature(self) -> float:
-        """An upper bound of l''; infinite for a loss with kinks."""
-        return 1.0 / self.shape.softness if self.shape.softness > 0.0 else _INF
-
-    @property
-    def lipschitz(self) -> float:
-        """An upper bound of the absolute value of l'; infinite where there is none."""
-        return max(-self.shape.low, self.shape.high)
+        kind, low, high, softness, epsilon = LOSSES[self.plain_name].shape(self.parameter)
+        softness += self.smoothing
+        vars(self).update(
+            name=f"smoothed_{self.plain_name}" if self.smoothing > 0.0 else self.plain_name,
+            shape=Shape(kind, low, high, softness, epsilon),
+            classification=kind != TARGETS,
+            has_logarithms=kind == LOGISTIC,
+            curvature=1.0 / softness if softness > 0.0 else _INF,
+            lipschitz=max(-low, high),
+        )
 
     def __repr__(self) -> str:
         if self.smoothing > 0.0:
@@ -224,11 +221,6 @@ class Loss:
         entry = LOSSES[self.plain_name]
         parameter = "" if entry.parameter is None else f"{entry.parameter.name}={self.parameter!r}"
         return f"{entry.name.title().replace('_', '')}({parameter})"
-
-    @property
-    def name(self) -> str:
-        """The name in the table, prefixed with "smoothed_" for a Moreau envelope."""
-        return f"smoothed_{self.plain_name}" if self.smoothing > 0.0 else self.plain_name
 
     @property
     def plain(self) -> Loss:
@@ -310,6 +302,37 @@ class Loss:
         if not self.classification:
             return low, high
         return np.where(y > 0, low, 0.0 - high), np.where(y > 0, high, 0.0 - low)
+
+    def curved(self, slopes: Vector) -> npt.NDArray[np.bool_]:
+        """Return which slopes are on a curved piece, for all but the logistic loss."""
+        if self.classification:  # one end of the domain is 0
+            sizes = np.abs(slopes)
+            return np.asarray((sizes > 0.0) & (sizes < self.lipschitz))
+        curved = (slopes > self.shape.low) & (slopes < self.shape.high)
+        if self.shape.epsilon > 0.0:  # the flat zone
+            curved &= slopes != 0.0
+        return np.asarray(curved)
+
+    def second_derivative(
+        self, m: Vector, slopes: Vector, y: Vector, caution: float = 0.0
+    ) -> Vector:
+        """Return l'' at margins with these slopes.
+
+        On a linear piece, `caution` is the share taken of the curvature of the parabola with the
+        same slope here and its minimum where the loss is lowest; with 1 no step is too long.
+        """
+        if self.has_logarithms:
+            size = np.abs(slopes)
+            return size * (1.0 - size)
+        curved = self.curved(slopes)
+        derivatives = np.where(curved, self.curvature, 0.0)
+        if caution == 0.0:
+            return derivatives
+        distance = y * m - 1.0 if self.classification else m - y
+        with np.errstate(divide="ignore", invalid="ignore"):
+            secant = np.abs(slopes / distance)
+        beyond = ~curved & (slopes != 0.0) & (secant < self.curvature)
+        return np.where(beyond, caution * secant, derivatives)
 
     def reach(self, value: float) -> float:
         """Return the largest distance from its target of a prediction with loss at most `value`.

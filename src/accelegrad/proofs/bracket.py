@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from accelegrad.models.linear_model import LinearModel
-from accelegrad.proofs.certificate import SPACING, DualCertificate
 from accelegrad.proofs.cuts import PAUSE, CutCertificate, rounding_of
+from accelegrad.proofs.model_dual import SPACING, DualCertificate
 from accelegrad.rounding import FEW, UNIT, growth
 from accelegrad.rules.base import Evaluated
 

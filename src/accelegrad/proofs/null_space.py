@@ -32,9 +32,14 @@ import scipy.linalg
 
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.linalg import cholesky_factor, with_unit_diagonal
-from accelegrad.models.gram import gram_matrix
 from accelegrad.models.losses import Loss
-from accelegrad.models.matrix import Matrix, Products, RowNumbers, runs
+from accelegrad.models.matrix import (
+    Matrix,
+    Products,
+    RowNumbers,
+    gram_matrix,
+    runs,
+)
 from accelegrad.proofs.fenchel import level
 from accelegrad.rounding import SMALLEST, UNIT, growth
 

@@ -14,8 +14,8 @@ from accelegrad.errors import Vector
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import Loss
 from accelegrad.models.scaling import near_start
-from accelegrad.proofs.certificate import LateBound
 from accelegrad.proofs.fenchel import level
+from accelegrad.proofs.model_dual import LateBound
 from accelegrad.roots import root_between
 from accelegrad.rounding import UNIT
 from accelegrad.rules.base import Array, Rule, Step
