@@ -237,25 +237,17 @@ class Loss:
         loss itself.
         """
         mu = real_number("mu", mu, least=0.0)
-        if mu == 0.0:
-            return self
-        if self.curvature < _INF:
+        if mu > 0.0 and self.curvature < _INF:
             raise ValueError(f"smoothed takes losses with kinks, but {self!r} has none.")
-        return self.envelope(mu)
+        return self.envelope(mu) if mu > 0.0 else self
 
     def envelope(self, mu: float) -> Loss:
         """Return the Moreau envelope of any loss but the logistic one."""
-        assert not self.has_logarithms
         return replace(self, smoothing=self.smoothing + mu)
 
     def value(self, m: npt.ArrayLike, y: npt.ArrayLike) -> Array:
         """Return l(m, y)."""
-        m, y, is_number = _operands(m, y)
-        if self.has_logarithms:
-            value = _logistic_value(*_decay(m, y))
-        else:
-            value, _ = self._value_and_slope(m, y)
-        return value[0] if is_number else value
+        return self.value_and_derivative(m, y)[0]
 
     def derivative(self, m: npt.ArrayLike, y: npt.ArrayLike) -> Array:
         """Return l'(m, y), a subgradient in m; 0 at kinks."""
@@ -273,9 +265,15 @@ class Loss:
         m, y, is_number = _operands(m, y)
         if self.has_logarithms:
             z, decay = _decay(m, y)
-            value, slope = _logistic_value(z, decay), _logistic_slope(y, z, decay)
+            value, slope = np.log1p(decay) - np.minimum(z, 0), _logistic_slope(y, z, decay)
         else:
-            value, slope = self._value_and_slope(m, y)
+            s = _beyond(self.shape, m, y)
+            slope, value = self._slope(s), s
+            if self.shape.low == -_INF:  # unbounded slopes
+                value *= 0.5
+            elif self.shape.softness:  # no squares here: those of huge residuals would overflow
+                value -= (0.5 * self.shape.softness) * slope
+            value *= slope
             if self.classification:
                 slope *= y
         return (value[0], slope[0]) if is_number else (value, slope)
@@ -290,7 +288,8 @@ class Loss:
         allowed = np.isfinite(slope) & (slope >= low - slack) & (slope <= high + slack)
         inside = np.where(allowed, np.clip(slope, low, high), 0.0)
         if self.has_logarithms:
-            found = _logistic_conjugate(inside, target)
+            u = -target * inside
+            found = xlogy(u, u) + xlog1py(1.0 - u, -u)  # these treat 0 log 0 as 0
         else:  # for labels, y theta stems from the margin 1
             found = inside * (0.5 * self.shape.softness * inside + target)
             found = found + self.shape.epsilon * np.abs(inside)
@@ -348,17 +347,6 @@ class Loss:
             return math.sqrt(2.0 * self.shape.softness * value) + self.shape.epsilon
         return value / flatter + 0.5 * self.shape.softness * flatter + self.shape.epsilon
 
-    def _value_and_slope(self, m: Array, y: Array) -> tuple[Array, Array]:
-        value = _beyond(self.shape, m, y)
-        slope = self._slope(value)
-        _, low, _, softness, _ = self.shape
-        if low == -_INF:  # unbounded slopes
-            value *= 0.5
-        elif softness:  # no squares here: those of huge residuals would overflow
-            value -= (0.5 * softness) * slope
-        value *= slope
-        return value, slope
-
     def _slope(self, s: Array) -> Array:
         _, low, high, softness, _ = self.shape
         if low == -_INF:
@@ -409,15 +397,5 @@ def _decay(m: Array, y: Array) -> tuple[Array, Array]:
     return z, np.exp(-np.abs(z))
 
 
-def _logistic_value(z: Array, decay: Array) -> Array:
-    return np.log1p(decay) - np.minimum(z, 0)
-
-
 def _logistic_slope(y: Array, z: Array, decay: Array) -> Array:
     return -y * np.where(z > 0, decay, 1.0) / (1 + decay)
-
-
-def _logistic_conjugate(theta: Vector, y: Vector) -> Vector:
-    u = -y * theta
-    # These treat 0 log 0 as 0.
-    return np.asarray(xlogy(u, u) + xlog1py(1.0 - u, -u), dtype=np.float64)
