@@ -247,24 +247,30 @@ class Terms:
         *,
         fit_intercept: bool = False,
     ) -> None:
-        self.n_features, self.l2, self.l1 = n_features, l2, l1
-        self.fit_intercept = fit_intercept
-        self.has_l1 = bool(np.any(np.asarray(l1) > 0.0))
         if isinstance(feasible_set, WholeSpace):
             feasible_set = None
-        self.feasible_set = feasible_set
-        #: limits of the intercept
-        self.intercept = (-math.inf, math.inf)
-        self.lower, self.upper = np.full(n_features, -np.inf), np.full(n_features, np.inf)
+        self.n_features, self.l2, self.l1 = n_features, l2, l1
+        self.fit_intercept, self.feasible_set = fit_intercept, feasible_set
+        self.has_l1 = bool(np.any(np.asarray(l1) > 0.0))
         #: whether the set limits each parameter separately
         self.separable = feasible_set is None or isinstance(feasible_set, Box)
-        if self.separable:
-            self._take_ends()
+        ends = np.repeat([[-math.inf], [math.inf]], n_features + fit_intercept, axis=1)
+        if isinstance(feasible_set, Box):
+            ends[0], ends[1] = feasible_set.lower, feasible_set.upper
+            # Products with larger ends would overflow: they count as open.
+            far = np.abs(ends) > LARGEST
+            ends[far] = np.copysign(math.inf, ends[far])
+        self.lower, self.upper = ends[:, :n_features]
+        #: the allowed weight nearest to 0, where an l1 term has its kink
+        self._kink = np.minimum(np.maximum(0.0, self.lower), self.upper)
+        #: limits of the intercept
+        self.intercept = tuple(ends[:, -1].tolist()) if fit_intercept else (-math.inf, math.inf)
+        self.intercept_is_free = self.intercept == (-math.inf, math.inf)
         #: whether the weights are not limited at all
-        self.free = feasible_set is None or (
-            self.separable and bool(np.isinf(self.lower).all() & np.isinf(self.upper).all())
-        )
+        self.free = self.separable and bool(np.isinf(ends[:, :n_features]).all())
         self._diameter = self._weights_diameter()
+        #: whether the weights are in a bounded set
+        self.is_bounded = self._diameter < math.inf
 
     @classmethod
     def of(
@@ -286,29 +292,9 @@ class Terms:
             return None
         return cls(model.n_features, l2, l1, feasible_set, fit_intercept=model.fit_intercept)
 
-    def _take_ends(self) -> None:
-        """Take the ends of a box; ends so large that products with them overflow count as open."""
-        chosen, d = self.feasible_set, self.n_features
-        if not isinstance(chosen, Box):
-            return
-        ends = (
-            np.broadcast_to(end, d + self.fit_intercept) for end in (chosen.lower, chosen.upper)
-        )
-        lower, upper = (
-            np.where(np.abs(end) <= LARGEST, end, np.copysign(np.inf, end)) for end in ends
-        )
-        self.lower, self.upper = lower[:d], upper[:d]
-        #: the point of the box nearest to 0, where an l1 term has its kink
-        self._kink = np.minimum(np.maximum(0.0, self.lower), self.upper)
-        self._columns = np.arange(d)
-        if self.fit_intercept:
-            self.intercept = float(lower[d]), float(upper[d])
-
     def _weights_diameter(self) -> float:
         chosen, d = self.feasible_set, self.n_features
-        if chosen is None:
-            return math.inf if d else 0.0
-        if self.separable:
+        if chosen is None or self.separable:
             with np.errstate(over="ignore"):
                 return float(np.linalg.norm(self.upper - self.lower))
         if not isinstance(chosen, Product):
@@ -325,16 +311,6 @@ class Terms:
         assert self.feasible_set is not None
         origin = np.zeros(self.n_features + self.fit_intercept)
         return not self.feasible_set.project(origin)[: self.n_features].any()
-
-    @property
-    def intercept_is_free(self) -> bool:
-        """Whether the intercept has no limits."""
-        return self.intercept == (-math.inf, math.inf)
-
-    @property
-    def is_bounded(self) -> bool:
-        """Whether the weights are in a bounded set."""
-        return self._diameter < math.inf
 
     @cached_property
     def gets_tight(self) -> bool:
@@ -475,7 +451,7 @@ class Terms:
         parts = np.array([v * w, l1 * np.abs(w), (0.5 * l2) * w * w])
         values = parts.sum(axis=0)
         lowest = np.argmin(values, axis=0)
-        columns = self._columns
+        columns = np.arange(v.size)
         sizes = np.abs(parts).sum(axis=0)[lowest, columns]
         total = float(values[lowest, columns].sum()) - growth(v.size) * float(sizes.sum())
         return total if math.isfinite(total) else -math.inf

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -69,21 +70,15 @@ class ModelDual:
         self.model = model
         self._kept = {} if kept is None else kept
         self.terms: Terms = terms or self._once("terms", lambda: Terms.of(model))
+        #: whether there is neither an l1 term nor a constraint
+        self.has_only_l2 = self.terms.feasible_set is None and not self.terms.has_l1
+        #: whether nothing but the losses bounds the weights
+        self.needs_null_space = self.has_only_l2 and self.terms.l2 == 0.0
 
     def _once(self, name: str, compute: Callable[[], Any]) -> Any:
         if name not in self._kept:
             self._kept[name] = compute()
         return self._kept[name]
-
-    @property
-    def has_only_l2(self) -> bool:
-        """Whether there is neither an l1 term nor a constraint."""
-        return self.terms.feasible_set is None and not self.terms.has_l1
-
-    @property
-    def needs_null_space(self) -> bool:
-        """Whether nothing but the losses bounds the weights."""
-        return self.has_only_l2 and self.terms.l2 == 0.0
 
     @property
     def is_there(self) -> bool:
@@ -329,6 +324,7 @@ def _bracket(total: Callable[[float], float], size: float) -> tuple[float, float
     return None
 
 
+@dataclass(frozen=True, eq=False)
 class LateBound:
     """An expensive lower bound of the minimum of a sum over rows, computed when called.
 
@@ -336,33 +332,28 @@ class LateBound:
     parameter mu of the smoothed loss (0: none), `known` what is already known at the point.
     """
 
-    def __init__(
-        self,
-        model: LinearModel,
-        point: Vector | None = None,
-        slopes: Vector | None = None,
-        smoothing: float = 0.0,
-        known: ModelPoint | None = None,
-    ) -> None:
-        self._model, self._known = model, known
-        self._point, self._slopes, self._smoothing = point, slopes, smoothing
+    model: LinearModel
+    point: Vector | None = None
+    slopes: Vector | None = None
+    smoothing: float = 0.0
+    known: ModelPoint | None = None
 
     def __call__(self) -> float:
         """Return the bound."""
-        model = self._model
-        if self._slopes is not None:
+        model, known = self.model, self.known
+        if self.slopes is not None:
             assert model.in_memory is not None
-            return float(model.in_memory.dual.bound(self._slopes))
-        assert self._point is not None
-        known = self._known
+            return float(model.in_memory.dual.bound(self.slopes))
         if known is None:
-            source = model.smoothed(self._smoothing) if self._smoothing else model
-            known = source.at(self._point)
-        return known.dual_value if not self._smoothing else known.beside(model).dual_value_by(known)
+            assert self.point is not None
+            known = model.smoothed(self.smoothing).at(self.point)
+        if not self.smoothing:
+            return known.dual_value
+        return float(model.dual.by(known))
 
     def state(self) -> dict[str, Any]:
         """Return all that is needed to compute it later."""
-        return {"point": self._point, "slopes": self._slopes, "smoothing": self._smoothing}
+        return {"point": self.point, "slopes": self.slopes, "smoothing": self.smoothing}
 
 
 class DualCertificate:
