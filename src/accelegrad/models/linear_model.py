@@ -230,7 +230,7 @@ class LinearModel:
 
     def _set_up(self, X: Any, loss: Loss, l2: float, fit_intercept: bool) -> None:
         self.loss, self.l2, self.fit_intercept = loss, l2, fit_intercept
-        self.n_samples, self.n_features = (int(size) for size in X.shape)
+        self.n_samples, self.n_features = map(int, X.shape)
         self.n_parameters, self.dtype = self.n_features + fit_intercept, X.dtype
         self._take(X)
 
@@ -433,11 +433,11 @@ class LinearModel:
     @property
     def dual(self) -> Any:
         """The `ModelDual` that proves lower bounds of the minimum."""
-        return self.dual_with()
+        return self.prover(self, kept=self._proved)
 
-    def dual_with(self, terms: Any = None) -> Any:
-        """Return the `ModelDual`, with other terms than the l2 term if given."""
-        return self.prover(self, terms, kept=self._proved if terms is None else None)
+    def dual_with(self, terms: Any) -> Any:
+        """Return the `ModelDual` with other terms than the l2 term."""
+        return self.prover(self, terms)
 
     def dual_gap(self, w: npt.ArrayLike) -> float:
         r"""Return a proven bound of P(w) - min P, if `has_dual_bound`.

@@ -7,10 +7,10 @@ formula, with numbers from the table: see `accelegrad.kernels.loss_shape`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from math import inf, sqrt
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,9 @@ from scipy.special import xlog1py, xlogy
 
 from accelegrad.errors import Vector, nearest, real_number
 from accelegrad.kernels.loss_shape import LABELS, LOGISTIC, LOGISTIC_SHAPE, TARGETS, Shape
+from accelegrad.rounding import FEW
 
 Array = npt.NDArray[np.floating[Any]]
-
-# How many units of rounding a theta may lie outside a conjugate's domain. Chosen: slopes take a few
-# operations.
-_ROUNDING_UNITS = 8.0
-_INF = math.inf
 
 
 # -- the table -------------------------------------------------------------------------------------
@@ -38,9 +34,9 @@ class Parameter:
     name: str
     default: float
     words: str
-    above: float = -_INF
-    least: float = -_INF
-    below: float = _INF
+    above: float = -inf
+    least: float = -inf
+    below: float = inf
 
     def checked(self, given: Any) -> float:
         """Return a checked float."""
@@ -89,7 +85,7 @@ _TABLE = (
     # max(0, 1 - y m)^2
     LossEntry(
         "squared_hinge", "squared_hinge", "SVM (squared hinge loss)",
-        lambda _: Shape(LABELS, -_INF, 0.0, softness=0.5),
+        lambda _: Shape(LABELS, -inf, 0.0, softness=0.5),
     ),
     # max(0, 1 - y m)^2 down to y m = -1, then -4 y m
     LossEntry(
@@ -99,7 +95,7 @@ _TABLE = (
     # r^2 / 2 with r = m - y, here and below
     LossEntry(
         "squared", "squared_error", "least squares",
-        lambda _: Shape(TARGETS, -_INF, _INF, softness=1.0),
+        lambda _: Shape(TARGETS, -inf, inf, softness=1.0),
     ),
     # |r|
     LossEntry(
@@ -126,7 +122,7 @@ _TABLE = (
     LossEntry(
         "squared_epsilon_insensitive", "squared_epsilon_insensitive",
         "regression with the squared epsilon-insensitive loss",
-        lambda epsilon: Shape(TARGETS, -_INF, _INF, softness=0.5, epsilon=epsilon), EPSILON,
+        lambda epsilon: Shape(TARGETS, -inf, inf, softness=0.5, epsilon=epsilon), EPSILON,
     ),
 )  # fmt: skip
 
@@ -211,7 +207,7 @@ class Loss:
             shape=Shape(kind, low, high, softness, epsilon),
             classification=kind != TARGETS,
             has_logarithms=kind == LOGISTIC,
-            curvature=1.0 / softness if softness > 0.0 else _INF,
+            curvature=1.0 / softness if softness > 0.0 else inf,
             lipschitz=max(-low, high),
         )
 
@@ -237,7 +233,7 @@ class Loss:
         loss itself.
         """
         mu = real_number("mu", mu, least=0.0)
-        if mu > 0.0 and self.curvature < _INF:
+        if mu > 0.0 and self.curvature < inf:
             raise ValueError(f"smoothed takes losses with kinks, but {self!r} has none.")
         return self.envelope(mu) if mu > 0.0 else self
 
@@ -269,7 +265,7 @@ class Loss:
         else:
             s = _beyond(self.shape, m, y)
             slope, value = self._slope(s), s
-            if self.shape.low == -_INF:  # unbounded slopes
+            if self.shape.low == -inf:  # unbounded slopes
                 value *= 0.5
             elif self.shape.softness:  # no squares here: those of huge residuals would overflow
                 value -= (0.5 * self.shape.softness) * slope
@@ -284,7 +280,8 @@ class Loss:
         unit = np.finfo(slope.dtype if slope.dtype.kind == "f" else np.float64).eps
         slope, target = slope.astype(np.float64), np.asarray(y, dtype=np.float64)
         low, high = self.domain(target)
-        slack = _ROUNDING_UNITS * unit * (np.abs(slope) + np.minimum(high - low, 1.0))
+        # Slopes, which take a few operations, may lie outside by their rounding.
+        slack = FEW * unit * (np.abs(slope) + np.minimum(high - low, 1.0))
         allowed = np.isfinite(slope) & (slope >= low - slack) & (slope <= high + slack)
         inside = np.where(allowed, np.clip(slope, low, high), 0.0)
         if self.has_logarithms:
@@ -343,13 +340,13 @@ class Loss:
         if self.classification:
             return value
         flatter = min(-self.shape.low, self.shape.high)
-        if flatter == _INF:
-            return math.sqrt(2.0 * self.shape.softness * value) + self.shape.epsilon
+        if flatter == inf:
+            return sqrt(2.0 * self.shape.softness * value) + self.shape.epsilon
         return value / flatter + 0.5 * self.shape.softness * flatter + self.shape.epsilon
 
     def _slope(self, s: Array) -> Array:
         _, low, high, softness, _ = self.shape
-        if low == -_INF:
+        if low == -inf:
             return s * (1.0 / softness)
         if softness:
             with np.errstate(over="ignore"):  # an infinite slope is clipped

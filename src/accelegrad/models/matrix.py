@@ -65,11 +65,10 @@ class Products:
         """Return X w, for a vector or the columns of a matrix."""
         whole = self._in_double()
         if whole is not None:
-            if self._is_sparse:
+            count = 1 if self._is_sparse else self._count_parts(w)
+            if count == 1:
                 return np.asarray(whole @ w)
-            count = self._count_parts(w)
-            parts = blocks.of_rows(lambda part: whole[part] @ w, len(whole), count)
-            return parts[0] if count == 1 else np.concatenate(parts)
+            return np.concatenate(blocks.of_rows(lambda part: whole[part] @ w, len(whole), count))
         product = np.zeros((self.X.shape[0], *w.shape[1:]))
         for rows, columns, block in self._blocks():
             product[rows] += block @ w[columns]
@@ -78,17 +77,14 @@ class Products:
     def backward(self, theta: Matrix) -> Matrix:
         """Return X' theta, for a vector or the columns of a matrix."""
         whole = self._in_double()
+        if self._is_sparse and whole is not None:
+            return np.asarray(self._transpose @ theta)
         if whole is not None:
-            if self._is_sparse:
-                return np.asarray(self._transpose @ theta)
-
-            def of_part(part: slice) -> Matrix:
-                # BLAS takes twice as long for a vector from the right.
-                some = whole[part]
-                return np.asarray(theta[part] @ some if theta.ndim == 1 else some.T @ theta[part])
-
-            first, *others = blocks.of_rows(of_part, len(whole), self._count_parts(theta))
-            return sum(others, start=first)
+            count = self._count_parts(theta)
+            if count == 1:
+                return _combined(whole, theta)
+            parts = blocks.of_rows(lambda i: _combined(whole[i], theta[i]), len(whole), count)
+            return sum(parts[1:], start=parts[0])
         product = np.zeros((self.X.shape[1], *theta.shape[1:]))
         for rows, columns, block in self._blocks():
             product[columns] += block.T @ theta[rows]
@@ -116,6 +112,11 @@ class Products:
             return
         for some in row_runs(self.X):
             yield some, every, self.X[some].astype(np.float64)
+
+
+def _combined(rows: Matrix, theta: Matrix) -> Matrix:
+    # BLAS takes twice as long for a vector from the right.
+    return np.asarray(theta @ rows if theta.ndim == 1 else rows.T @ theta)
 
 
 class RowBlock:

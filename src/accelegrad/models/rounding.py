@@ -46,7 +46,7 @@ class DataRounding:
     def __init__(
         self, X: Any, shares: Vector, *, intercept: bool, squares: Vector | None = None
     ) -> None:
-        self.n_samples, self.n_features = (int(size) for size in X.shape)
+        self.n_samples, self.n_features = map(int, X.shape)
         #: the norms of the columns, rounded up
         self.columns = _column_norms(X, shares, squares)
         #: the norm of the data, without the intercept's column
