@@ -32,10 +32,6 @@ def model_of(X, y, loss="logistic", *, sparse=False, **options):
     return ag.LinearModel(sp.csr_matrix(X) if sparse else X, y, loss, **options)
 
 
-def matrix_of(change, size):
-    return np.column_stack([change.apply(unit) for unit in np.eye(size)])
-
-
 # -- the change of coordinates ------------------------------------------------------------------
 
 
@@ -44,14 +40,10 @@ def matrix_of(change, size):
 def test_operations_are_those_of_one_matrix(shift, classes):
     scale, size = np.array([2.0, 0.1, 30.0]), classes * (4 if shift else 3)
     change = ColumnScaling(scale, shift, classes)
-    T = matrix_of(change, size)
-    expected = np.diag(np.append(np.tile(scale, classes), np.ones(size - 3 * classes)))
+    T = np.diag(np.append(np.tile(scale, classes), np.ones(size - 3 * classes)))
     for k in range(classes if shift else 0):
-        expected[3 * classes + k, 3 * k : 3 * k + 3] = -scale * shift
-    np.testing.assert_allclose(T, expected)
-    rng = np.random.default_rng(0)
-    for _ in range(5):
-        u = rng.standard_normal(size)
+        T[3 * classes + k, 3 * k : 3 * k + 3] = -scale * shift
+    for u in np.random.default_rng(0).standard_normal((5, size)):
         np.testing.assert_allclose(change.apply(u), T @ u, rtol=1e-14, atol=1e-13)
         np.testing.assert_allclose(change.adjoint(u), T.T @ u, rtol=1e-14, atol=1e-13)
         np.testing.assert_allclose(change.invert(T @ u), u, rtol=1e-13, atol=1e-13)
@@ -104,21 +96,13 @@ def test_scales_are_those_of_scikit_learn(monkeypatch, block, dtype, layout, wei
 @pytest.mark.parametrize("weighted", [False, True])
 def test_constant_and_empty_columns(sparse, weighted):
     """A sum of squares about zero would see deviations of 1e-8 times the mean in the constants."""
-    rng = np.random.default_rng(0)
-    n = 20_000
+    rng, n = np.random.default_rng(0), 20_000
     columns = [np.full(n, 0.1), np.full(n, -1e9 / 3), np.zeros(n), 1e8 + rng.standard_normal(n)]
-    model = model_of(
-        np.column_stack(columns),
-        np.ones(n),
-        "squared",
-        sparse=sparse,
-        fit_intercept=True,
-        sample_weight=rng.random(n) if weighted else None,
-    )
-    change = column_scaling(model)
+    shares = rng.random(n) if weighted else None
+    given = {"sparse": sparse, "fit_intercept": True, "sample_weight": shares}
+    change = column_scaling(model_of(np.column_stack(columns), np.ones(n), "squared", **given))
     np.testing.assert_allclose(change.scale[:3], [10, 3e-9, 1], rtol=1e-12)
     np.testing.assert_array_equal(change.shift[:3], [0, 0, 0])
-    shares = model.sample_weight if weighted else None
     deviations = columns[3] - 1e8
     mean = np.average(deviations, weights=shares)
     variance = np.average((deviations - mean) ** 2, weights=shares)
@@ -174,13 +158,6 @@ RULES = {
 PROBED = 1e-8
 
 
-def standardised(X, weights, intercept):
-    if intercept:
-        scaler = StandardScaler().fit(X, sample_weight=weights)
-        return scaler.transform(X)
-    return X / np.sqrt(np.average(X**2, axis=0, weights=weights))
-
-
 @pytest.mark.parametrize("name", RULES)
 @pytest.mark.parametrize(
     ("sparse", "intercept", "weighted"), [(False, True, True), (True, False, False)]
@@ -191,7 +168,9 @@ def test_rescaled_is_the_rule_on_standardised_data(name, sparse, intercept, weig
     weights = weights if weighted else None
     options = {"fit_intercept": intercept, "sample_weight": weights}
     raw = model_of(X, y, sparse=sparse, **options)
-    Z = standardised(X, weights, intercept)
+    scaler = StandardScaler(with_mean=intercept).fit(X, sample_weight=weights)
+    squares = np.average(X**2, axis=0, weights=weights)
+    Z = scaler.transform(X) if intercept else X / np.sqrt(squares)
     plain, model = RULES[name], model_of(Z, y, **options)
     change = column_scaling(raw)
     rescaled = Rescaled(plain, change)
