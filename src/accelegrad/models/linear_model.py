@@ -253,22 +253,19 @@ class LinearModel:
             raise TypeError(f"loss must be a Loss, such as make_loss returns, not {loss!r}.")
         if loss.classification and not self.loss.classification:
             check_labels(self.y, loss)
-        other = copy(self)
-        other.loss = loss
-        other._proved, other._kernel_data = {}, None
-        return other
+        return self._with(loss=loss, _kernel_data=None)
 
     def with_l2(self, l2: float) -> LinearModel:
         """Return a model of the same data, neither copied nor checked, with another l2."""
-        other = copy(self)
-        other.l2, other._proved = checked_l2(l2), {}
-        return other
+        return self._with(l2=checked_l2(l2))
 
     def with_targets(self, y: npt.ArrayLike) -> LinearModel:
         """Return a model of the same X, neither copied nor checked, with other targets."""
+        return self._with(y=targets(y, self.n_samples, self.loss), _kernel_data=None)
+
+    def _with(self, **attributes: Any) -> LinearModel:
         other = copy(self)
-        other.y = targets(y, self.n_samples, self.loss)
-        other._proved, other._kernel_data = {}, None
+        vars(other).update(attributes, _proved={})
         return other
 
     def of_rows(self, rows: RowNumbers, l2: float) -> LinearModel:
@@ -289,9 +286,7 @@ class LinearModel:
 
     def without_kernels(self) -> LinearModel:
         """Return the same model without compiled kernels."""
-        other = copy(self)
-        other._readable, other._proved = None, {}
-        return other
+        return self._with(_readable=None)
 
     def of_columns(self, columns: Any, l2: float) -> LinearModel:
         """Return a model of some columns, copied but not checked again (None: all, not copied)."""
