@@ -56,7 +56,7 @@ def best(model):
             rows.append(np.concatenate([slope * A[i], -np.eye(n)[i]]))
             limits.append(-offset)
     costs, ends = np.concatenate([np.zeros(k), model.shares]), [(None, None)] * (k + n)
-    found = linprog(costs, A_ub=np.array(rows), b_ub=limits, bounds=ends, method="highs")
+    found = linprog(costs, A_ub=np.array(rows), b_ub=limits, bounds=ends, method="highs-ds")
     assert found.success, found.message
     assert model.value(found.x[:k]) <= found.fun * (1.0 + 1e-9)
     return found.x[:k]
