@@ -47,7 +47,7 @@ def best(model):
         start = np.zeros(model.n_parameters)
         return minimize(model.value_and_gradient, start, jac=True, method="BFGS", options=options).x
     assert model.l2 == 0.0
-    X = model.X.toarray() if sp.issparse(model.X) else model.X.astype(np.float64)
+    X = (model.X.toarray() if sp.issparse(model.X) else model.X).astype(np.float64)
     A = np.column_stack([X, np.ones(len(X))]) if model.fit_intercept else X
     n, k = A.shape
     rows, limits = [], []
@@ -56,7 +56,7 @@ def best(model):
             rows.append(np.concatenate([slope * A[i], -np.eye(n)[i]]))
             limits.append(-offset)
     costs, ends = np.concatenate([np.zeros(k), model.shares]), [(None, None)] * (k + n)
-    found = linprog(costs, A_ub=np.array(rows), b_ub=limits, bounds=ends, method="highs-ds")
+    found = linprog(costs, A_ub=np.array(rows), b_ub=limits, bounds=ends, method="highs")
     assert found.success, found.message
     assert model.value(found.x[:k]) <= found.fun * (1.0 + 1e-9)
     return found.x[:k]

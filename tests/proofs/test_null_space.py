@@ -30,7 +30,7 @@ SHIFTS = (0.0, 1e-6, 1e-3, 0.1, 1.0, 30.0)
     + [(loss, l2) for loss in SMOOTH for l2 in (1e-3, 0.1)],
 )
 def test_bounds_are_below_the_minimum_and_reach_it(loss, l2, intercept, weighted):
-    for seed, form, dtype in product(range(2), FORMS, (np.float32, np.float64)):
+    for seed, (form, dtype) in enumerate(product(FORMS, (np.float32, np.float64))):
         X, y = data(loss, 60, 4, seed, dtype)
         weights = weights_with_zeros(len(y), seed) if weighted else None
         given = {"l2": l2, "fit_intercept": intercept, "sample_weight": weights}
@@ -45,8 +45,7 @@ def test_bounds_are_below_the_minimum_and_reach_it(loss, l2, intercept, weighted
             assert at.dual_gap == pytest.approx(at.value - at.dual_value, abs=1e-15 * at.value)
         # At the vertex that a linear programme finds the bound is the minimum. (Of labels, margins
         # up to 1000 are allowed for, times the rounding of the balance.)
-        least = 1e-11 if loss in CLASSIFICATION else 1e-12
-        least = 1e-8 if loss in SMOOTH or dtype is np.float32 else least
+        least = 1e-8 if loss in SMOOTH else 1e-11 if loss in CLASSIFICATION else 1e-12
         assert model.dual_gap(w) <= (1e-9 if l2 else least) * minimum
         if loss in SMOOTH:
             assert model.dual_value_at(model.at(w).derivatives) >= minimum * (1.0 - 1e-8)
