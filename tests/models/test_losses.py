@@ -256,6 +256,18 @@ def test_curvature_and_lipschitz_bound_the_slopes_and_are_reached(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_reach_bounds_predictions_by_their_loss(name):
+    loss = loss_of(name)
+    for y in targets(loss):
+        m = margins(name, y)
+        reach = np.array([loss.reach(float(value)) for value in loss.value(m, y)])
+        far = -y * m if loss.classification else np.abs(m - y)
+        assert (far <= reach * (1.0 + 1e-12)).all()
+        # On the flatter side of a loss it is hardly more.
+        assert loss.classification or (reach <= 1.1 * far + EPS + MU)[margins(name, y) < y].all()
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_types_and_shapes(name):
     loss = loss_of(name)
     assert loss.name == name

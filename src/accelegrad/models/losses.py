@@ -158,14 +158,15 @@ def make_loss(
     All three parameters are checked, also those that the loss does not use.
     """
     given = {QUANTILE: quantile, EPSILON: epsilon, DELTA: delta}
-    checked = {parameter: parameter.checked(value) for parameter, value in given.items()}
+    for parameter, number in given.items():
+        given[parameter] = parameter.checked(number)
     if not isinstance(name, str):
         raise TypeError(f"loss must be the name of a loss, not {name!r}; {nearest('', LOSSES)}")
     name = _PLAIN_NAMES.get(name, name)
     if name not in LOSSES:
         raise ValueError(f"loss must be the name of a loss, not {name!r}; {nearest(name, LOSSES)}")
-    parameter = LOSSES[name].parameter
-    return _made(name, 0.0 if parameter is None else checked[parameter])
+    used = LOSSES[name].parameter
+    return _made(name, 0.0 if used is None else given[used])
 
 
 @lru_cache(maxsize=64)  # immutable; fits along a path reuse them

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -317,14 +317,13 @@ def _by_pairs(parts: tuple[Any, ...], d: int, rows: RowNumbers | None, weights: 
 def _by_blocks(X: Any, rows: RowNumbers | None, weights: Vector) -> Matrix:
     n, d = weights.size, int(X.shape[1])
     is_double = isinstance(X, np.ndarray) and X.dtype == np.float64
-    if rows is None and is_double:
-        least = float(weights.min())
-        if least == weights.max():  # as for least squares
-            return least * _summed(lambda part: X[part].T @ X[part], n, d)
+    equal = rows is None and is_double and weights.min() == weights.max()  # as for least squares
     roots = np.sqrt(weights)
     most = min(max(_BLOCK_ROWS, BLOCK_ENTRIES // d), n)
 
     def added_up(whole: slice) -> Matrix:
+        if equal:
+            return np.asarray(X[whole].T @ X[whole])
         total, room = np.zeros((d, d)), np.empty((most, d))
         for part in runs(whole.stop - whole.start, most):
             part = slice(whole.start + part.start, whole.start + part.stop)
@@ -340,11 +339,7 @@ def _by_blocks(X: Any, rows: RowNumbers | None, weights: Vector) -> Matrix:
             total += scaled.T @ scaled
         return total
 
-    return _summed(added_up, n, d)
-
-
-def _summed(gram: Callable[[slice], Matrix], n: int, d: int) -> Matrix:
-    first, *others = blocks.of_rows(gram, n, kernels.count_parts(n * d * d // 2))
+    first, *others = blocks.of_rows(added_up, n, kernels.count_parts(n * d * d // 2))
     for other in others:
         first += other
-    return first
+    return weights[0] * first if equal else first

@@ -408,7 +408,7 @@ class Terms:
         if low == -math.inf or high == math.inf:
             size = reach().intercept
             low, high = max(low, -size), min(high, size)
-        least = min(slope * end for slope in (lowest, highest) for end in (low, high))
+        least = min(lowest * low, lowest * high, highest * low, highest * high)
         return least - growth(0) * abs(least) if math.isfinite(least) else -math.inf
 
     def _largest_multiple(self, v: Vector, off: Vector) -> float:
