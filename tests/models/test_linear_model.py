@@ -173,10 +173,12 @@ def test_sparse_rows_of_any_kind(mode):
         dense = LinearModel(sparse.toarray(), labels, **own)
         calls = [lambda m: m.value_and_gradient(w), lambda m: (m.value(w), m.gradient(w))]
         calls += [lambda m, r=r: m.batch_value_and_gradient(w, r) for r in ([0], [0, 1, 0])]
-        for call in calls:
-            expected = call(dense)
+        opposite = -np.asarray(labels)
+        for call, y in product(calls, (labels, opposite)):  # the data of kernels hold the targets
+            expected = call(dense.with_targets(y))
             with kernels.use(mode, threads=2):
-                found = call(model)
+                call(model)
+                found = call(model.with_targets(y))
             assert found[0] == pytest.approx(expected[0], rel=1e-15)
             np.testing.assert_allclose(found[1], expected[1], rtol=0, atol=1e-15)
 
