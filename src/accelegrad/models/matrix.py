@@ -24,10 +24,9 @@ BLOCK_ENTRIES = 1 << 17
 #: Reading X dominates: a product with fewer columns takes about as long as one with this many.
 NARROW = 8
 # Measured seconds, of which only the ratios matter: copying an entry of a dense and of a sparse row
-# for BLAS, one product in BLAS, one pair of entries in the kernel.
-DENSE_COPY, SPARSE_COPY, BLAS_PRODUCT, PAIR = 3e-9, 1e-8, 3e-11, 1.1e-9
-# SciPy's sparse product computes each pair twice.
-SCIPY_PAIR = 1e-8
+# for BLAS, one product in BLAS, one pair of entries in the kernel and in SciPy (which computes each
+# pair twice).
+DENSE_COPY, SPARSE_COPY, BLAS_PRODUCT, PAIR, SCIPY_PAIR = 3e-9, 1e-8, 3e-11, 1.1e-9, 1e-8
 # Rows per block copied for BLAS: with fewer, adding up Gram matrices takes longer than computing
 # them (4000 x 1500, half the rows: 500 ms with 21 rows, 130 with 384).
 _BLOCK_ROWS = 384
