@@ -29,9 +29,11 @@ from accelegrad.linalg import norm
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.sampling import BatchSampler
 from accelegrad.proofs.bracket import Bracket
-from accelegrad.proofs.certificate import DualCertificate
 from accelegrad.proofs.cuts import CutCertificate
-from accelegrad.proofs.model_dual import ModelDual
+from accelegrad.proofs.model_dual import (
+    DualCertificate,
+    ModelDual,
+)
 from accelegrad.rules import Rule
 from accelegrad.run.checkpoint import run_kind
 from accelegrad.run.checks import NEAR

@@ -9,8 +9,10 @@ from threadpoolctl import ThreadpoolController, threadpool_limits
 
 import accelegrad as ag
 from accelegrad import kernels, threads
-from accelegrad.models.gram import gram_matrix
-from accelegrad.models.matrix import Products
+from accelegrad.models.matrix import (
+    Products,
+    gram_matrix,
+)
 
 D = 500
 

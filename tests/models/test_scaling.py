@@ -32,10 +32,6 @@ def model_of(X, y, loss="logistic", *, sparse=False, **options):
     return ag.LinearModel(sp.csr_matrix(X) if sparse else X, y, loss, **options)
 
 
-def matrix_of(change, size):
-    return np.column_stack([change.apply(unit) for unit in np.eye(size)])
-
-
 # -- the change of coordinates ------------------------------------------------------------------
 
 
@@ -44,14 +40,10 @@ def matrix_of(change, size):
 def test_operations_are_those_of_one_matrix(shift, classes):
     scale, size = np.array([2.0, 0.1, 30.0]), classes * (4 if shift else 3)
     change = ColumnScaling(scale, shift, classes)
-    T = matrix_of(change, size)
-    expected = np.diag(np.append(np.tile(scale, classes), np.ones(size - 3 * classes)))
+    T = np.diag(np.append(np.tile(scale, classes), np.ones(size - 3 * classes)))
     for k in range(classes if shift else 0):
-        expected[3 * classes + k, 3 * k : 3 * k + 3] = -scale * shift
-    np.testing.assert_allclose(T, expected)
-    rng = np.random.default_rng(0)
-    for _ in range(5):
-        u = rng.standard_normal(size)
+        T[3 * classes + k, 3 * k : 3 * k + 3] = -scale * shift
+    for u in np.random.default_rng(0).standard_normal((5, size)):
         np.testing.assert_allclose(change.apply(u), T @ u, rtol=1e-14, atol=1e-13)
         np.testing.assert_allclose(change.adjoint(u), T.T @ u, rtol=1e-14, atol=1e-13)
         np.testing.assert_allclose(change.invert(T @ u), u, rtol=1e-13, atol=1e-13)
@@ -104,21 +96,13 @@ def test_scales_are_those_of_scikit_learn(monkeypatch, block, dtype, layout, wei
 @pytest.mark.parametrize("weighted", [False, True])
 def test_constant_and_empty_columns(sparse, weighted):
     """A sum of squares about zero would see deviations of 1e-8 times the mean in the constants."""
-    rng = np.random.default_rng(0)
-    n = 20_000
+    rng, n = np.random.default_rng(0), 20_000
     columns = [np.full(n, 0.1), np.full(n, -1e9 / 3), np.zeros(n), 1e8 + rng.standard_normal(n)]
-    model = model_of(
-        np.column_stack(columns),
-        np.ones(n),
-        "squared",
-        sparse=sparse,
-        fit_intercept=True,
-        sample_weight=rng.random(n) if weighted else None,
-    )
-    change = column_scaling(model)
+    shares = rng.random(n) if weighted else None
+    given = {"sparse": sparse, "fit_intercept": True, "sample_weight": shares}
+    change = column_scaling(model_of(np.column_stack(columns), np.ones(n), "squared", **given))
     np.testing.assert_allclose(change.scale[:3], [10, 3e-9, 1], rtol=1e-12)
     np.testing.assert_array_equal(change.shift[:3], [0, 0, 0])
-    shares = model.sample_weight if weighted else None
     deviations = columns[3] - 1e8
     mean = np.average(deviations, weights=shares)
     variance = np.average((deviations - mean) ** 2, weights=shares)
@@ -174,13 +158,6 @@ RULES = {
 PROBED = 1e-8
 
 
-def standardised(X, weights, intercept):
-    if intercept:
-        scaler = StandardScaler().fit(X, sample_weight=weights)
-        return scaler.transform(X)
-    return X / np.sqrt(np.average(X**2, axis=0, weights=weights))
-
-
 @pytest.mark.parametrize("name", RULES)
 @pytest.mark.parametrize(
     ("sparse", "intercept", "weighted"), [(False, True, True), (True, False, False)]
@@ -191,7 +168,9 @@ def test_rescaled_is_the_rule_on_standardised_data(name, sparse, intercept, weig
     weights = weights if weighted else None
     options = {"fit_intercept": intercept, "sample_weight": weights}
     raw = model_of(X, y, sparse=sparse, **options)
-    Z = standardised(X, weights, intercept)
+    scaler = StandardScaler(with_mean=intercept).fit(X, sample_weight=weights)
+    squares = np.average(X**2, axis=0, weights=weights)
+    Z = scaler.transform(X) if intercept else X / np.sqrt(squares)
     plain, model = RULES[name], model_of(Z, y, **options)
     change = column_scaling(raw)
     rescaled = Rescaled(plain, change)
@@ -218,36 +197,31 @@ def test_rescaled_is_the_rule_on_standardised_data(name, sparse, intercept, weig
         np.testing.assert_allclose(slope, known.gradient, rtol=0, atol=exact)
 
 
-class Samples:
-    """An oracle that can be frozen."""
-
-    def __init__(self, model):
-        self.model, self.asked = model, []
-
-    def __call__(self, x):
-        return KnownEvaluation(x, np.nan, self.model.gradient(x))
-
-    def frozen(self):
-        def sample(x):
-            self.asked.append(x)
-            return KnownEvaluation(x, *self.model.value_and_gradient(x))
-
-        return sample, sample
-
-
 def test_frozen_samples_are_passed_on_in_the_right_coordinates():
     X, y, _ = data(6)
     raw = model_of(X, y)
-    change = column_scaling(raw)
-    inner = DistanceFreeDiagonalAcceleGrad(probe=True)
-    samples, same = Samples(raw), Samples(model_of(X * change.scale, y))
-    state = Rescaled(inner, change).step(inner.init(np.zeros(D)), samples).state
-    expected = inner.step(inner.init(np.zeros(D)), same).state
-    np.testing.assert_allclose(state.widths, expected.widths, rtol=PROBED)
+    change, inner = column_scaling(raw), DistanceFreeDiagonalAcceleGrad(probe=True)
+
+    def first_step(rule, model, scale):
+        """Return the widths after a step, and the points at which frozen samples were asked."""
+        asked = []
+
+        def sample(x):
+            asked.append(x / scale)
+            return KnownEvaluation(x, *model.value_and_gradient(x))
+
+        def noisy(x):
+            return KnownEvaluation(x, np.nan, model.gradient(x))
+
+        noisy.frozen = lambda: (sample, sample)
+        return rule.step(inner.init(np.zeros(D)), noisy).state.widths, asked
+
+    widths, asked = first_step(Rescaled(inner, change), raw, change.scale)
+    expected, same = first_step(inner, model_of(X * change.scale, y), 1.0)
+    np.testing.assert_allclose(widths, expected, rtol=PROBED)
     # At the lowest point along the path the slope is rounding: one may ask once more than the other.
-    assert abs(len(samples.asked) - len(same.asked)) <= 1
-    for x, v in zip(samples.asked, same.asked, strict=False):
-        np.testing.assert_allclose(x, change.scale * v, rtol=PROBED)
+    assert abs(len(asked) - len(same)) <= 1
+    np.testing.assert_allclose(asked[: len(same)], same[: len(asked)], rtol=PROBED)
     # An oracle that cannot be frozen does not seem to be able to.
     plain = oracle_of(raw.value_and_gradient)
     assert Rescaled(inner, change).step(inner.init(np.zeros(D)), plain).state.iteration == 1

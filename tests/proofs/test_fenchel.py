@@ -10,16 +10,7 @@ import pytest
 
 import accelegrad as ag
 from accelegrad.proofs.fenchel import DataSizes, Reach, SlopeSums, Terms
-
-LABELS = ("logistic", "hinge")
-
-
-def problem(loss, intercept, n=60, d=4, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((n, d))
-    score = X @ rng.standard_normal(d) + rng.standard_normal(n) + 0.4
-    y = np.sign(score) if loss in LABELS else score
-    return ag.LinearModel(X, y, loss, l2=0.05, fit_intercept=intercept), rng
+from row_sums import data, model_of
 
 
 @pytest.mark.parametrize("loss", ["logistic", "hinge", "squared", "quantile"])
@@ -27,12 +18,13 @@ def problem(loss, intercept, n=60, d=4, seed=0):
 @pytest.mark.parametrize("l1", [0.0, 0.03])
 @pytest.mark.parametrize("parts", [2, 60])
 def test_sums_of_parts_are_those_of_the_whole(loss, intercept, l1, parts):
-    model, rng = problem(loss, intercept)
+    rng = np.random.default_rng(0)
+    model = model_of(loss, *data(loss, 60, 4), l2=0.05, fit_intercept=intercept)
     found = ag.minimize(model, penalty=ag.L1(l1) if l1 else None, tol=1e-8, max_iter=3000, rng=0)
     terms = Terms(model.n_features, model.l2, l1, fit_intercept=intercept)
     x = found.x + 0.01 * rng.standard_normal(found.x.size)
     at = model.at(x)
-    whole, data = SlopeSums.of(model, at.derivatives), DataSizes.of(model)
+    whole, sizes = SlopeSums.of(model, at.derivatives), DataSizes.of(model)
     total = None
     for rows in np.array_split(rng.permutation(model.n_samples), parts):
         part, share = model.of_rows(rows, model.l2), rows.size / model.n_samples
@@ -50,7 +42,7 @@ def test_sums_of_parts_are_those_of_the_whole(loss, intercept, l1, parts):
         off = plain.combination_error + whole.combination_error
         assert (np.abs(plain.combination - whole.combination) <= off).all()
     value = at.value + l1 * float(np.abs(x[: model.n_features]).sum())
-    reach = Reach(terms, model.loss, data, value)
+    reach = Reach(terms, model.loss, sizes, value)
     bounds = [terms.lower_bound(sums, lambda: reach) for sums in (total, whole)]
     assert bounds[0] == pytest.approx(bounds[1], rel=1e-10)
     assert 0.0 <= max(bounds) <= found.fun
@@ -60,7 +52,8 @@ def test_sums_of_parts_are_those_of_the_whole(loss, intercept, l1, parts):
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("chosen", [ag.NonNegative(), ag.Box(-0.1, 0.2), ag.Box(0.1, 0.3)])
 def test_a_box_is_proved_everywhere_even_around_the_intercept(chosen, intercept):
-    model, rng = problem("logistic", intercept, seed=3)
+    rng = np.random.default_rng(3)
+    model = model_of("logistic", *data("logistic", 60, 4), l2=0.05, fit_intercept=intercept)
     start = chosen.project(np.zeros(model.n_parameters))
     result = ag.minimize(model, start, feasible_set=chosen, tol=1e-6, max_iter=5000)
     assert result.success

@@ -8,8 +8,10 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.linear_model import LinearRegression
 
 import accelegrad as ag
-from accelegrad.proofs.column_sums import ColumnSums
-from accelegrad.proofs.fenchel import Terms
+from accelegrad.proofs.fenchel import (
+    ColumnSums,
+    Terms,
+)
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.sklearn import AcceleGradClassifier
 from accelegrad.solvers.direct import DirectNewton

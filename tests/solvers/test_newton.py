@@ -11,7 +11,7 @@ from scipy.optimize import minimize as scipy_minimize
 import accelegrad as ag
 from accelegrad import kernels
 from accelegrad.errors import LineSearchError
-from accelegrad.models.row_sum import ModelRows, drawn_by_weight
+from accelegrad.models.sampling import ModelRows, drawn_by_weight
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad.solvers import SketchedNewton
 from accelegrad.solvers import curvature as curved

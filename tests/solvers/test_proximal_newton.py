@@ -9,8 +9,8 @@ from sklearn.linear_model import ElasticNet, Lasso, Ridge
 
 import accelegrad as ag
 from accelegrad.geometry.penalties import OnLeading
-from accelegrad.models.gram import ColumnProducts, gram_matrix
 from accelegrad.models.losses import LOSSES
+from accelegrad.models.matrix import ColumnProducts, gram_matrix
 from accelegrad.solvers import ProximalNewton
 from accelegrad.solvers.oracles import sum_oracle
 from accelegrad.solvers.quadratic import Limits, box_minimum

@@ -18,7 +18,7 @@ from scipy.linalg.lapack import dtrtrs
 
 from accelegrad.bundle.cut_memory import DEFAULT_BYTES, FEWEST_CUTS
 from accelegrad.errors import Vector
-from accelegrad.rounding import UNIT
+from accelegrad.linalg import UNIT
 from accelegrad.rules.base import Evaluated
 
 #: Pairs that are kept (seven smooth functions, mean calls to 1e-6: 68 with 10 or 15, 64 with 20, 62

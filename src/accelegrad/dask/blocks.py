@@ -17,9 +17,12 @@ from distributed import Client, Future
 from accelegrad.dask.cluster import BlockError, Cluster
 from accelegrad.dask.part import Part, sound_rows
 from accelegrad.errors import Vector, finite_vector
-from accelegrad.models.gram import Storage, pairs_per_row
 from accelegrad.models.losses import Loss
-from accelegrad.models.matrix import RowNumbers
+from accelegrad.models.matrix import (
+    RowNumbers,
+    Storage,
+    pairs_per_row,
+)
 from accelegrad.models.model_input import check_labels, checked_weights, design_matrix
 
 #: The most blocks after merging: this many, or this many per thread of the cluster if that is more.

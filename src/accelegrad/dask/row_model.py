@@ -13,8 +13,8 @@ from accelegrad.dask.blocks import ClusterData, RowSettings, pieces_of
 from accelegrad.dask.cluster import Cluster, connected
 from accelegrad.errors import Vector
 from accelegrad.models import row_parts as tasks
-from accelegrad.models.gram import Storage
 from accelegrad.models.losses import make_loss
+from accelegrad.models.matrix import Storage
 from accelegrad.models.model_input import checked_intercept, checked_l2
 from accelegrad.models.parted_model import PartedModel
 

@@ -1,4 +1,21 @@
-"""Linear models: the weighted mean of a pointwise loss over rows, plus an l2 term."""
+"""Linear models: the weighted mean of a pointwise loss over rows, plus an l2 term.
+
+The sum is P(w) = sum_i p_i l(m_i, y_i) + l2 / 2 ||w||^2 with margins m_i = <a_i, w> and shares p_i
+that sum to 1. An intercept is the last coordinate of w and is not penalised. `LinearModel` holds
+its rows in memory; a `PartedModel` has them in files (`StreamedModel`) or on a cluster. Both offer
+
+    at(w)                    a point, by one pass: value, mean_loss, gradient, squared_slopes,
+                             curved_share, dual_value; margins and slopes stay with the rows
+    between(p, q, t)         the point p + t (q - p) without a pass: margins are affine
+    sampled(count, seed)     uniform rows with replacement
+    sampled(count, seed, p)  rows in proportion to their curvature p_i l'' at a point, stratified;
+                             all curved rows if there are no more than `count`
+    gram(p, rows)            sum_k weights_k a_k a_k', the curvature of the mean loss estimated
+                             from sampled rows
+    batch_gradient(w, seed, size)    the gradient estimated from uniform rows
+
+Parts return float64 sums of the size of w or of a number. Samples do not depend on the split.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +30,16 @@ import scipy.sparse as sp
 
 from accelegrad import kernels
 from accelegrad.errors import Vector, real_array
-from accelegrad.models.gram import Storage, gram_matrix, pairs_per_row
 from accelegrad.models.losses import Loss, make_loss
 from accelegrad.models.matrix import (
     Matrix,
     Products,
     RowBlock,
     RowNumbers,
+    Storage,
     column_squares,
+    gram_matrix,
+    pairs_per_row,
     row_squares,
 )
 from accelegrad.models.model_input import (
@@ -33,13 +52,7 @@ from accelegrad.models.model_input import (
     targets,
 )
 from accelegrad.models.rounding import DataRounding, PointRounding
-from accelegrad.models.row_sum import (
-    ModelRows,
-    TakenRows,
-    curved_rows,
-    drawn_by_weight,
-    second_derivatives,
-)
+from accelegrad.models.sampling import ModelRows, TakenRows, drawn_by_weight
 
 if TYPE_CHECKING:
     from accelegrad.kernels import gradient as one_pass_gradient
@@ -113,14 +126,12 @@ class ModelPoint:
     @property
     def curved_share(self) -> float:
         """The share of rows whose losses are curved here, all rows counting the same."""
-        return float(curved_rows(self.model.loss, self.derivatives, self.model.y).mean())
+        return float(self.model.loss.curved(self.derivatives).mean())
 
     def curvatures(self, caution: float = 0.0) -> Vector:
-        """Return p_i l''(m_i): see `accelegrad.models.row_sum.second_derivatives`."""
-        model = self.model
-        curvatures = second_derivatives(
-            model.loss, self.margins, self.derivatives, model.y, caution
-        )
+        """Return p_i l''(m_i): see `Loss.second_derivative`."""
+        model, slopes = self.model, self.derivatives
+        curvatures = model.loss.second_derivative(self.margins, slopes, model.y, caution)
         curvatures *= model.shares
         return curvatures
 
@@ -131,7 +142,7 @@ class ModelPoint:
         slopes miss by the square of the step: they prove more.
         """
         model, slopes = self.model, self.derivatives
-        curvatures = second_derivatives(model.loss, self.margins, slopes, model.y, caution)
+        curvatures = model.loss.second_derivative(self.margins, slopes, model.y, caution)
         low, high = model.loss.domain(model.y)
         moved: Vector = slopes + curvatures * (other.margins - self.margins)
         return np.minimum(np.maximum(moved, low), high)
@@ -219,7 +230,7 @@ class LinearModel:
 
     def _set_up(self, X: Any, loss: Loss, l2: float, fit_intercept: bool) -> None:
         self.loss, self.l2, self.fit_intercept = loss, l2, fit_intercept
-        self.n_samples, self.n_features = (int(size) for size in X.shape)
+        self.n_samples, self.n_features = map(int, X.shape)
         self.n_parameters, self.dtype = self.n_features + fit_intercept, X.dtype
         self._take(X)
 
@@ -242,22 +253,19 @@ class LinearModel:
             raise TypeError(f"loss must be a Loss, such as make_loss returns, not {loss!r}.")
         if loss.classification and not self.loss.classification:
             check_labels(self.y, loss)
-        other = copy(self)
-        other.loss = loss
-        other._proved, other._kernel_data = {}, None
-        return other
+        return self._with(loss=loss, _kernel_data=None)
 
     def with_l2(self, l2: float) -> LinearModel:
         """Return a model of the same data, neither copied nor checked, with another l2."""
-        other = copy(self)
-        other.l2, other._proved = checked_l2(l2), {}
-        return other
+        return self._with(l2=checked_l2(l2))
 
     def with_targets(self, y: npt.ArrayLike) -> LinearModel:
         """Return a model of the same X, neither copied nor checked, with other targets."""
+        return self._with(y=targets(y, self.n_samples, self.loss), _kernel_data=None)
+
+    def _with(self, **attributes: Any) -> LinearModel:
         other = copy(self)
-        other.y = targets(y, self.n_samples, self.loss)
-        other._proved, other._kernel_data = {}, None
+        vars(other).update(attributes, _proved={})
         return other
 
     def of_rows(self, rows: RowNumbers, l2: float) -> LinearModel:
@@ -278,9 +286,7 @@ class LinearModel:
 
     def without_kernels(self) -> LinearModel:
         """Return the same model without compiled kernels."""
-        other = copy(self)
-        other._readable, other._proved = None, {}
-        return other
+        return self._with(_readable=None)
 
     def of_columns(self, columns: Any, l2: float) -> LinearModel:
         """Return a model of some columns, copied but not checked again (None: all, not copied)."""
@@ -313,7 +319,7 @@ class LinearModel:
         """Return a model by the Moreau envelope of the loss: see `Loss.smoothed`."""
         return self.with_loss(self.loss.smoothed(mu))
 
-    # -- the contract of a sum over rows: see `accelegrad.models.row_sum` -------------------
+    # -- the contract of a sum over rows ----------------------------------------------------
 
     #: whether `of_columns` can be asked
     has_columns: ClassVar[bool] = True
@@ -348,7 +354,7 @@ class LinearModel:
         return ModelPoint(self, p.w + t * (q.w - p.w), margins)
 
     def sampled(self, count: int, seed: Any, by: Any = None, *, caution: float = 0.0) -> ModelRows:
-        """Return sampled rows: see `accelegrad.models.row_sum`."""
+        """Return sampled rows: see the contract above."""
         if by is None:
             return ModelRows(self, np.random.default_rng(seed).integers(self.n_samples, size=count))
         curvatures = by.curvatures(caution)
@@ -356,7 +362,7 @@ class LinearModel:
         return ModelRows(self, rows, weights, int(np.count_nonzero(curvatures)))
 
     def gram(self, point: Any, rows: ModelRows) -> Matrix:
-        """Return the second derivatives of the mean loss: see `accelegrad.models.row_sum`."""
+        """Return the second derivatives of the mean loss: see the contract above."""
         weights = rows.weights
         if weights is None:
             weights = point.curvatures()[rows.numbers] * (self.n_samples / rows.count)
@@ -422,11 +428,11 @@ class LinearModel:
     @property
     def dual(self) -> Any:
         """The `ModelDual` that proves lower bounds of the minimum."""
-        return self.dual_with()
+        return self.prover(self, kept=self._proved)
 
-    def dual_with(self, terms: Any = None) -> Any:
-        """Return the `ModelDual`, with other terms than the l2 term if given."""
-        return self.prover(self, terms, kept=self._proved if terms is None else None)
+    def dual_with(self, terms: Any) -> Any:
+        """Return the `ModelDual` with other terms than the l2 term."""
+        return self.prover(self, terms)
 
     def dual_gap(self, w: npt.ArrayLike) -> float:
         r"""Return a proven bound of P(w) - min P, if `has_dual_bound`.

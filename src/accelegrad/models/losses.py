@@ -7,10 +7,10 @@ formula, with numbers from the table: see `accelegrad.kernels.loss_shape`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from math import inf, sqrt
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,9 @@ from scipy.special import xlog1py, xlogy
 
 from accelegrad.errors import Vector, nearest, real_number
 from accelegrad.kernels.loss_shape import LABELS, LOGISTIC, LOGISTIC_SHAPE, TARGETS, Shape
+from accelegrad.linalg import FEW
 
 Array = npt.NDArray[np.floating[Any]]
-
-# How many units of rounding a theta may lie outside a conjugate's domain. Chosen: slopes take a few
-# operations.
-_ROUNDING_UNITS = 8.0
-_INF = math.inf
 
 
 # -- the table -------------------------------------------------------------------------------------
@@ -38,9 +34,9 @@ class Parameter:
     name: str
     default: float
     words: str
-    above: float = -_INF
-    least: float = -_INF
-    below: float = _INF
+    above: float = -inf
+    least: float = -inf
+    below: float = inf
 
     def checked(self, given: Any) -> float:
         """Return a checked float."""
@@ -89,7 +85,7 @@ _TABLE = (
     # max(0, 1 - y m)^2
     LossEntry(
         "squared_hinge", "squared_hinge", "SVM (squared hinge loss)",
-        lambda _: Shape(LABELS, -_INF, 0.0, softness=0.5),
+        lambda _: Shape(LABELS, -inf, 0.0, softness=0.5),
     ),
     # max(0, 1 - y m)^2 down to y m = -1, then -4 y m
     LossEntry(
@@ -99,7 +95,7 @@ _TABLE = (
     # r^2 / 2 with r = m - y, here and below
     LossEntry(
         "squared", "squared_error", "least squares",
-        lambda _: Shape(TARGETS, -_INF, _INF, softness=1.0),
+        lambda _: Shape(TARGETS, -inf, inf, softness=1.0),
     ),
     # |r|
     LossEntry(
@@ -126,7 +122,7 @@ _TABLE = (
     LossEntry(
         "squared_epsilon_insensitive", "squared_epsilon_insensitive",
         "regression with the squared epsilon-insensitive loss",
-        lambda epsilon: Shape(TARGETS, -_INF, _INF, softness=0.5, epsilon=epsilon), EPSILON,
+        lambda epsilon: Shape(TARGETS, -inf, inf, softness=0.5, epsilon=epsilon), EPSILON,
     ),
 )  # fmt: skip
 
@@ -161,15 +157,16 @@ def make_loss(
 
     All three parameters are checked, also those that the loss does not use.
     """
-    given = {"quantile": quantile, "epsilon": epsilon, "delta": delta}
-    numbers = {key: PARAMETERS[key].checked(value) for key, value in given.items()}
+    given = {QUANTILE: quantile, EPSILON: epsilon, DELTA: delta}
+    for parameter, number in given.items():
+        given[parameter] = parameter.checked(number)
     if not isinstance(name, str):
         raise TypeError(f"loss must be the name of a loss, not {name!r}; {nearest('', LOSSES)}")
-    name = plain_loss_name(name)
+    name = _PLAIN_NAMES.get(name, name)
     if name not in LOSSES:
         raise ValueError(f"loss must be the name of a loss, not {name!r}; {nearest(name, LOSSES)}")
-    parameter = LOSSES[name].parameter
-    return _made(name, 0.0 if parameter is None else numbers[parameter.name])
+    used = LOSSES[name].parameter
+    return _made(name, 0.0 if used is None else given[used])
 
 
 @lru_cache(maxsize=64)  # immutable; fits along a path reuse them
@@ -190,33 +187,30 @@ class Loss:
     """The loss's quantile, epsilon or delta; 0 for losses without a parameter."""
     smoothing: float = 0.0
     """The parameter mu of a Moreau envelope; 0 for a plain loss."""
+    name: str = field(init=False, compare=False)
+    """The name in the table, prefixed with "smoothed_" for a Moreau envelope."""
     shape: Shape = field(init=False, compare=False)
     """The numbers in its formula."""
+    classification: bool = field(init=False, compare=False)
+    """Whether targets are the labels -1 and +1."""
+    has_logarithms: bool = field(init=False, compare=False)
+    """Whether the conjugate has logarithms, which are steep at the ends of its domain."""
+    curvature: float = field(init=False, compare=False)
+    """An upper bound of l''; infinite for a loss with kinks."""
+    lipschitz: float = field(init=False, compare=False)
+    """An upper bound of the absolute value of l'; infinite where there is none."""
 
     def __post_init__(self) -> None:
-        shape = LOSSES[self.plain_name].shape(self.parameter)
-        shape = shape._replace(softness=shape.softness + self.smoothing)
-        object.__setattr__(self, "shape", shape)
-
-    @property
-    def classification(self) -> bool:
-        """Whether targets are the labels -1 and +1."""
-        return self.shape.kind != TARGETS
-
-    @property
-    def has_logarithms(self) -> bool:
-        """Whether the conjugate has logarithms, which are steep at the ends of its domain."""
-        return self.shape.kind == LOGISTIC
-
-    @property
-    def curvature(self) -> float:
-        """An upper bound of l''; infinite for a loss with kinks."""
-        return 1.0 / self.shape.softness if self.shape.softness > 0.0 else _INF
-
-    @property
-    def lipschitz(self) -> float:
-        """An upper bound of the absolute value of l'; infinite where there is none."""
-        return max(-self.shape.low, self.shape.high)
+        kind, low, high, softness, epsilon = LOSSES[self.plain_name].shape(self.parameter)
+        softness += self.smoothing
+        vars(self).update(
+            name=f"smoothed_{self.plain_name}" if self.smoothing > 0.0 else self.plain_name,
+            shape=Shape(kind, low, high, softness, epsilon),
+            classification=kind != TARGETS,
+            has_logarithms=kind == LOGISTIC,
+            curvature=1.0 / softness if softness > 0.0 else inf,
+            lipschitz=max(-low, high),
+        )
 
     def __repr__(self) -> str:
         if self.smoothing > 0.0:
@@ -224,11 +218,6 @@ class Loss:
         entry = LOSSES[self.plain_name]
         parameter = "" if entry.parameter is None else f"{entry.parameter.name}={self.parameter!r}"
         return f"{entry.name.title().replace('_', '')}({parameter})"
-
-    @property
-    def name(self) -> str:
-        """The name in the table, prefixed with "smoothed_" for a Moreau envelope."""
-        return f"smoothed_{self.plain_name}" if self.smoothing > 0.0 else self.plain_name
 
     @property
     def plain(self) -> Loss:
@@ -245,25 +234,17 @@ class Loss:
         loss itself.
         """
         mu = real_number("mu", mu, least=0.0)
-        if mu == 0.0:
-            return self
-        if self.curvature < _INF:
+        if mu > 0.0 and self.curvature < inf:
             raise ValueError(f"smoothed takes losses with kinks, but {self!r} has none.")
-        return self.envelope(mu)
+        return self.envelope(mu) if mu > 0.0 else self
 
     def envelope(self, mu: float) -> Loss:
         """Return the Moreau envelope of any loss but the logistic one."""
-        assert not self.has_logarithms
         return replace(self, smoothing=self.smoothing + mu)
 
     def value(self, m: npt.ArrayLike, y: npt.ArrayLike) -> Array:
         """Return l(m, y)."""
-        m, y, is_number = _operands(m, y)
-        if self.has_logarithms:
-            value = _logistic_value(*_decay(m, y))
-        else:
-            value, _ = self._value_and_slope(m, y)
-        return value[0] if is_number else value
+        return self.value_and_derivative(m, y)[0]
 
     def derivative(self, m: npt.ArrayLike, y: npt.ArrayLike) -> Array:
         """Return l'(m, y), a subgradient in m; 0 at kinks."""
@@ -281,9 +262,15 @@ class Loss:
         m, y, is_number = _operands(m, y)
         if self.has_logarithms:
             z, decay = _decay(m, y)
-            value, slope = _logistic_value(z, decay), _logistic_slope(y, z, decay)
+            value, slope = np.log1p(decay) - np.minimum(z, 0), _logistic_slope(y, z, decay)
         else:
-            value, slope = self._value_and_slope(m, y)
+            s = _beyond(self.shape, m, y)
+            slope, value = self._slope(s), s
+            if self.shape.low == -inf:  # unbounded slopes
+                value *= 0.5
+            elif self.shape.softness:  # no squares here: those of huge residuals would overflow
+                value -= (0.5 * self.shape.softness) * slope
+            value *= slope
             if self.classification:
                 slope *= y
         return (value[0], slope[0]) if is_number else (value, slope)
@@ -294,11 +281,13 @@ class Loss:
         unit = np.finfo(slope.dtype if slope.dtype.kind == "f" else np.float64).eps
         slope, target = slope.astype(np.float64), np.asarray(y, dtype=np.float64)
         low, high = self.domain(target)
-        slack = _ROUNDING_UNITS * unit * (np.abs(slope) + np.minimum(high - low, 1.0))
+        # Slopes, which take a few operations, may lie outside by their rounding.
+        slack = FEW * unit * (np.abs(slope) + np.minimum(high - low, 1.0))
         allowed = np.isfinite(slope) & (slope >= low - slack) & (slope <= high + slack)
         inside = np.where(allowed, np.clip(slope, low, high), 0.0)
         if self.has_logarithms:
-            found = _logistic_conjugate(inside, target)
+            u = -target * inside
+            found = xlogy(u, u) + xlog1py(1.0 - u, -u)  # these treat 0 log 0 as 0
         else:  # for labels, y theta stems from the margin 1
             found = inside * (0.5 * self.shape.softness * inside + target)
             found = found + self.shape.epsilon * np.abs(inside)
@@ -311,6 +300,37 @@ class Loss:
             return low, high
         return np.where(y > 0, low, 0.0 - high), np.where(y > 0, high, 0.0 - low)
 
+    def curved(self, slopes: Vector) -> npt.NDArray[np.bool_]:
+        """Return which slopes are on a curved piece, for all but the logistic loss."""
+        if self.classification:  # one end of the domain is 0
+            sizes = np.abs(slopes)
+            return np.asarray((sizes > 0.0) & (sizes < self.lipschitz))
+        curved = (slopes > self.shape.low) & (slopes < self.shape.high)
+        if self.shape.epsilon > 0.0:  # the flat zone
+            curved &= slopes != 0.0
+        return np.asarray(curved)
+
+    def second_derivative(
+        self, m: Vector, slopes: Vector, y: Vector, caution: float = 0.0
+    ) -> Vector:
+        """Return l'' at margins with these slopes.
+
+        On a linear piece, `caution` is the share taken of the curvature of the parabola with the
+        same slope here and its minimum where the loss is lowest; with 1 no step is too long.
+        """
+        if self.has_logarithms:
+            size = np.abs(slopes)
+            return size * (1.0 - size)
+        curved = self.curved(slopes)
+        derivatives = np.where(curved, self.curvature, 0.0)
+        if caution == 0.0:
+            return derivatives
+        distance = y * m - 1.0 if self.classification else m - y
+        with np.errstate(divide="ignore", invalid="ignore"):
+            secant = np.abs(slopes / distance)
+        beyond = ~curved & (slopes != 0.0) & (secant < self.curvature)
+        return np.where(beyond, caution * secant, derivatives)
+
     def reach(self, value: float) -> float:
         """Return the largest distance from its target of a prediction with loss at most `value`.
 
@@ -321,24 +341,13 @@ class Loss:
         if self.classification:
             return value
         flatter = min(-self.shape.low, self.shape.high)
-        if flatter == _INF:
-            return math.sqrt(2.0 * self.shape.softness * value) + self.shape.epsilon
+        if flatter == inf:
+            return sqrt(2.0 * self.shape.softness * value) + self.shape.epsilon
         return value / flatter + 0.5 * self.shape.softness * flatter + self.shape.epsilon
-
-    def _value_and_slope(self, m: Array, y: Array) -> tuple[Array, Array]:
-        value = _beyond(self.shape, m, y)
-        slope = self._slope(value)
-        _, low, _, softness, _ = self.shape
-        if low == -_INF:  # unbounded slopes
-            value *= 0.5
-        elif softness:  # no squares here: those of huge residuals would overflow
-            value -= (0.5 * softness) * slope
-        value *= slope
-        return value, slope
 
     def _slope(self, s: Array) -> Array:
         _, low, high, softness, _ = self.shape
-        if low == -_INF:
+        if low == -inf:
             return s * (1.0 / softness)
         if softness:
             with np.errstate(over="ignore"):  # an infinite slope is clipped
@@ -386,15 +395,5 @@ def _decay(m: Array, y: Array) -> tuple[Array, Array]:
     return z, np.exp(-np.abs(z))
 
 
-def _logistic_value(z: Array, decay: Array) -> Array:
-    return np.log1p(decay) - np.minimum(z, 0)
-
-
 def _logistic_slope(y: Array, z: Array, decay: Array) -> Array:
     return -y * np.where(z > 0, decay, 1.0) / (1 + decay)
-
-
-def _logistic_conjugate(theta: Vector, y: Vector) -> Vector:
-    u = -y * theta
-    # These treat 0 log 0 as 0.
-    return np.asarray(xlogy(u, u) + xlog1py(1.0 - u, -u), dtype=np.float64)

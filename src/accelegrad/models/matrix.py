@@ -1,10 +1,10 @@
-"""Products with a dense or CSR matrix, and sums of its squares, in float64."""
+"""Products with a dense or CSR matrix, its Gram matrices and sums of squares, in float64."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,15 @@ SMALL_DATA = 1 << 20
 BLOCK_ENTRIES = 1 << 17
 #: Reading X dominates: a product with fewer columns takes about as long as one with this many.
 NARROW = 8
+# Measured seconds, of which only the ratios matter: copying an entry of a dense and of a sparse row
+# for BLAS, one product in BLAS, one pair of entries in the kernel and in SciPy (which computes each
+# pair twice).
+DENSE_COPY, SPARSE_COPY, BLAS_PRODUCT, PAIR, SCIPY_PAIR = 3e-9, 1e-8, 3e-11, 1.1e-9, 1e-8
+# Rows per block copied for BLAS: with fewer, adding up Gram matrices takes longer than computing
+# them (4000 x 1500, half the rows: 500 ms with 21 rows, 130 with 384).
+_BLOCK_ROWS = 384
+# Indexing rows takes about this many times as long as a product with them.
+INDEXING = 5
 
 
 def runs(count: int, length: int) -> Iterator[slice]:
@@ -55,11 +64,10 @@ class Products:
         """Return X w, for a vector or the columns of a matrix."""
         whole = self._in_double()
         if whole is not None:
-            if self._is_sparse:
+            count = 1 if self._is_sparse else self._count_parts(w)
+            if count == 1:
                 return np.asarray(whole @ w)
-            count = self._count_parts(w)
-            parts = blocks.of_rows(lambda part: whole[part] @ w, len(whole), count)
-            return parts[0] if count == 1 else np.concatenate(parts)
+            return np.concatenate(blocks.of_rows(lambda part: whole[part] @ w, len(whole), count))
         product = np.zeros((self.X.shape[0], *w.shape[1:]))
         for rows, columns, block in self._blocks():
             product[rows] += block @ w[columns]
@@ -68,17 +76,14 @@ class Products:
     def backward(self, theta: Matrix) -> Matrix:
         """Return X' theta, for a vector or the columns of a matrix."""
         whole = self._in_double()
+        if self._is_sparse and whole is not None:
+            return np.asarray(self._transpose @ theta)
         if whole is not None:
-            if self._is_sparse:
-                return np.asarray(self._transpose @ theta)
-
-            def of_part(part: slice) -> Matrix:
-                # BLAS takes twice as long for a vector from the right.
-                some = whole[part]
-                return np.asarray(theta[part] @ some if theta.ndim == 1 else some.T @ theta[part])
-
-            first, *others = blocks.of_rows(of_part, len(whole), self._count_parts(theta))
-            return sum(others, start=first)
+            count = self._count_parts(theta)
+            if count == 1:
+                return _combined(whole, theta)
+            parts = blocks.of_rows(lambda i: _combined(whole[i], theta[i]), len(whole), count)
+            return sum(parts[1:], start=parts[0])
         product = np.zeros((self.X.shape[1], *theta.shape[1:]))
         for rows, columns, block in self._blocks():
             product[columns] += block.T @ theta[rows]
@@ -106,6 +111,11 @@ class Products:
             return
         for some in row_runs(self.X):
             yield some, every, self.X[some].astype(np.float64)
+
+
+def _combined(rows: Matrix, theta: Matrix) -> Matrix:
+    # BLAS takes twice as long for a vector from the right.
+    return np.asarray(theta @ rows if theta.ndim == 1 else rows.T @ theta)
 
 
 class RowBlock:
@@ -178,3 +188,157 @@ def _squared_blocks(X: Any, entries: int) -> Iterator[tuple[slice, Any]]:
             block.sum_duplicates()
         np.square(block.data, out=block.data)
         yield rows, block
+
+
+class Storage(NamedTuple):
+    """How rows are stored, which decides the cost of products."""
+
+    entries: int
+    dense: bool
+    pairs_per_row: float
+    """Mean number of pairs of entries of a row; infinite without a kernel for pairs."""
+
+    def gram_seconds_per_row(self, n_parameters: int) -> float:
+        """Return the cost of one row in a Gram matrix."""
+        return min(_blas_seconds(n_parameters, self.dense), PAIR * self.pairs_per_row)
+
+    def is_faster_by_pairs(self, n_parameters: int) -> bool:
+        """Return whether the kernel over pairs is faster than BLAS."""
+        return PAIR * self.pairs_per_row < _blas_seconds(n_parameters, self.dense)
+
+
+def _blas_seconds(n_parameters: int, dense: bool) -> float:
+    copy = DENSE_COPY if dense else SPARSE_COPY
+    return n_parameters * (copy + BLAS_PRODUCT * n_parameters)
+
+
+def pairs_per_row(X: Any) -> float:
+    """Return the mean of k (k + 1) / 2 over the rows of a CSR matrix, k being a row's entries."""
+    lengths = np.diff(X.indptr).astype(np.float64)
+    return float((lengths * (lengths + 1.0)).mean()) / 2.0 if lengths.size else 0.0
+
+
+def gram_matrix(
+    X: Any,
+    rows: RowNumbers | None,
+    weights: Vector,
+    *,
+    intercept: bool,
+    pairs_of: tuple[Any, ...] | None = None,
+) -> Matrix:
+    """Return sum_k weights_k a_k a_k' over some rows (None: all), with a 1 for an intercept."""
+    d = int(X.shape[1])
+    matrix = np.zeros((d + intercept, d + intercept), order="F")
+    if pairs_of is not None:
+        matrix[:d, :d] = _by_pairs(pairs_of, d, rows, weights)
+    elif not isinstance(X, np.ndarray) and SCIPY_PAIR * pairs_per_row(X) < _blas_seconds(d, False):
+        matrix[:d, :d] = _by_scipy(X, rows, weights)
+    else:
+        matrix[:d, :d] = _by_blocks(X, rows, weights)
+    if intercept:
+        matrix[d, :d] = matrix[:d, d] = _combination(X, rows, weights)
+        matrix[d, d] = weights.sum()
+    return matrix
+
+
+def _by_scipy(X: Any, rows: RowNumbers | None, weights: Vector) -> Matrix:
+    scaled = (X if rows is None else X[rows]).astype(np.float64)  # a copy
+    scaled.data *= np.repeat(np.sqrt(weights), np.diff(scaled.indptr))
+    product: Matrix = (scaled.T @ scaled).toarray()
+    return product
+
+
+class ColumnProducts:
+    """Weighted products of the columns of a CSR matrix, with a cache of `most` columns."""
+
+    def __init__(self, X: Any, weights: Vector, most: int) -> None:
+        self._X, self._roots, self._most = X, np.sqrt(weights), most
+        self._forget()
+
+    def _forget(self) -> None:
+        n, d = self._X.shape
+        self._place = np.full(d, -1)  # positions of the cached columns
+        self._known: Any = sp.csc_matrix((n, 0))
+        self._matrix: Matrix = np.zeros((0, 0))
+
+    def of(self, columns: Any) -> Matrix:
+        """Return sum_i w_i x_ij x_ik for some columns j and k."""
+        missing = columns[self._place[columns] < 0]
+        if len(self._matrix) + missing.size > self._most:
+            self._forget()
+            missing = columns
+        if missing.size:
+            self._add(missing)
+        places = self._place[columns]
+        return self._matrix[np.ix_(places, places)]
+
+    def _add(self, columns: Any) -> None:
+        rows = self._X[:, columns].astype(np.float64)
+        rows.data *= np.repeat(self._roots, np.diff(rows.indptr))
+        self._known = sp.hstack([self._known, rows.tocsc()], format="csc")
+        block = (self._known.T @ rows).toarray()
+        size, before = len(block), len(self._matrix)
+        matrix = np.empty((size, size))
+        matrix[:before, :before] = self._matrix
+        matrix[:, before:] = block
+        matrix[before:, :before] = block[:before].T
+        self._matrix = matrix
+        self._place[columns] = np.arange(before, size)
+
+
+def _combination(X: Any, rows: RowNumbers | None, weights: Vector) -> Vector:
+    if rows is None:
+        return Products(X).backward(weights)
+    n = X.shape[0]
+    if rows.size > n // INDEXING:
+        return Products(X).backward(np.bincount(rows, weights, n).astype(np.float64, copy=False))
+    total = np.zeros(X.shape[1])
+    entries_per_row = max(stored_entries(X) // n, 1)
+    for part in runs(weights.size, BLOCK_ENTRIES // entries_per_row):
+        total += weights[part] @ X[rows[part]]
+    return total
+
+
+def _by_pairs(parts: tuple[Any, ...], d: int, rows: RowNumbers | None, weights: Vector) -> Matrix:
+    from accelegrad.kernels.arrays import read_only
+    from accelegrad.kernels.gram import add_gram
+
+    half = np.zeros((d, d))
+    chosen = np.arange(weights.size) if rows is None else rows
+    data, indices, indptr = parts
+    add_gram(data, indices, indptr, read_only(chosen), read_only(weights), half)
+    diagonal = np.diag(half).copy()
+    half += half.T
+    np.fill_diagonal(half, diagonal)
+    return half
+
+
+def _by_blocks(X: Any, rows: RowNumbers | None, weights: Vector) -> Matrix:
+    n, d = weights.size, int(X.shape[1])
+    is_double = isinstance(X, np.ndarray) and X.dtype == np.float64
+    equal = rows is None and is_double and weights.min() == weights.max()  # as for least squares
+    roots = np.sqrt(weights)
+    most = min(max(_BLOCK_ROWS, BLOCK_ENTRIES // d), n)
+
+    def added_up(whole: slice) -> Matrix:
+        if equal:
+            return np.asarray(X[whole].T @ X[whole])
+        total, room = np.zeros((d, d)), np.empty((most, d))
+        for part in runs(whole.stop - whole.start, most):
+            part = slice(whole.start + part.start, whole.start + part.stop)
+            scaled = room[: part.stop - part.start]
+            chosen: Any = part if rows is None else rows[part]
+            if rows is not None and is_double:
+                np.take(X, chosen, axis=0, out=scaled, mode="clip")  # faster than indexing
+                scaled *= roots[part, None]
+            else:
+                block: Any = X[chosen]
+                dense = block if isinstance(block, np.ndarray) else block.toarray()
+                np.multiply(dense, roots[part, None], out=scaled)
+            total += scaled.T @ scaled
+        return total
+
+    first, *others = blocks.of_rows(added_up, n, kernels.count_parts(n * d * d // 2))
+    for other in others:
+        first += other
+    return weights[0] * first if equal else first

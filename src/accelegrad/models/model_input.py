@@ -9,12 +9,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from accelegrad.errors import Vector, finite_vector, real_array, real_number
-from accelegrad.models.losses import Array, Loss
+from accelegrad.models.losses import Loss
 from accelegrad.models.matrix import BLOCK_ENTRIES, runs
-
-
-def _is_sparse(X: Any) -> bool:
-    return bool(sp.issparse(X))
 
 
 def checked_l2(given: float) -> float:
@@ -31,7 +27,7 @@ def checked_intercept(given: object) -> bool:
 
 def design_matrix(given: Any, *, checked: bool = False) -> Any:
     """Return X as a dense or CSR matrix of floats; `checked` says that they are finite."""
-    X: Any = given if _is_sparse(given) else real_array("X", given)
+    X: Any = given if sp.issparse(given) else real_array("X", given)
     real_array("X", np.empty(0, X.dtype))
     if X.ndim != 2:
         raise ValueError(f"X must be two-dimensional, but its shape is {X.shape}.")
@@ -39,14 +35,15 @@ def design_matrix(given: Any, *, checked: bool = False) -> Any:
         raise ValueError(
             f"X must have at least one row and one column, but its shape is {X.shape}."
         )
-    if _is_sparse(X):
+    dense = isinstance(X, np.ndarray)
+    if not dense:
         X = X.tocsr()
         if not checked:
             check_places(X)
     if X.dtype not in (np.float32, np.float64):
         X = X.astype(np.float64)
-    if not _is_sparse(X) and not _fit_for_blas(X):
-        X = np.ascontiguousarray(X)
+    if dense and not (X.flags.aligned and min(X.strides) == X.itemsize):
+        X = np.ascontiguousarray(X)  # NumPy would not use BLAS: one copy now saves much time later
     bad = None if checked else _first_bad_row(X)
     if bad is not None:
         raise ValueError(f"X must be finite, but row {bad} has an entry that is not.")
@@ -66,25 +63,17 @@ def check_places(X: Any) -> None:
         )
 
 
-def _fit_for_blas(X: Array) -> bool:
-    """Return whether NumPy multiplies X by BLAS; if not, one copy now saves much time later."""
-    return X.flags.aligned and min(X.strides) == X.itemsize
-
-
 def _first_bad_row(X: Any) -> int | None:
+    entries = X if isinstance(X, np.ndarray) else X.data
     with np.errstate(over="ignore", invalid="ignore"):
-        total = (X.data if _is_sparse(X) else X).sum(dtype=np.float64)
+        total = entries.sum(dtype=np.float64)
     if np.isfinite(total):  # then all entries are finite
         return None
-    if _is_sparse(X):
-        entries = np.flatnonzero(~np.isfinite(X.data))
-        return (
-            int(np.searchsorted(X.indptr, entries[0], side="right")) - 1 if entries.size else None
-        )
-    for block in runs(X.shape[0], BLOCK_ENTRIES // X.shape[1]):
-        rows = np.flatnonzero(~np.isfinite(X[block]).all(axis=1))
-        if rows.size:
-            return int(block.start + rows[0])
+    for block in runs(len(entries), BLOCK_ENTRIES * len(entries) // entries.size):
+        bad = np.argwhere(~np.isfinite(entries[block]))
+        if bad.size:
+            first = int(block.start + bad[0, 0])
+            return first if entries is X else int(np.searchsorted(X.indptr, first, "right")) - 1
     return None
 
 

@@ -13,13 +13,16 @@ import scipy.sparse as sp
 from accelegrad import kernels
 from accelegrad.errors import Vector
 from accelegrad.models import row_parts as tasks
-from accelegrad.models.gram import Storage
 from accelegrad.models.linear_model import LinearModel, ModelPoint
-from accelegrad.models.matrix import Matrix, RowNumbers
+from accelegrad.models.matrix import (
+    Matrix,
+    RowNumbers,
+    Storage,
+)
 from accelegrad.models.model_input import row_shares
 from accelegrad.models.rounding import DataRounding
 from accelegrad.models.row_parts import Mixture, PointSums, Where
-from accelegrad.models.row_sum import MOST_SAMPLED, ModelRows, TakenRows
+from accelegrad.models.sampling import MOST_SAMPLED, ModelRows, TakenRows
 
 #: The number of rows, about, from which quantiles of the targets are estimated. Chosen.
 SOME_TARGETS = 64_000
@@ -216,7 +219,7 @@ def _places_in_parts(sums: Vector, random: Vector) -> list[Vector]:
 
 
 class PartedModel(LinearModel):
-    """A `LinearModel` in parts: see `accelegrad.models.row_sum`. One round trip per evaluation."""
+    """A `LinearModel` in parts, with one round trip per evaluation."""
 
     has_columns = False
     X: Any  # not a matrix: it has a shape, dtype and storage

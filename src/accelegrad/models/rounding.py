@@ -45,9 +45,15 @@ class DataRounding:
     def __init__(
         self, X: Any, shares: Vector, *, intercept: bool, squares: Vector | None = None
     ) -> None:
-        self.n_samples, self.n_features = (int(size) for size in X.shape)
+        self.n_samples, self.n_features = map(int, X.shape)
+        if squares is None:
+            with np.errstate(over="ignore"):
+                squares = column_squares(X, shares)
         #: the norms of the columns, rounded up
-        self.columns = _column_norms(X, shares, squares)
+        self.columns: Vector = (1.0 + 1e-3) * np.sqrt(squares)
+        lost = np.flatnonzero(~((squares > 1e-200) & (squares < 1e200)))
+        if lost.size:
+            self.columns[lost] = largest_entries(X, lost)
         #: the norm of the data, without the intercept's column
         self.size = norm(self.columns)
         self._whole = math.hypot(self.size, float(intercept))
@@ -92,18 +98,6 @@ def slopes_norm(loss: Loss, mean_loss: float) -> float:
     if math.isfinite(loss.curvature):
         smooth = math.sqrt(2.0 * loss.curvature) * math.sqrt(max(mean_loss, 0.0))
     return min(loss.lipschitz, smooth)
-
-
-def _column_norms(X: Any, shares: Vector, squares: Vector | None) -> Vector:
-    """Return the roots of sum_i p_i x_ij^2, rounded up."""
-    if squares is None:
-        with np.errstate(over="ignore"):
-            squares = column_squares(X, shares)
-    norms: Vector = (1.0 + 1e-3) * np.sqrt(squares)
-    lost = np.flatnonzero(~((squares > 1e-200) & (squares < 1e200)))
-    if lost.size:
-        norms[lost] = largest_entries(X, lost)
-    return norms
 
 
 def largest_entries(X: Any, columns: Any) -> Vector:

@@ -17,7 +17,7 @@ from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.models.losses import Loss
 from accelegrad.models.matrix import Matrix, RowNumbers
 from accelegrad.models.rounding import largest_entries
-from accelegrad.models.row_sum import TakenRows, curved_rows
+from accelegrad.models.sampling import TakenRows
 
 
 class Part(Protocol):
@@ -91,7 +91,7 @@ def sums_at(part: Part, at: ModelPoint, gradient: bool) -> PointSums:  # noqa: A
         return PointSums(
             at.mean_loss,
             float(weighted @ theta),
-            int(np.count_nonzero(curved_rows(loss, theta, model.y))),
+            int(np.count_nonzero(loss.curved(theta))),
             float(weighted.sum()),
             float(np.abs(weighted).sum()),
             float(model.shares @ loss.plain.value(at.margins, model.y)) if loss.smoothing else 0.0,

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from scipy.optimize import brentq
 
 from accelegrad.errors import Vector, finite_vector
 from accelegrad.geometry.penalties import L1, OnLeading, Penalty
 from accelegrad.geometry.sets import Box, FeasibleSet, WholeSpace
 from accelegrad.geometry.vectors import read_only
+from accelegrad.linalg import root_between
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import Loss
 from accelegrad.models.matrix import BLOCK_ENTRIES, row_runs
@@ -156,11 +156,9 @@ def near_start(model: LinearModel, x: Vector) -> Vector:
     """
     if not model.fit_intercept:
         return x
-    if model.in_memory is not None and model.n_samples <= MOST_ROWS:
-        X, y, shares = model.X, model.y, model.shares
-    else:
-        rows = np.unique(np.linspace(0, model.n_samples - 1, MOST_ROWS).astype(np.intp))
-        X, y, shares, _ = model.taken(rows)
+    count = min(model.n_samples, MOST_ROWS)
+    rows = np.unique(np.linspace(0, model.n_samples - 1, count).astype(np.intp))
+    X, y, shares, _ = model.taken(rows)
     with np.errstate(over="ignore", invalid="ignore"):
         margins = x[-1] + (X @ x[:-1] if x[:-1].any() else np.zeros(y.size))
         shift = _best_shift(model.loss, margins, y, shares)
@@ -179,7 +177,7 @@ def _best_shift(loss: Loss, margins: Vector, y: Vector, shares: Vector) -> float
         return low
     if not slope(high) > 0.0:
         return high
-    return float(brentq(slope, low, high, xtol=1e-6 * (high - low)))
+    return root_between(slope, low, high, xtol=1e-6 * (high - low))
 
 
 def unevenness(model: LinearModel) -> float:

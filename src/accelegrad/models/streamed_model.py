@@ -18,10 +18,13 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from accelegrad.errors import Vector, finite_vector
-from accelegrad.models.gram import Storage, pairs_per_row
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import Loss, make_loss
-from accelegrad.models.matrix import BLOCK_ENTRIES
+from accelegrad.models.matrix import (
+    BLOCK_ENTRIES,
+    Storage,
+    pairs_per_row,
+)
 from accelegrad.models.model_input import (
     check_labels,
     checked_intercept,

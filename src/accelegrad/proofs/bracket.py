@@ -13,8 +13,8 @@ from typing import Any
 from accelegrad.files.saved import Saved
 from accelegrad.linalg import FEW, UNIT, growth
 from accelegrad.models.linear_model import LinearModel
-from accelegrad.proofs.certificate import SPACING, DualCertificate
 from accelegrad.proofs.cuts import PAUSE, CutCertificate, rounding_of
+from accelegrad.proofs.model_dual import SPACING, DualCertificate
 from accelegrad.rules.base import Evaluated
 
 #: A search for the best average also comes as soon as the method's estimate of the gap has fallen

@@ -164,6 +164,72 @@ class DataSizes(NamedTuple):
         return cls(model.rounding.size, norm(np.sqrt(shares) * y), *sides)
 
 
+class SumsAtPoint(NamedTuple):
+    """Mean loss and slope sums at a point."""
+
+    mean_loss: float
+    error: float  # of the mean loss, by rounding
+    slopes: SlopeSums
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether nothing has overflowed."""
+        return math.isfinite(self.mean_loss) and math.isfinite(self.slopes.level_error)
+
+
+class ColumnSums:
+    r"""Value and slope sums of a least-squares model at any point, without the rows.
+
+    With the columns N = [X, 1, y] (1 for an intercept) and z = (w, b, -1) the residuals, which are
+    also the slopes, are r = N z. Value and Fenchel bound need only M = N'PN:
+
+        sum_i p_i r_i^2 = z'Mz,    sum_i p_i r_i N_ij = (Mz)_j .
+
+    Differences of such sums cancel, so errors are relative to S = sum_j |z_j| ||N_j||: an entry of
+    M is off by at most ||N_j|| ||N_k|| times the error of a sum of n products, hence (Mz)_j by
+    ||N_j|| S and z'Mz by S^2 times that error.
+    """
+
+    def __init__(self, model: LinearModel) -> None:
+        y, shares, self._d = model.y, model.shares, model.n_features
+        size = model.n_parameters
+        products = np.empty((size + 1, size + 1))
+        products[:size, :size] = model.gram_of_columns()
+        products[size, :size] = products[:size, size] = model.combination(y)
+        products[size, size] = float(shares @ (y * y))
+        self._products = products
+        ones = [SIZE_ROUNDED_UP] * model.fit_intercept
+        target_size = SIZE_ROUNDED_UP * norm(np.sqrt(shares) * y)
+        self._sizes = np.concatenate([model.rounding.columns, ones, [target_size]])
+        # The first for the products, the second for sums of them.
+        self._growth = growth(model.n_samples) + growth(size + 1)
+        self._lost = (model.n_samples + size) * SMALLEST
+        self._fit_intercept = model.fit_intercept
+
+    def slopes_at_zero(self) -> Vector:
+        """Return the gradient of the mean loss at zero."""
+        return -self._products[-1, :-1]
+
+    def at(self, x: Vector) -> SumsAtPoint:
+        """Return the sums at a point; overflow makes some of them not finite."""
+        d, z = self._d, np.append(x, -1.0)
+        sizes = np.abs(z)
+        whole = float(sizes @ self._sizes)
+        lost = self._lost * (1.0 + float(sizes.sum()))
+        combination = self._products @ z
+        off = self._growth * whole * self._sizes + lost
+        square = float(z @ combination)
+        half_error = 0.5 * ((self._growth + growth(z.size)) * whole * whole + lost * whole)
+        by_targets = float(combination[-1])
+        level = -0.5 * square - by_targets
+        level_error = half_error + float(off[-1]) + growth(0) * (abs(square) + abs(by_targets))
+        mean = mean_error = 0.0
+        if self._fit_intercept:
+            mean, mean_error = float(combination[d]), float(off[d])
+        sums = SlopeSums(level, level_error, mean, mean_error, combination[:d], off[:d])
+        return SumsAtPoint(max(0.5 * square, 0.0), half_error, sums)
+
+
 class Terms:
     """Penalty and constraint of a linear model.
 
@@ -180,24 +246,30 @@ class Terms:
         *,
         fit_intercept: bool = False,
     ) -> None:
-        self.n_features, self.l2, self.l1 = n_features, l2, l1
-        self.fit_intercept = fit_intercept
-        self.has_l1 = bool(np.any(np.asarray(l1) > 0.0))
         if isinstance(feasible_set, WholeSpace):
             feasible_set = None
-        self.feasible_set = feasible_set
-        #: limits of the intercept
-        self.intercept = (-math.inf, math.inf)
-        self.lower, self.upper = np.full(n_features, -np.inf), np.full(n_features, np.inf)
+        self.n_features, self.l2, self.l1 = n_features, l2, l1
+        self.fit_intercept, self.feasible_set = fit_intercept, feasible_set
+        self.has_l1 = bool(np.any(np.asarray(l1) > 0.0))
         #: whether the set limits each parameter separately
         self.separable = feasible_set is None or isinstance(feasible_set, Box)
-        if self.separable:
-            self._take_ends()
+        ends = np.repeat([[-math.inf], [math.inf]], n_features + fit_intercept, axis=1)
+        if isinstance(feasible_set, Box):
+            ends[0], ends[1] = feasible_set.lower, feasible_set.upper
+            # Products with larger ends would overflow: they count as open.
+            far = np.abs(ends) > LARGEST
+            ends[far] = np.copysign(math.inf, ends[far])
+        self.lower, self.upper = ends[:, :n_features]
+        #: the allowed weight nearest to 0, where an l1 term has its kink
+        self._kink = np.minimum(np.maximum(0.0, self.lower), self.upper)
+        #: limits of the intercept
+        self.intercept = tuple(ends[:, -1].tolist()) if fit_intercept else (-math.inf, math.inf)
+        self.intercept_is_free = self.intercept == (-math.inf, math.inf)
         #: whether the weights are not limited at all
-        self.free = feasible_set is None or (
-            self.separable and bool(np.isinf(self.lower).all() & np.isinf(self.upper).all())
-        )
+        self.free = self.separable and bool(np.isinf(ends[:, :n_features]).all())
         self._diameter = self._weights_diameter()
+        #: whether the weights are in a bounded set
+        self.is_bounded = self._diameter < math.inf
 
     @classmethod
     def of(
@@ -219,29 +291,9 @@ class Terms:
             return None
         return cls(model.n_features, l2, l1, feasible_set, fit_intercept=model.fit_intercept)
 
-    def _take_ends(self) -> None:
-        """Take the ends of a box; ends so large that products with them overflow count as open."""
-        chosen, d = self.feasible_set, self.n_features
-        if not isinstance(chosen, Box):
-            return
-        ends = (
-            np.broadcast_to(end, d + self.fit_intercept) for end in (chosen.lower, chosen.upper)
-        )
-        lower, upper = (
-            np.where(np.abs(end) <= LARGEST, end, np.copysign(np.inf, end)) for end in ends
-        )
-        self.lower, self.upper = lower[:d], upper[:d]
-        #: the point of the box nearest to 0, where an l1 term has its kink
-        self._kink = np.minimum(np.maximum(0.0, self.lower), self.upper)
-        self._columns = np.arange(d)
-        if self.fit_intercept:
-            self.intercept = float(lower[d]), float(upper[d])
-
     def _weights_diameter(self) -> float:
         chosen, d = self.feasible_set, self.n_features
-        if chosen is None:
-            return math.inf if d else 0.0
-        if self.separable:
+        if chosen is None or self.separable:
             with np.errstate(over="ignore"):
                 return float(np.linalg.norm(self.upper - self.lower))
         if not isinstance(chosen, Product):
@@ -258,16 +310,6 @@ class Terms:
         assert self.feasible_set is not None
         origin = np.zeros(self.n_features + self.fit_intercept)
         return not self.feasible_set.project(origin)[: self.n_features].any()
-
-    @property
-    def intercept_is_free(self) -> bool:
-        """Whether the intercept has no limits."""
-        return self.intercept == (-math.inf, math.inf)
-
-    @property
-    def is_bounded(self) -> bool:
-        """Whether the weights are in a bounded set."""
-        return self._diameter < math.inf
 
     @cached_property
     def gets_tight(self) -> bool:
@@ -365,7 +407,7 @@ class Terms:
         if low == -math.inf or high == math.inf:
             size = reach().intercept
             low, high = max(low, -size), min(high, size)
-        least = min(slope * end for slope in (lowest, highest) for end in (low, high))
+        least = min(lowest * low, lowest * high, highest * low, highest * high)
         return least - growth(0) * abs(least) if math.isfinite(least) else -math.inf
 
     def _largest_multiple(self, v: Vector, off: Vector) -> float:
@@ -408,7 +450,7 @@ class Terms:
         parts = np.array([v * w, l1 * np.abs(w), (0.5 * l2) * w * w])
         values = parts.sum(axis=0)
         lowest = np.argmin(values, axis=0)
-        columns = self._columns
+        columns = np.arange(v.size)
         sizes = np.abs(parts).sum(axis=0)[lowest, columns]
         total = float(values[lowest, columns].sum()) - growth(v.size) * float(sizes.sum())
         return total if math.isfinite(total) else -math.inf

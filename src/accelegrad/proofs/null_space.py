@@ -32,9 +32,15 @@ import scipy.linalg
 
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.linalg import SMALLEST, UNIT, cholesky_factor, growth, with_unit_diagonal
-from accelegrad.models.gram import gram_matrix
 from accelegrad.models.losses import Loss
-from accelegrad.models.matrix import Matrix, Products, RowNumbers, runs
+from accelegrad.models.matrix import (
+    BLOCK_ENTRIES,
+    Matrix,
+    Products,
+    RowNumbers,
+    gram_matrix,
+    runs,
+)
 from accelegrad.proofs.fenchel import level
 
 # Gram matrices are factorised, so the parameters have to be few.
@@ -46,8 +52,6 @@ _WORK_PER_ENTRY = 512
 # Norms of columns whose squares, and sums of them, neither overflow nor underflow, are at most this
 # and at least its inverse.
 _LARGEST_COLUMN = 1e140
-# Entries of a block of rows: bounds the memory, and fits into the cache.
-_BLOCK_ENTRIES = 1 << 17
 # Above this condition number the Gram matrix lacks digits, and the rows are factorised instead.
 _WELL_CONDITIONED = 1e10
 # Directions in which the data are this small, relative to the largest, are rounding.
@@ -117,7 +121,7 @@ class NullSpace:
 
     def __init__(self, X: Any, shares: Vector, fit_intercept: bool) -> None:
         self.X, self.shares, self.fit_intercept = X, shares, fit_intercept
-        self.n_samples, self.n_features = (int(size) for size in X.shape)
+        self.n_samples, self.n_features = map(int, X.shape)
         self.n_parameters = self.n_features + fit_intercept
         self.products = Products(X)
         #: factors that scale the columns to norm 1; 0 for a column of zeros
@@ -241,14 +245,14 @@ class NullSpace:
         weighted = self.shares * theta
         parts = [
             sum_in_pairs(self._dense(self.X[some]) * weighted[some, None])
-            for some in runs(self.n_samples, _BLOCK_ENTRIES // self.n_parameters)
+            for some in runs(self.n_samples, BLOCK_ENTRIES // self.n_parameters)
         ]
         return sum_in_pairs(np.array(parts))
 
     def _factorised(self) -> Matrix:
         """Return the coordinates from a QR factorisation, without dependent directions."""
         factor, roots = np.empty((0, self.n_parameters)), np.sqrt(self.shares)
-        for some in runs(self.n_samples, max(_BLOCK_ENTRIES // self.n_parameters, 1)):
+        for some in runs(self.n_samples, max(BLOCK_ENTRIES // self.n_parameters, 1)):
             block = self._dense(self.X[some]) * roots[some, None]
             factor = np.asarray(np.linalg.qr(np.concatenate([factor, block]), mode="r"))
         _, sizes, directions = scipy.linalg.svd(factor, check_finite=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from accelegrad.rules.arrays import Array, as_array, inner
@@ -17,6 +17,8 @@ class ChangedEvaluation:
         self.point, self.original, self._change = point, original, change
         self.value, self.penalty = original.value, original.penalty
         self.unit, self.accuracy = original.unit, original.accuracy
+        #: errors of value and gradient, in x
+        self.lost = original.lost
 
     @cached_property
     def gradient(self) -> Array:
@@ -28,38 +30,23 @@ class ChangedEvaluation:
         """The squared norm of T' g."""
         return inner(self.gradient, self.gradient)  # type: ignore[no-any-return]
 
-    @property
-    def lost(self) -> tuple[float, float]:
-        """Errors of value and gradient, in x."""
-        return self.original.lost
-
 
 class ChangedOracle:
-    """An oracle as a function of v."""
+    """An oracle as a function of v, with `frozen` if the original can freeze its noise."""
 
     def __init__(self, oracle: Any, change: Any) -> None:
         self.oracle, self.change = oracle, change
+        if hasattr(oracle, "frozen"):
+            # A method of this object would make a reference cycle and keep data in memory.
+            self.frozen = partial(_frozen, oracle, change)
 
     def __call__(self, v: Array) -> ChangedEvaluation:
         """Evaluate at T v."""
         return ChangedEvaluation(v, self.oracle(self.change.apply(v)), self.change)
 
 
-class FreezableOracle(ChangedOracle):
-    """A changed oracle that can freeze its noise.
-
-    Adding the method to an instance instead would make a reference cycle and keep data in memory.
-    """
-
-    def frozen(self) -> tuple[ChangedOracle, ...]:
-        """Return oracles of fixed samples."""
-        return tuple(changed_oracle(sample, self.change) for sample in self.oracle.frozen())
-
-
-def changed_oracle(oracle: Any, change: Any) -> ChangedOracle:
-    """Return an oracle as a function of v, with `frozen` if the original has it."""
-    kind = FreezableOracle if hasattr(oracle, "frozen") else ChangedOracle
-    return kind(oracle, change)
+def _frozen(oracle: Any, change: Any) -> tuple[ChangedOracle, ...]:
+    return tuple(ChangedOracle(sample, change) for sample in oracle.frozen())
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +84,7 @@ class Rescaled(Rule):
 
     def prepared(self, state: State, oracle: Oracle) -> tuple[State, Oracle]:
         """Return the inner rule's prepared state."""
-        return self.rule.prepared(state, changed_oracle(oracle, self.change))[0], oracle
+        return self.rule.prepared(state, ChangedOracle(oracle, self.change))[0], oracle
 
     def with_radius(self, radius: float) -> Rule:
         """Return the rule with another initial radius, in v."""
@@ -105,7 +92,7 @@ class Rescaled(Rule):
 
     def step(self, state: State, oracle: Oracle) -> Step:
         """Do one step of the inner rule; the evaluation is returned in x."""
-        step = self.rule.step(state, changed_oracle(oracle, self.change))
+        step = self.rule.step(state, ChangedOracle(oracle, self.change))
         return step._replace(evaluation=self._original(step.evaluation))
 
     def _original(self, evaluation: Any) -> Evaluated:

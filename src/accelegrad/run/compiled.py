@@ -21,7 +21,7 @@ from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.scaling import ColumnScaling
 from accelegrad.rules import AcceleGrad, AdaGrad, DistanceFreeAcceleGrad, Rescaled
 from accelegrad.rules.base import Rule, Step
-from accelegrad.rules.rescaled import changed_oracle
+from accelegrad.rules.rescaled import ChangedOracle
 from accelegrad.run.oracle import QUIET, Evaluation
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class CompiledRule(Rule):
         return Step(state, evaluation, 1.0, done)
 
     def _first_radius(self, state: Steps, oracle: Any) -> float:
-        seen = oracle if self.change is None else changed_oracle(oracle, self.change)
+        seen = oracle if self.change is None else ChangedOracle(oracle, self.change)
         found, _ = self.rule.prepared(self.rule.init(state.start), seen)
         return float(found.radius)
 

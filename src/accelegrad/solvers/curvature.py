@@ -14,9 +14,9 @@ from accelegrad.errors import Vector
 from accelegrad.linalg import cholesky_factor, with_unit_diagonal
 from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.models.matrix import Matrix
-from accelegrad.models.row_sum import MOST_SAMPLED, ModelRows
+from accelegrad.models.sampling import MOST_SAMPLED, ModelRows
 
-# Measured seconds, of which only the ratios matter; `accelegrad.models.gram` has those of Gram
+# Measured seconds, of which only the ratios matter; `accelegrad.models.matrix` has those of Gram
 # matrices. An evaluation takes the first two per entry of X and the third per row, and the last one
 # at least; a factorisation takes the following per product.
 DENSE_ENTRY, SPARSE_ENTRY, ROW, LEAST_EVALUATION = 0.6e-9, 1.5e-9, 1.5e-8, 5e-5

@@ -17,9 +17,12 @@ import numpy as np
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.models.matrix import Matrix
-from accelegrad.models.row_sum import ModelRows
-from accelegrad.proofs.column_sums import ColumnSums
-from accelegrad.proofs.fenchel import Reach, Terms
+from accelegrad.models.sampling import ModelRows
+from accelegrad.proofs.fenchel import (
+    ColumnSums,
+    Reach,
+    Terms,
+)
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.run.oracle import QUIET
 from accelegrad.solvers.curvature import Costs, second_derivative_matrix
@@ -98,7 +101,7 @@ class DirectNewton:
         point = minimum_of_columns(terms, limits_of(terms), None, matrix, slopes, start).point
         known = self._sums.at(point)
         value = known.mean_loss + terms.penalty_value(point[: terms.n_features])
-        if not self._sums.are_finite(known) or known.error > ACCURATE * value:
+        if not known.is_finite or known.error > ACCURATE * value:
             return None
         # The value may be too low by its error, which the gap has to cover.
         bound = terms.lower_bound(known.slopes, lambda: self._reach(terms)) - known.error

@@ -15,8 +15,8 @@ from accelegrad.linalg import UNIT, root_between
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import Loss
 from accelegrad.models.scaling import near_start
-from accelegrad.proofs.certificate import LateBound
 from accelegrad.proofs.fenchel import level
+from accelegrad.proofs.model_dual import LateBound
 from accelegrad.rules.base import Array, Rule, Step
 from accelegrad.run.oracle import QUIET, Evaluation
 from accelegrad.solvers.row_oracle import Goal, RowOracle, rows_in_memory

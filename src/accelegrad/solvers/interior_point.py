@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from accelegrad.errors import LineSearchError, NonFiniteError, Vector
-from accelegrad.models.gram import gram_matrix
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import Loss
+from accelegrad.models.matrix import gram_matrix
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.rules.base import Array, Step, StepRule
 from accelegrad.run.oracle import QUIET, Evaluation

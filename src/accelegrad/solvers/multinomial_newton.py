@@ -19,8 +19,7 @@ from scipy.linalg.lapack import dtrtri
 from accelegrad import kernels
 from accelegrad.errors import LineSearchError, Vector
 from accelegrad.linalg import cholesky_factor, norm, with_unit_diagonal
-from accelegrad.models.gram import gram_matrix
-from accelegrad.models.matrix import Products, RowNumbers, column_squares
+from accelegrad.models.matrix import Products, RowNumbers, column_squares, gram_matrix
 from accelegrad.models.multinomial import (
     ClassesPoint,
     Matrix,

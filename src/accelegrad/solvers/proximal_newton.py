@@ -13,9 +13,11 @@ import scipy.sparse as sp
 from accelegrad import kernels
 from accelegrad.errors import LineSearchError, Vector
 from accelegrad.geometry.penalties import Penalty
-from accelegrad.models.gram import ColumnProducts
 from accelegrad.models.linear_model import LinearModel, ModelPoint
-from accelegrad.models.matrix import Matrix
+from accelegrad.models.matrix import (
+    ColumnProducts,
+    Matrix,
+)
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.rules.base import Array, Step, StepRule

@@ -9,7 +9,7 @@ import numpy as np
 
 from accelegrad.errors import Vector
 from accelegrad.models.linear_model import LinearModel, ModelPoint
-from accelegrad.proofs.certificate import LateBound
+from accelegrad.proofs.model_dual import LateBound
 from accelegrad.run.oracle import QUIET, Evaluation, ModelOracle
 from accelegrad.solvers.search import shorter_share
 

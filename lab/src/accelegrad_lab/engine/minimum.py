@@ -28,7 +28,6 @@ from scipy.sparse.linalg import LinearOperator, cg, lsqr
 
 from accelegrad import LinearModel
 from accelegrad.errors import Vector
-from accelegrad.models.row_sum import second_derivatives
 from accelegrad_lab.engine.rows import is_sparse
 
 ENOUGH = 1e-9  # a certified gap, relative to the value, at which a search ends
@@ -144,7 +143,7 @@ def _smooth_loss(model: LinearModel) -> _Smooth:
     return _Smooth(
         lambda m: np.asarray(loss.value(m, y), dtype=np.float64),
         slopes,
-        lambda m: second_derivatives(loss, m, slopes(m), y),
+        lambda m: loss.second_derivative(m, slopes(m), y),
     )
 
 
