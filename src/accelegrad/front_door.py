@@ -44,8 +44,7 @@ from accelegrad.run.restarts import Restarts
 from accelegrad.run.result import Status
 from accelegrad.scipy_words import Limits, constraint_set, hint
 from accelegrad.setting import Setting, checked_space, resolve
-from accelegrad.solvers.oracles import sum_oracle
-from accelegrad.solvers.row_oracle import Goal
+from accelegrad.solvers.row_oracle import Goal, RowRule
 
 #: Entries of the result that have x0's shape.
 SHAPED = ("x", "jac", "x_average", "x_last", "x_best")
@@ -504,7 +503,9 @@ def _oracle_of_rows(
         raise ValueError(f"batch_size cannot be used with method {method!r}.")
     _, chosen, penalty = request.space
     generator = _generator(problem.rng)
-    return sum_oracle(setting.rule, problem.model, generator, goal, penalty, chosen)
+    rule = setting.rule
+    assert isinstance(rule, RowRule)
+    return rule.oracle(problem.model, generator, goal, penalty, chosen)
 
 
 def _generator(rng: Any) -> np.random.Generator:

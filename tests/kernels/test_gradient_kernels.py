@@ -234,7 +234,7 @@ def test_arrays_that_cannot_be_written_to_or_have_gaps() -> None:
     model = LinearModel(X, y, fit_intercept=True)
     w = point(model)
     expected = compiled(model.value_and_gradient, w)
-    kernel = vars(gradient)["_dense"]
+    kernel = gradient.passed
     known = len(kernel.versions)
     locked, spread = X.copy(), np.repeat(w, 2)[::2]
     locked.flags.writeable = spread.flags.writeable = False

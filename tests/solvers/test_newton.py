@@ -16,7 +16,7 @@ from accelegrad.rules.base import KnownEvaluation
 from accelegrad.solvers import SketchedNewton
 from accelegrad.solvers import curvature as curved
 from accelegrad.solvers.newton import CurvedOracle, SmoothedCurvedOracle
-from accelegrad.solvers.search import shorter_share
+from accelegrad.solvers.row_oracle import shorter_share
 from reference.sketched_newton import inverse, sketched_newton
 from toys import linear_problem
 
@@ -68,7 +68,7 @@ class Matrix:
 class Plain:
     """An oracle of one smooth function, without samples."""
 
-    changed, lowest = False, None
+    changed, best = False, None
 
     def original(self, evaluation):
         return evaluation
@@ -378,13 +378,13 @@ def test_less_smoothing_goes_on_from_the_lowest_point():
     # At its minimiser nothing but the smoothing is left of the gap: less of it comes next.
     good = ag.minimize(model.smoothed(first), rtol=1e-8, rng=0).x
     oracle(good)
-    assert oracle.lowest.point is good
+    assert oracle.sum.best.point is good
     rule = SketchedNewton()
     state = rule.step(rule.init(good + 5.0), oracle).state
     assert oracle.changed
     assert oracle.mu < first
     less = model.smoothed(oracle.mu)
-    assert state.point is oracle.lowest.point is good
+    assert state.point is oracle.sum.best.point is good
     assert state.value == pytest.approx(less.value(good), rel=1e-14)
     assert_allclose(state.gradient, less.gradient(good), atol=1e-15)
     assert oracle.sum.curvature(good, 1, 0.0).scaled

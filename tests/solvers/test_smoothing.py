@@ -6,7 +6,7 @@ from scipy.optimize import linprog, minimize_scalar
 
 import accelegrad as ag
 from accelegrad.solvers.newton import SmoothedCurvedOracle
-from accelegrad.solvers.smoothing import LARGEST_SHRINK, smoothing_gap
+from accelegrad.solvers.row_oracle import LARGEST_SHRINK, smoothing_gap
 
 KINKED = ["hinge", "absolute", "quantile", "epsilon_insensitive"]
 
@@ -44,7 +44,7 @@ def test_the_part_of_the_gap_due_to_smoothing_is_that_of_the_conjugates(loss, mu
     own, theta = smooth.beside(problem), smooth.derivatives
     terms = problem.loss.value(own.margins, problem.y) + problem.loss.conjugate(theta, problem.y)
     expected = problem.shares @ (terms - theta * own.margins)
-    assert smoothing_gap(own, smooth, mu) == pytest.approx(expected, rel=1e-9, abs=1e-14)
+    assert smoothing_gap(own, smooth) == pytest.approx(expected, rel=1e-9, abs=1e-14)
     assert expected > 0
 
 
@@ -61,7 +61,7 @@ def test_the_bound_holds_and_gets_tight_as_mu_shrinks(loss, fit_intercept):
         own = smooth.beside(problem)
         gap = own.value - own.dual_value_by(smooth)
         assert own.value - gap <= minimum.fun
-        assert smoothing_gap(own, smooth, mu) <= gap * (1 + 1e-3)
+        assert smoothing_gap(own, smooth) <= gap * (1 + 1e-3)
         gaps.append(gap)
     assert gaps[0] > 5 * gaps[1] > 25 * gaps[2] > 0
 
@@ -112,7 +112,7 @@ def test_mu_stops_shrinking_where_the_goal_allows_it():
     oracle = SmoothedCurvedOracle(model("hinge"), np.random.default_rng(0), lambda value: goal)
     seen = steps(oracle, 60)
     own, smooth = seen[-1][2].model, oracle.sum.model.at(seen[-1][2].point)
-    assert 0.01 * goal < smoothing_gap(own, smooth, smooth.model.loss.smoothing) <= goal
+    assert 0.01 * goal < smoothing_gap(own, smooth) <= goal
     assert seen[-1][2].value - seen[-1][2].dual_value <= goal
 
 

@@ -23,27 +23,20 @@ from accelegrad.proofs.fenchel import Reach, Terms
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.run.oracle import QUIET
 from accelegrad.solvers.curvature import Costs, second_derivative_matrix
-from accelegrad.solvers.proximal_newton import (
-    FEW_COLUMNS,
-    limits_of,
-    minimum_of_columns,
-    soon_ready,
-)
-from accelegrad.solvers.row_oracle import Goal
-from accelegrad.solvers.search import (
+from accelegrad.solvers.proximal_newton import FEW_COLUMNS, limits_of, minimum_of_columns
+from accelegrad.solvers.row_oracle import (
     PROMISING,
-    bolder,
+    Goal,
     falls_enough,
-    more_careful,
+    next_caution,
     shorter_share,
+    soon_ready,
 )
 
 #: Limit in seconds, by the estimates of `Costs`, for a matrix of second derivatives and its
 #: factors: beyond it samples are faster (20 shapes: up to here 0.2 to 0.9 of the time of a run,
 #: with twice as much up to 1.8).
 MOST_STEP_SECONDS = 2.5e-3
-#: After this many steps a run takes over. Separable classes take up to 70.
-MOST_STEPS = 100
 #: A value by products of columns counts if its relative error is at most this; chosen.
 ACCURATE = 1e-9
 
@@ -78,12 +71,12 @@ class DirectNewton:
         return model.loss.curvature < math.inf and seconds <= MOST_STEP_SECONDS
 
     def minimum(
-        self, terms: Terms, start: Vector, goal: Goal, most_steps: int = MOST_STEPS
+        self, terms: Terms, start: Vector, goal: Goal, most_steps: int = 100
     ) -> DirectMinimum | None:
         """Return a minimum that is proved good enough; None if these steps find none."""
         with np.errstate(**QUIET):
             found = self._by_products(terms, start, goal) if self._is_least_squares else None
-            return found or self._by_rows(terms, start, goal, min(most_steps, MOST_STEPS))
+            return found or self._by_rows(terms, start, goal, most_steps)
 
     @cached_property
     def _sums(self) -> ColumnSums:
@@ -160,7 +153,7 @@ class DirectNewton:
                 value = value_at(at)
                 if value - bound <= goal(value):
                     return DirectMinimum(at.w, value, bound, number)
-            caution = bolder(caution) if share == 1.0 else more_careful(caution)
+            caution = next_caution(caution, share)
         return None
 
     def _curvature(self, at: ModelPoint, caution: float, terms: Terms) -> Matrix:

@@ -18,9 +18,9 @@ from accelegrad.proofs.certificate import LateBound
 from accelegrad.proofs.fenchel import level
 from accelegrad.roots import root_between
 from accelegrad.rounding import UNIT
-from accelegrad.rules.base import Array, Rule, Step
+from accelegrad.rules.base import Array, Step
 from accelegrad.run.oracle import QUIET, Evaluation
-from accelegrad.solvers.row_oracle import Goal, RowOracle, rows_in_memory
+from accelegrad.solvers.row_oracle import Goal, RowOracle, RowRule, no_goal, rows_in_memory
 
 #: The next evaluation comes when the gap is expected to be small enough, but after no more than
 #: this share of the epochs so far: an evaluation with its bound costs about as much as an epoch of
@@ -64,7 +64,7 @@ class DualAscentState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DualAscent(Rule):
+class DualAscent(RowRule):
     r"""Stochastic dual coordinate ascent (SDCA); a step is an epoch; no parameter to tune.
 
     The dual of :math:`\sum_i p_i\, l_i(a_i^\top w) + \frac{\lambda}{2} \|w\|^2` is
@@ -103,7 +103,12 @@ class DualAscent(Rule):
     """
 
     title = "dual ascent"
-    can = frozenset({"values"})
+
+    def oracle(
+        self, model: LinearModel, rng: np.random.Generator, goal: Goal, *_: Any
+    ) -> DualOracle:
+        """Return the model's objective, with ascent on its dual."""
+        return DualOracle(model, rng, goal)
 
     def init(self, x0: Array) -> DualAscentState:
         """Return the state before the first epoch."""
@@ -141,10 +146,6 @@ class DualAscent(Rule):
         """Return the last point."""
         return state.point
 
-    def last(self, state: DualAscentState) -> Array:
-        """Return the last point."""
-        return state.point
-
 
 def epochs_to(wanted: float, before: Gap, now: Gap) -> int:
     """Return how many epochs the gap takes if it continues to fall at the same rate."""
@@ -163,9 +164,7 @@ class DualOracle(RowOracle):
 
     model: LinearModel
 
-    def __init__(
-        self, model: LinearModel, rng: np.random.Generator, goal: Goal | None = None
-    ) -> None:
+    def __init__(self, model: LinearModel, rng: np.random.Generator, goal: Goal = no_goal) -> None:
         super().__init__(model, rng, goal)
         self.model = rows_in_memory(model)
         if model.l2 == 0.0:
@@ -234,8 +233,7 @@ class DualOracle(RowOracle):
         return int(order.size)
 
     def _compiled_epoch(self) -> Callable[[Vector, Vector, Any, Any], int]:
-        from accelegrad.kernels import dual_ascent
-        from accelegrad.kernels.arrays import read_only
+        from accelegrad.kernels import dual_ascent, read_only
         from accelegrad.kernels.loss_shape import for_kernels
 
         data = self.model.kernel_data()

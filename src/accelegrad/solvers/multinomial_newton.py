@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,8 +29,8 @@ from accelegrad.models.multinomial import (
 )
 from accelegrad.norms import norm
 from accelegrad.rules.base import Array, Evaluated, Oracle, Step, StepRule, inner
-from accelegrad.solvers.row_oracle import no_goal
-from accelegrad.solvers.search import VALUE_ROUNDING
+from accelegrad.solvers.curvature import COPIED_ENTRIES
+from accelegrad.solvers.row_oracle import VALUE_ROUNDING, no_goal
 
 # Measured on seven data sets of several classes with alpha = 1e-5 and 1e-3, unless it says chosen.
 #: The largest share of the gradient that a direction leaves, less if the gradient is small, and the
@@ -43,11 +42,10 @@ AIM = 0.3
 #: Most products with the second derivatives per direction; chosen.
 MOST_PRODUCTS = 250
 #: A slope along a direction is flat enough at this share of the first one; most trials of the line
-#: search, and the growth factor between trials. Chosen.
-FLAT, TRIALS, FARTHER = 0.1, 30, 10.0
-#: Rows are left out if at most this share remains (digits with all rows: 1.4 to 1.6 times as long),
-#: with at most so many entries (32 MB), since they are copied.
-FEW_ROWS, COPIED_ENTRIES = 0.7, 1 << 22
+#: search. Chosen.
+FLAT, TRIALS = 0.1, 30
+#: Rows are left out if at most this share remains (digits with all rows: 1.4 to 1.6 times as long).
+FEW_ROWS = 0.7
 #: For rows in parts, the sample size per parameter of a class, and the least sample size: memory
 #: must not grow with the rows. Chosen.
 SAMPLED_PER_PARAMETER, LEAST_SAMPLE = 100, 1 << 14
@@ -183,10 +181,9 @@ def _flat(line: ClassesLine, slope: float, highest: float) -> float:
         if -FLAT * slope <= first <= highest * slope:
             return t
         low, high = (t, high) if first < 0.0 else (low, t)
-        following = min(t - first / second, FARTHER * t) if second > 0.0 else math.nan
-        if not low < following < high:
-            following = 2.0 * t if math.isinf(high) else 0.5 * (low + high)
-        t = following
+        middle = 2.0 * t if math.isinf(high) else 0.5 * (low + high)
+        newton = t - first / second if second > 0.0 else math.nan
+        t = newton if low < newton < min(high, 10.0 * t) else middle
     return low if low > 0.0 else t
 
 
@@ -201,12 +198,9 @@ class CurvedClasses:
         self._at: ClassesPoint | None = None
         self._means: Matrix | None = None
         self._blocks: Matrix | None = None
-        self._products = 0  # since blocks were made
+        self.n_products = 0  # with second derivatives, since blocks were made
         self._entries = model.rows.storage.entries
-
-    @cached_property
-    def _shares(self) -> Matrix:
-        return self.model.rows.shares[:, None]
+        self._size = model.n_features + int(model.rows.fit_intercept)
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
         """Return value and gradient, and keep what is known at the point."""
@@ -245,13 +239,9 @@ class CurvedClasses:
         products = None if rows is None else Products(model.rows.X[rows])
         kept = slice(None) if rows is None else rows
         means = self._class_means(point) if model.rows.fit_intercept else None
-        local = LocalClasses(self, products, s[kept], self._shares[kept], means)
-        local.use(self._preconditioner(weights, importance, rows))
-        return local
-
-    def count_product(self) -> None:
-        """Count a product with the second derivatives."""
-        self._products += 1
+        inverse = self._preconditioner(weights, importance, rows)
+        shares = model.rows.shares[kept, None]
+        return LocalClasses(self, products, s[kept], shares, means, inverse)
 
     def _known(self, point: Vector) -> ClassesPoint:
         if self._at is None or not np.array_equal(self._at.point, point):
@@ -284,27 +274,18 @@ class CurvedClasses:
     # -- preconditioners -------------------------------------------------------------------------
 
     @property
-    def _size(self) -> int:
-        return self.model.n_features + int(self.model.rows.fit_intercept)
-
-    @property
     def _has_few_entries(self) -> bool:
         """Whether all rows and new blocks cost nothing: then weights and repeated rows agree."""
         return self._entries < kernels.FEW_ENTRIES
-
-    @property
-    def _has_room(self) -> bool:
-        entries = self.model.n_classes * self._size**2
-        return entries <= max(COPIED_ENTRIES, self._entries)
 
     def _preconditioner(
         self, weights: Matrix, importance: Vector, rows: RowNumbers | None
     ) -> Matrix:
         """Return factored blocks of curvature per class, or one number per parameter."""
-        if not self._has_room:
+        if self.model.n_classes * self._size**2 > max(COPIED_ENTRIES, self._entries):
             return self._diagonal(weights, rows)
-        if self._has_few_entries or self._blocks is None or self._products >= PRODUCTS_WITH_BLOCKS:
-            self._blocks, self._products = self._factored(weights, importance), 0
+        if self._has_few_entries or self._blocks is None or self.n_products >= PRODUCTS_WITH_BLOCKS:
+            self._blocks, self.n_products = self._factored(weights, importance), 0
         return self._blocks
 
     def _diagonal(self, weights: Matrix, rows: RowNumbers | None) -> Matrix:
@@ -367,21 +348,19 @@ class LocalClasses:
         distributions: Matrix,
         shares: Matrix,
         means: Matrix | None,
+        inverse: Matrix,
     ) -> None:
         self._curved, self._model = curved, curved.model
         self._products = curved.model.rows.products if products is None else products
         self._distributions, self._shares, self._means = distributions, shares, means
         self._weighted = shares * distributions
-        self._inverse: Matrix | None = None
+        #: the preconditioner: blocks, or numbers
+        self._inverse = inverse if inverse.ndim == 3 else np.ascontiguousarray(inverse.T)
 
     @property
     def n_rows(self) -> int:
         """The number of rows that count."""
         return len(self._distributions)
-
-    def use(self, inverse: Matrix) -> None:
-        """Set the preconditioner: blocks, or numbers."""
-        self._inverse = inverse if inverse.ndim == 3 else np.ascontiguousarray(inverse.T)
 
     # Arrays here have one row per column of X, as sparse products use them, and the intercepts
     # last.
@@ -400,7 +379,7 @@ class LocalClasses:
     def product(self, direction: Matrix) -> Matrix:
         """Return the second derivatives times a direction."""
         model, s, d = self._model, self._distributions, self._model.n_features
-        self._curved.count_product()
+        self._curved.n_products += 1
         slopes = self._products.forward(direction[:d])
         if len(direction) > d:
             slopes += direction[d]
@@ -421,7 +400,6 @@ class LocalClasses:
         unchanged, so the curvature along it is exactly l2, and 0 for intercepts.
         """
         inverse, d = self._inverse, self._model.n_features
-        assert inverse is not None
         ones = np.full(gradient.shape[1], 1.0 / gradient.shape[1])
         common = gradient @ ones
         solved = gradient - common[:, None]

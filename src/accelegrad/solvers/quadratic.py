@@ -15,7 +15,7 @@ from accelegrad.errors import Vector
 from accelegrad.linalg import cholesky_factor, with_unit_diagonal
 from accelegrad.models.matrix import Matrix
 from accelegrad.rounding import UNIT
-from accelegrad.solvers.search import DESCENT
+from accelegrad.solvers.row_oracle import DESCENT
 
 #: The most Newton steps: a handful is usual, and the next quadratic continues.
 MOST_STEPS = 100
@@ -23,7 +23,7 @@ MOST_STEPS = 100
 MOST_HALVINGS = 10
 #: Added to a diagonal of ones: increased after a step that was too long, up to gradient descent,
 #: and reduced otherwise.
-LEAST_SHIFT, LARGEST_SHIFT, SHIFT_GROWTH = 1e-13, 1e4, 100.0
+LEAST_SHIFT, SHIFT_GROWTH = 1e-13, 100.0
 #: A step that had to be made shorter than this was too long.
 SHORT = 0.1
 #: A whole step that falls by at most this share of all earlier falls has nothing left to gain.
@@ -124,7 +124,7 @@ def _minimum(matrix: Matrix, slope: Vector, limits: Limits, start: Vector) -> Mi
         move = _newton_step(matrix, slopes, free, shift)
         found = _stopped_at_kinks(matrix, slopes, u, move, free, low, high)
         if found.share <= SHORT:
-            if shift >= LARGEST_SHIFT:  # rounding hides any further fall
+            if shift > 1.0 / LEAST_SHIFT:  # rounding hides any further fall
                 break
             shift *= SHIFT_GROWTH
         else:
