@@ -32,8 +32,6 @@ LEAST_BYTES = 20_000_000
 #: Stored entries above which kernels beat plain code that goes row by row in Python or through
 #: SciPy's sparse products.
 FEW_ENTRIES = 1 << 14
-#: The cache does not hold four longer rows; there BLAS is as fast.
-WIDEST_DENSE = 1 << 14
 #: A block of fewer entries takes about as long as waking a thread.
 LEAST_WORK = 1 << 16
 #: Least number of products in a part for BLAS: a third of a millisecond, ten times what waking a
@@ -42,7 +40,7 @@ LEAST_PRODUCTS = 1 << 23
 #: Least entries of a block per entry of the gradient: so the blocks' gradients take less memory
 #: than X, and less time than reading X.
 ENTRIES_PER_SUM = 2
-MOST_ENTRIES = 2**31 - 1  # of CSR rows, and columns: kernels use 32-bit indices
+MOST_ENTRIES = int(np.iinfo(np.int32).max)  # of CSR rows, and columns
 
 _MODES = ("auto", "always", "never")
 
@@ -134,12 +132,9 @@ def wanted(matrix: Readable | None, pays: Callable[[Readable], bool] | None = No
     """
     if matrix is None or _settings.mode == "never":
         return False
-    return _settings.mode == "always" or (_one_pass_pays if pays is None else pays)(matrix)
-
-
-def _one_pass_pays(matrix: Readable) -> bool:
-    narrow = matrix.sparse or matrix.columns <= WIDEST_DENSE
-    return matrix.bytes >= LEAST_BYTES and narrow
+    if _settings.mode == "always":
+        return True
+    return matrix.bytes >= LEAST_BYTES if pays is None else pays(matrix)
 
 
 def wanted_for_rows(matrix: Readable | None) -> bool:

@@ -21,11 +21,8 @@ from accelegrad.kernels.rows import add_row, add_sparse_row, row_product, sparse
 
 Array = npt.NDArray[Any]
 
-#: Bytes of X in a chunk, if that makes 4 to 64 rows (measured).
+#: Bytes of X in a chunk of several rows (measured).
 CHUNK_BYTES = 1 << 14
-_LONGEST_CHUNK = 64
-# Numbers between two arrays, so that vectorised loops see that they do not overlap.
-ROOM = 128
 
 
 class Task(NamedTuple):
@@ -40,7 +37,6 @@ class Task(NamedTuple):
     shares: Vector  # the p_i, empty if equal; multiplied by `scale`
     scale: float
     loss: Shape | None
-    gradient: Vector  # the rows' part is added to it
     kept: Array  # for margins and slopes, if it has room
 
 
@@ -90,18 +86,19 @@ def _weigh(
 
 
 # The kernel allocates its arrays, so that compilers see that none overlap: otherwise loops take up
-# to 1.5 times as long.
+# to 1.5 times as long, and their rounding depends on where arrays are in memory.
 
 
 @kernel
 def passed(
     X: Array | None, entries: Any, columns: Any, ends: Any, task: Task, length: int
-) -> tuple[float, float]:
-    """Return sums of p_i l(m_i) and p_i l'(m_i); add sum_i p_i l'(m_i) a_i to the gradient.
+) -> tuple[float, float, Vector]:
+    """Return sum_i p_i l(m_i), sum_i p_i l'(m_i) and sum_i p_i l'(m_i) a_i.
 
     Rows are those of X, or of a CSR matrix if X is None. They are taken in chunks of `length`.
     """
-    rows, start, stop, w, intercept, y, shares, scale, loss, gradient, kept = task
+    rows, start, stop, given, intercept, y, shares, scale, loss, kept = task
+    w, gradient = given.copy(), np.zeros(given.size)
     chosen, m, targets = np.zeros(length, np.uint64), np.zeros(length), np.zeros(length)
     costs, slopes, factors = np.zeros(length), np.zeros(length), np.zeros(length)
     total, slope, one = 0.0, 0.0, np.uint64(1)
@@ -126,7 +123,7 @@ def passed(
                 if factors[i] != 0.0:
                     begin, end = ends[chosen[i]], ends[chosen[i] + one]
                     add_sparse_row(entries, columns, begin, end, factors[i], gradient)
-    return total, slope
+    return total, slope, gradient
 
 
 # From Python
@@ -188,21 +185,23 @@ def one_pass(
     offset = float(w[-1]) if intercept else 0.0
     loss = for_kernels(given.loss)
 
-    def task(block: int) -> tuple[float, float, Vector]:
-        gradient = np.zeros(w.size)
-        first, last = int(ends[block]), int(ends[block + 1])
-        rest = (features, offset, given.y, given.shares, scale, loss, gradient, kept)
-        sums = _summed(given.matrix, Task(chosen, first, last, *rest))
-        return *sums, gradient
+    is_dense = len(given.matrix) == 1
+    matrix = (*given.matrix, None, None, None) if is_dense else (None, *given.matrix)
+    entry = given.matrix[0].itemsize + (0 if is_dense else given.matrix[1].itemsize)
+    row_bytes = entry * (given.matrix[0].size // given.y.size + 1)
 
-    losses, slopes, gradients = zip(*run(task, len(ends) - 1), strict=True)
-    gradient = gradients[0]
+    def task(block: int) -> Any:
+        first, last = int(ends[block]), int(ends[block + 1])
+        length = max(1, min(CHUNK_BYTES // row_bytes, last - first))
+        rest = (features, offset, given.y, given.shares, scale, loss, kept)
+        return passed(*matrix, Task(chosen, first, last, *rest), length)
+
+    values, slopes, gradients = zip(*run(task, len(ends) - 1), strict=True)
     with np.errstate(all="ignore"):
-        for other in gradients[1:]:
-            gradient += other
+        gradient = sum(gradients[1:], start=gradients[0])
     if intercept:
-        gradient[-1] = sum(slopes)
-    return Pass(float(sum(losses)), gradient, *kept)
+        gradient = np.append(gradient, sum(slopes))
+    return Pass(float(sum(values)), gradient, *kept)
 
 
 _NO_ROWS = read_only(np.empty(0, np.uint64))
@@ -220,33 +219,3 @@ def block_ends(matrix: tuple[Array, ...], count: int, whole: bool, width: int) -
     # Of indptr's type, which would be converted otherwise.
     wanted = np.array([entries * block // blocks for block in range(1, blocks)], matrix[2].dtype)
     return [0, *(int(end) for end in np.searchsorted(matrix[2], wanted)), count]
-
-
-# Which kernel, and the memory that it takes
-
-
-def _summed(matrix: tuple[Array, ...], task: Task) -> Any:
-    """Run the kernel for some rows; it adds the features' part to the task's gradient."""
-    d, gradient = task.w.size, task.gradient
-    if len(matrix) == 1:
-        # Copies with room around them: vectorisation, hence rounding, must not depend on where
-        # arrays happen to be.
-        copies = np.zeros(2 * d + 3 * ROOM)
-        weights, sums = copies[ROOM : ROOM + d], copies[2 * ROOM + d : 2 * ROOM + 2 * d]
-        weights[:] = task.w
-        length = _chunk_length(task, d * matrix[0].itemsize)
-        found = passed(*matrix, None, None, None, task._replace(w=weights, gradient=sums), length)
-        gradient[:d] += sums
-        return found
-    entries, columns, _ = matrix
-    per_row = entries.size // task.y.size + 1
-    row_bytes = per_row * (entries.itemsize + columns.itemsize)
-    length = _chunk_length(task, row_bytes)
-    return passed(None, *matrix, task, length)
-
-
-def _chunk_length(task: Task, row_bytes: int) -> int:
-    """Return a multiple of 4 up to `_LONGEST_CHUNK`, not much more than there are rows."""
-    rows = task.stop - task.start
-    fitting = min(CHUNK_BYTES // max(row_bytes, 1), _LONGEST_CHUNK, rows)
-    return max(4, (fitting + 3) // 4 * 4)

@@ -69,7 +69,6 @@ from accelegrad.kernels.steps import (
 #: Columns are rebased if the determinant of the coefficients of z and y is below this, a
 #: coefficient above its inverse, or ||S||^2 has fallen by this factor: about 1e-16 / this is lost.
 LOST = 1e-4
-LINE = 64  # bytes of a cache line
 
 #: What changes from step to step; `peak` is the largest ||S||^2 since it was last computed. The
 #: second line is used within a step only: sums over the levels.
@@ -123,14 +122,6 @@ def _room(n_columns: int, K: int, n_levels: int, entries: int) -> Room:
         listed=np.empty(entries + 2, np.uint64),
         place=np.zeros(n_columns, np.uint32),
     )
-
-
-def aligned(rows: int, columns: int) -> Vector:
-    """Return zeros such that no row straddles two cache lines, with their pages touched."""
-    flat = np.empty(rows * columns + LINE // 8)
-    flat.fill(0.0)
-    first = -(flat.ctypes.data // 8) % (LINE // 8)
-    return flat[first : first + rows * columns].reshape(rows, columns)
 
 
 @compiled
@@ -537,7 +528,7 @@ class SparseSteps(Steps):
         start = self._turned(starts)
         self._start = start if start.any() else np.empty((0, start.shape[1]))
         rows, K = start.shape
-        self._columns = aligned(rows, 4 * K).reshape(rows, 4, K)
+        self._columns = np.zeros((rows, 4, K))
         self._states: list[Any] = []
         self._room: Room | None = None  # reused by the next chunk if large enough
 

@@ -450,13 +450,7 @@ def _solved_classes(
     if bounded or watch is not None:
         options |= {"callback": look, "callback_at": looks(settings.max_iter)}
     if function.curved is not None:
-        l2 = problem.model.l2
-
-        def small_gradient(value: float) -> float:
-            """Return the gradient norm at which the dual proves enough; 0 without a tolerance."""
-            return math.sqrt(2.0 * l2 * tolerance.goal(value))
-
-        options["method"] = TruncatedNewton(function.curved, small_gradient)
+        options["method"] = TruncatedNewton(function.curved)
     result = minimize(function, function.start(start), **options)
     if function.curved is not None:
         result["method"] = TRUNCATED

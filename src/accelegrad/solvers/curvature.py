@@ -149,8 +149,14 @@ def second_derivative_matrix(model: LinearModel, point: ModelPoint, rows: ModelR
         if rows.count < rows.n_curved:
             mean = max(mean, float(rows.weights.sum()))
         matrix[ends, ends] = np.maximum(seen, mean * sizes)
-    ends = ends[: model.n_features]
-    matrix[ends, ends] += model.l2
+    matrix.flat[: model.n_features * len(matrix) : len(matrix) + 1] += model.l2
+    return matrix
+
+
+def least_squares_matrix(model: LinearModel, l2: float) -> Matrix:
+    """Return the second derivatives of least squares with this l2 term, the same everywhere."""
+    matrix = model.gram_of_columns().copy()
+    matrix.flat[: model.n_features * len(matrix) : len(matrix) + 1] += l2
     return matrix
 
 

@@ -22,7 +22,11 @@ from accelegrad.proofs.column_sums import ColumnSums
 from accelegrad.proofs.fenchel import Reach, Terms
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.run.oracle import QUIET
-from accelegrad.solvers.curvature import Costs, second_derivative_matrix
+from accelegrad.solvers.curvature import (
+    Costs,
+    least_squares_matrix,
+    second_derivative_matrix,
+)
 from accelegrad.solvers.proximal_newton import FEW_COLUMNS, limits_of, minimum_of_columns
 from accelegrad.solvers.row_oracle import (
     PROMISING,
@@ -86,7 +90,7 @@ class DirectNewton:
         """Return a minimum proved by products of columns; None if that is not enough."""
         if not (terms.gets_tight and terms.holds_origin and terms.intercept_is_free):
             return None
-        matrix = self._matrix(terms)
+        matrix = least_squares_matrix(self._rows, terms.l2)
         slopes = self._sums.slopes_at_zero() + matrix @ start
         point = minimum_of_columns(terms, limits_of(terms), None, matrix, slopes, start).point
         known = self._sums.at(point)
@@ -96,11 +100,6 @@ class DirectNewton:
         # The value may be too low by its error, which the gap has to cover.
         bound = terms.lower_bound(known.slopes, lambda: self._reach(terms)) - known.error
         return DirectMinimum(point, value, bound, 1) if value - bound <= goal(value) else None
-
-    def _matrix(self, terms: Terms) -> Matrix:
-        matrix = self._rows.gram_of_columns().copy()
-        matrix.flat[: terms.n_features * len(matrix) : len(matrix) + 1] += terms.l2
-        return matrix
 
     def _reach(self, terms: Terms) -> Reach:
         if self._first_reach is None:
@@ -158,7 +157,7 @@ class DirectNewton:
 
     def _curvature(self, at: ModelPoint, caution: float, terms: Terms) -> Matrix:
         if self._is_least_squares:
-            return self._matrix(terms)
+            return least_squares_matrix(self._rows, terms.l2)
         curvatures = at.curvatures(caution)
         rows = ModelRows(at.model, None, curvatures, int(np.count_nonzero(curvatures)))
         return second_derivative_matrix(at.model, at, rows)

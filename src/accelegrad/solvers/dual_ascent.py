@@ -22,10 +22,6 @@ from accelegrad.rules.base import Array, Step
 from accelegrad.run.oracle import QUIET, Evaluation
 from accelegrad.solvers.row_oracle import Goal, RowOracle, RowRule, no_goal, rows_in_memory
 
-#: The next evaluation comes when the gap is expected to be small enough, but after no more than
-#: this share of the epochs so far: an evaluation with its bound costs about as much as an epoch of
-#: active rows (0.25 takes as long).
-LATEST = 0.5
 #: rho, in units of l2 over the median of the rows' squared norms (seven text data sets, hinge loss:
 #: 10 to 40 agree within a tenth, 3 and 300 take up to four times as many epochs)
 INTERCEPT_L2 = 20.0
@@ -148,12 +144,16 @@ class DualAscent(RowRule):
 
 
 def epochs_to(wanted: float, before: Gap, now: Gap) -> int:
-    """Return how many epochs the gap takes if it continues to fall at the same rate."""
+    """Return how many epochs the gap takes if it continues to fall at the same rate.
+
+    They are no more than those so far: an evaluation with its bound costs about as much as an epoch
+    of active rows.
+    """
     expected = math.inf
     if 0.0 < wanted < now.size < before.size < math.inf:
         fall = math.log(before.size / now.size) / (now.epoch - before.epoch)
         expected = math.log(now.size / wanted) / fall
-    return math.ceil(max(min(expected, LATEST * now.epoch), 1.0))
+    return math.ceil(max(min(expected, now.epoch), 1.0))
 
 
 class DualOracle(RowOracle):
@@ -241,13 +241,13 @@ class DualOracle(RowOracle):
             *(data.y, data.shares, read_only(self._squares), for_kernels(data.loss)),
             *(self.model.l2, self._pull, LONGEST_REST),
         )
-        dense = len(data.matrix) == 1
-        kernel: Any = dual_ascent.dense_ascent if dense else dual_ascent.sparse_ascent
-
+        is_dense = len(data.matrix) == 1
+        matrix = (*data.matrix, None, None, None) if is_dense else (None, *data.matrix)
         order = np.empty(self.model.n_samples, dtype=np.int64)
 
         def epoch(theta: Vector, w: Vector, rests: Any, draws: Any) -> int:
-            return int(kernel(*data.matrix, given, theta, w, rests, read_only(draws), order))
+            seen = dual_ascent.ascent(*matrix, given, theta, w, rests, read_only(draws), order)
+            return int(seen)
 
         return epoch
 

@@ -8,7 +8,6 @@ one with its transpose. Rows whose class is clear hardly count, and are left out
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -30,27 +29,22 @@ from accelegrad.models.multinomial import (
 from accelegrad.norms import norm
 from accelegrad.rules.base import Array, Evaluated, Oracle, Step, StepRule, inner
 from accelegrad.solvers.curvature import COPIED_ENTRIES
-from accelegrad.solvers.row_oracle import VALUE_ROUNDING, no_goal
+from accelegrad.solvers.row_oracle import VALUE_ROUNDING
 
 # Measured on seven data sets of several classes with alpha = 1e-5 and 1e-3, unless it says chosen.
 #: The largest share of the gradient that a direction leaves, less if the gradient is small, and the
 #: share of the curvature that may be left out per unit of that (0.1 to 0.5 take as long).
 LEFT, LEFT_OUT = 0.25, 0.04
-#: A direction aims at this share of a gradient that is small enough (without it up to 1.3 times as
-#: long).
-AIM = 0.3
 #: Most products with the second derivatives per direction; chosen.
 MOST_PRODUCTS = 250
 #: A slope along a direction is flat enough at this share of the first one; most trials of the line
 #: search. Chosen.
 FLAT, TRIALS = 0.1, 30
-#: Rows are left out if at most this share remains (digits with all rows: 1.4 to 1.6 times as long).
-FEW_ROWS = 0.7
-#: For rows in parts, the sample size per parameter of a class, and the least sample size: memory
-#: must not grow with the rows. Chosen.
-SAMPLED_PER_PARAMETER, LEAST_SAMPLE = 100, 1 << 14
 #: Most rows per parameter of a class for a block of curvature.
 ROWS_PER_PARAMETER = 30
+#: For rows in parts, whose memory must not grow with the rows, the least size of a sample, which
+#: also has that many rows per parameter. Chosen.
+LEAST_SAMPLE = 1 << 14
 #: Blocks are computed again after so many products (digits: 1.3 times as long with 8, 1.1 with 40,
 #: and without blocks 2.2).
 PRODUCTS_WITH_BLOCKS = 16
@@ -73,8 +67,7 @@ class TruncatedNewton(StepRule):
 
     A direction d is the result of conjugate gradients for :math:`H d = -g`. These end when the
     preconditioned residual is at most the share :math:`\min(1/4, \sqrt{\|g\| / \|g_0\|})` of the
-    first one, or when the residual is 0.3 of a sufficiently small gradient. The step ends where the
-    slope along d is a tenth of the first one. `enough` maps a value to the residual that suffices.
+    first one. The step ends where the slope along d is a tenth of the first one.
 
     References
     ----------
@@ -86,7 +79,6 @@ class TruncatedNewton(StepRule):
     title = "Newton"
 
     curved: CurvedClasses
-    enough: Callable[[float], float] = no_goal
 
     def init(self, x0: Array) -> TruncatedNewtonState:
         """Return the state before the first evaluation."""
@@ -131,9 +123,6 @@ class TruncatedNewton(StepRule):
     def _direction(self, state: TruncatedNewtonState) -> Array:
         size = self.curved.residual(state.point, state.gradient)
         left = min(LEFT, math.sqrt(size / state.first_residual)) if size > 0.0 else LEFT
-        enough = self.enough(state.value)
-        # If a gradient that small was not enough, the direction has to gain more.
-        small = AIM * enough if size > enough else 0.0
         quadratic = self.curved.quadratic(state.point, LEFT_OUT * left)
         residual = -quadratic.arranged(state.gradient)
         conjugate = quadratic.precondition(residual)
@@ -150,8 +139,6 @@ class TruncatedNewton(StepRule):
             solved = quadratic.precondition(residual)
             before, square = square, inner(residual, solved)
             if not square > left * left * first:
-                break
-            if small > 0.0 and quadratic.residual(residual) <= small:
                 break
             conjugate *= square / before
             conjugate += solved
@@ -238,10 +225,9 @@ class CurvedClasses:
         rows = self._rows_that_count(importance, left_out)
         products = None if rows is None else Products(model.rows.X[rows])
         kept = slice(None) if rows is None else rows
-        means = self._class_means(point) if model.rows.fit_intercept else None
         inverse = self._preconditioner(weights, importance, rows)
         shares = model.rows.shares[kept, None]
-        return LocalClasses(self, products, s[kept], shares, means, inverse)
+        return LocalClasses(self, products, s[kept], shares, inverse)
 
     def _known(self, point: Vector) -> ClassesPoint:
         if self._at is None or not np.array_equal(self._at.point, point):
@@ -267,7 +253,7 @@ class CurvedClasses:
         first = int(np.searchsorted(sums, left_out * sums[-1]))
         count = model.n_samples - first
         entries = self._entries * count / model.n_samples
-        if count > FEW_ROWS * model.n_samples or entries > COPIED_ENTRIES:
+        if count == model.n_samples or entries > COPIED_ENTRIES:
             return None
         return np.sort(order[first:])
 
@@ -330,7 +316,7 @@ class SampledClasses(CurvedClasses):
         if self._sample is None:
             model, n = self.model, self.model.n_samples
             most = COPIED_ENTRIES * n // max(1, self._entries + n * model.n_classes)
-            count = max(1, min(most, max(LEAST_SAMPLE, SAMPLED_PER_PARAMETER * self._size)))
+            count = max(1, min(most, max(LEAST_SAMPLE, ROWS_PER_PARAMETER * self._size)))
             rows = np.arange(n)
             if count < n:
                 rows = np.unique(np.random.default_rng(0).integers(n, size=count))
@@ -347,13 +333,11 @@ class LocalClasses:
         products: Products | None,
         distributions: Matrix,
         shares: Matrix,
-        means: Matrix | None,
         inverse: Matrix,
     ) -> None:
         self._curved, self._model = curved, curved.model
         self._products = curved.model.rows.products if products is None else products
-        self._distributions, self._shares, self._means = distributions, shares, means
-        self._weighted = shares * distributions
+        self._distributions, self._weighted = distributions, shares * distributions
         #: the preconditioner: blocks, or numbers
         self._inverse = inverse if inverse.ndim == 3 else np.ascontiguousarray(inverse.T)
 
@@ -412,13 +396,6 @@ class LocalClasses:
         common[d:] = 0.0
         solved += (common - solved @ ones)[:, None]
         return np.asarray(solved)
-
-    def residual(self, gradient: Matrix) -> float:
-        """Return the norm of a gradient at the best intercepts: see `CurvedClasses.residual`."""
-        if self._means is None:
-            return norm(gradient.ravel())
-        d = self._model.n_features
-        return norm((gradient[:d] - gradient[d] * self._means).ravel())
 
 
 class ClassesLine(NamedTuple):

@@ -176,17 +176,14 @@ class SketchedNewton(RowRule):
         if state.slope == 0.0:  # a guess
             return self._at(state, trial, "start over")
         caution = state.caution if state.step_size < 1.0 else next_caution(state.caution, 1.0)
-        state = self._at(self._remembered(state, trial), trial, "aim")
-        return state._replace(caution=caution, used=state.used + 1)
-
-    def _remembered(self, state: SketchedNewtonState, trial: Evaluation) -> SketchedNewtonState:
-        move, change = trial.point - state.point, trial.gradient - state.gradient
-        if not inner(move, change) > np.finfo(np.float64).tiny:  # or it cannot be divided by
-            return state
         moves, changes = state.moves, state.gradient_changes
+        move, change = trial.point - state.point, trial.gradient - state.gradient
+        if inner(move, change) > np.finfo(np.float64).tiny:  # it can be divided by
+            moves = np.vstack([moves, move])[-self.memory or len(moves) + 1 :]
+            changes = np.vstack([changes, change])[-self.memory or len(changes) + 1 :]
+        state = self._at(state, trial, "aim")
         return state._replace(
-            moves=np.vstack([moves, move])[-self.memory or len(moves) + 1 :],
-            gradient_changes=np.vstack([changes, change])[-self.memory or len(changes) + 1 :],
+            moves=moves, gradient_changes=changes, caution=caution, used=state.used + 1
         )
 
     def _sketched(self, state: SketchedNewtonState, oracle: Sum) -> SketchedNewtonState:
@@ -320,7 +317,10 @@ class CurvedOracle(SmoothOracle):
         state = rule.init(point)
         unknown = sample.n_parameters / size  # relative error of the value, about
         for _ in range(START_STEPS):
-            state = rule.aimed(rule.step(state, oracle).state, oracle)
+            try:
+                state = rule.aimed(rule.step(state, oracle).state, oracle)
+            except LineSearchError:  # the minimum up to rounding, perhaps a value of 0
+                return np.asarray(state.point)
             if 0.0 < state.slope <= START_PRECISION * unknown * state.value:
                 break
         found: Vector = state.trial

@@ -26,10 +26,9 @@ MOST_HALVINGS = 10
 LEAST_SHIFT, SHIFT_GROWTH = 1e-13, 100.0
 #: A step that had to be made shorter than this was too long.
 SHORT = 0.1
-#: A whole step that falls by at most this share of all earlier falls has nothing left to gain.
-NEGLIGIBLE_FALL = 1e-20
-#: Slopes below this many units of rounding of their terms count as 0.
-SLOPE_ROUNDING = 8.0
+#: Slopes below this many units of rounding of their terms count as 0 (with 8 steps go on where
+#: rounding hides all falls).
+SLOPE_ROUNDING = 32.0
 
 
 class Limits(NamedTuple):
@@ -106,7 +105,7 @@ def _minimum(matrix: Matrix, slope: Vector, limits: Limits, start: Vector) -> Mi
     # The ends of the piece on either side of 0.
     above = np.where(kinked, np.maximum(lower, 0.0), lower)
     below = np.where(kinked, np.minimum(upper, 0.0), upper)
-    u, r, fallen, shift, noise = start, slope, 0.0, LEAST_SHIFT, 0.0
+    u, r, fallen, shift = start, slope, 0.0, LEAST_SHIFT
     steepest = np.abs(slope) + l1
     for _ in range(MOST_STEPS):
         # The side of 0 that a coordinate is on, or goes to.
@@ -118,7 +117,7 @@ def _minimum(matrix: Matrix, slope: Vector, limits: Limits, start: Vector) -> Mi
             np.where(rises, upper, below),
         )
         least = SLOPE_ROUNDING * UNIT * (steepest + float(np.abs(u - start).sum()))
-        free = _free(slopes, u <= low, u >= high, np.maximum(least, noise))
+        free = _free(slopes, u <= low, u >= high, least)
         if free.size == 0:
             break
         move = _newton_step(matrix, slopes, free, shift)
@@ -129,9 +128,6 @@ def _minimum(matrix: Matrix, slope: Vector, limits: Limits, start: Vector) -> Mi
             shift *= SHIFT_GROWTH
         else:
             shift = max(shift / SHIFT_GROWTH, LEAST_SHIFT)
-        if found.share == 1.0 and found.fall <= NEGLIGIBLE_FALL * fallen:
-            # The slopes that this step was for are rounding of those given.
-            noise = max(noise, float(np.abs(slopes[free]).max()))
         u, r, fallen = found.point, r + found.change, fallen + found.fall
     return Minimum(u, fallen)
 

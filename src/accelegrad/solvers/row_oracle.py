@@ -147,7 +147,9 @@ class SmoothOracle(RowOracle):
 
     def __call__(self, point: Vector) -> Evaluation:
         """Evaluate at the point."""
-        return self._remembered(super().__call__(point))
+        evaluation = super().__call__(point)
+        self._latest = [*self._latest[-1:], evaluation]
+        return evaluation
 
     def seen(self, point: Vector, other: ModelPoint) -> Evaluation:
         """Evaluate from another sum over the same rows: no pass over them before the gradient."""
@@ -155,11 +157,8 @@ class SmoothOracle(RowOracle):
             at = other.beside(self.model)
             value = at.value
         evaluation = Evaluation(point, value, late_gradient=self._late_gradient, model=at)
-        return self._remembered(self._finish(evaluation))
-
-    def _remembered(self, evaluation: Evaluation) -> Evaluation:
         self._latest = [*self._latest[-1:], evaluation]
-        return evaluation
+        return self._finish(evaluation)
 
     def _evaluation(self, point: Vector) -> Evaluation:
         """Return what is known at a point, usually one of the last two evaluated."""
