@@ -51,7 +51,7 @@ from accelegrad.rules import (
 from accelegrad.rules.distance import SHORTEST
 from accelegrad.solvers.curvature import FACTOR_PRODUCT, Costs
 from accelegrad.solvers.interior_point import has_one_kink
-from accelegrad.solvers.oracles import SUM_RULES
+from accelegrad.solvers.row_oracle import RowRule
 
 #: Up to this ratio of column sizes, methods that do not scale columns work well.
 LARGEST_RATIO = 300.0
@@ -323,10 +323,10 @@ def choose(request: Request, *, tried: str = "") -> Choice:
     """Return the requested or the best method, with the reason; `tried` is excluded."""
     row = first(TABLE, request, tried=tried)
     if row.method != GIVEN:
-        of_rows = METHODS[row.method].rule in SUM_RULES
+        of_rows = issubclass(METHODS[row.method].rule, RowRule)
         return Choice(row.method, row.reason.format(facts=request), of_rows)
     name, rule = _given_name(request.method)
-    return Choice(name, row.reason, issubclass(rule, SUM_RULES))
+    return Choice(name, row.reason, issubclass(rule, RowRule))
 
 
 def first(table: Sequence[Row], facts: Any, *, tried: str = "") -> Row:
@@ -341,7 +341,7 @@ def _given_name(method: Any) -> tuple[str, type[Rule]]:
     if isinstance(method, Rule):
         rule = type(method)
         known = [name for name, entry in METHODS.items() if entry.rule is rule]
-        return known[0] if known and issubclass(rule, SUM_RULES) else rule.__name__, rule
+        return known[0] if known and issubclass(rule, RowRule) else rule.__name__, rule
     if not isinstance(method, str):
         raise TypeError(f"method must be a name or a rule object, not {method!r}.")
     if method in METHODS:

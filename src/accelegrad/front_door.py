@@ -43,8 +43,7 @@ from accelegrad.run.oracle import QUIET, FunctionOracle, MinibatchOracle, ModelO
 from accelegrad.run.progress import OUTPUTS, Options, Progress
 from accelegrad.run.result import Status
 from accelegrad.scipy_words import Limits, constraint_set, hint
-from accelegrad.solvers.oracles import sum_oracle
-from accelegrad.solvers.row_oracle import Goal, no_goal
+from accelegrad.solvers.row_oracle import Goal, RowRule, no_goal
 
 #: Entries of the result that have x0's shape.
 SHAPED = ("x", "jac", "x_average", "x_last", "x_best")
@@ -477,7 +476,8 @@ def _oracle(problem: Problem, request: Request, setting: Setting, goal: Goal | N
             raise ValueError(f"batch_size cannot be used with method {method.name!r}.")
         _, chosen, penalty = request.space
         rng = _generator(problem.rng)
-        oracle = sum_oracle(setting.rule, model, rng, goal or no_goal, penalty, chosen)
+        assert isinstance(setting.rule, RowRule)
+        oracle = setting.rule.oracle(model, rng, goal or no_goal, penalty, chosen)
     elif batch_size is None:
         oracle = ModelOracle(model)
     else:

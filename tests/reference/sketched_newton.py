@@ -25,7 +25,7 @@ def sketched_newton(function, curvature, x0, evaluations, memory):
     while len(trials) < evaluations:
         stale = True
         if matrix is not None:
-            direction = -inverse(matrix, pairs[-memory:]) @ gradient
+            direction = -inverse(matrix, pairs[max(len(pairs) - memory, 0) :]) @ gradient
             left = -np.dot(gradient, direction) / slope
             stale = left > 0.05 ** (2 / (1 + cost))
         if stale:

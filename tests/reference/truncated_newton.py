@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def direction(H, M, g, left, small):
+def direction(H, M, g, left):
     """Return the first iterate of conjugate gradients whose residual is small enough.
 
     The iterate after j products is the best point of the Krylov space of ``inv(M) H``, found here
@@ -14,7 +14,6 @@ def direction(H, M, g, left, small):
         basis, _ = np.linalg.qr(np.array(space).T)
         d = -basis @ np.linalg.solve(basis.T @ H @ basis, basis.T @ g)
         r = -g - H @ d
-        enough = r @ np.linalg.solve(M, r) <= left**2 * (g @ np.linalg.solve(M, g))
-        if enough or np.linalg.norm(r) <= small:
+        if r @ np.linalg.solve(M, r) <= left**2 * (g @ np.linalg.solve(M, g)):
             return d
         space.append(np.linalg.solve(M, H @ basis[:, -1]))

@@ -9,6 +9,7 @@ from dask import delayed
 from numpy.testing import assert_allclose, assert_array_equal
 
 import accelegrad as ag
+from accelegrad import kernels
 from accelegrad.dask import RowModel
 from accelegrad.models import streamed_model
 
@@ -138,10 +139,15 @@ def test_points_between_two_are_as_evaluated_there(kind, data):
         assert_allclose(between.gradient, gradient, rtol=1e-10, atol=1e-13)
 
 
+@pytest.mark.parametrize("mode", ["never", "always"])  # the latter takes short rows by pairs
 @every
 @anywhere
-def test_gram_matrices_are_those_of_sampled_rows(kind, data):
-    case = Case(kind, **DATA[data])
+def test_gram_matrices_are_those_of_sampled_rows(kind, data, mode):
+    with kernels.use(mode):
+        check_gram_matrices(Case(kind, **DATA[data]))
+
+
+def check_gram_matrices(case):
     at, curvatures = case.model.at(case.p), case.curvatures(case.p)
     even = case.model.sampled(50, 3)
     rows = even.numbers

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.optimize import minimize as scipy_minimize
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.linear_model import LinearRegression
 
@@ -37,40 +36,6 @@ def found(model, rtol=1e-3, most_steps=100, start=None, **given):
     start = np.zeros(model.n_parameters) if start is None else start
     goal = lambda value: rtol * value  # noqa: E731
     return DirectNewton(model).minimum(terms_of(model, **given), start, goal, most_steps)
-
-
-def least_value(model, start):
-    """Return the lowest value that SciPy finds from a start."""
-    options = {"maxiter": 1000, "gtol": 1e-12, "ftol": 1e-16}
-    return scipy_minimize(
-        model.value_and_gradient, start, jac=True, method="L-BFGS-B", options=options
-    ).fun
-
-
-@pytest.mark.parametrize("l2", [1.0, 1e-4, 1e-6])
-@pytest.mark.parametrize("loss", [*LABELS, *NUMBERS])
-def test_value_and_bound_enclose_the_minimum(loss, l2):
-    X, y = rows_for(loss)
-    for intercept in (True, False):
-        model = ag.LinearModel(X, y, loss, l2=l2, fit_intercept=intercept)
-        x, value, bound, steps = found(model)
-        assert 1 <= steps <= 60
-        assert value - bound <= 1e-3 * value
-        assert value == pytest.approx(model.value(x), rel=1e-12)
-        # Both are computed with rounding; a bound allows for it, SciPy's value does not.
-        assert bound <= least_value(model, x) * (1.0 + 1e-14)
-
-
-@pytest.mark.parametrize("kind", ["weights", "sparse", "float32"])
-@pytest.mark.parametrize("loss", ["logistic", "huber"])
-def test_rows_of_all_kinds(loss, kind):
-    X, y = rows_for(loss)
-    weights = np.random.default_rng(0).exponential(size=y.size) if kind == "weights" else None
-    rows = {"sparse": sp.csr_matrix(X), "float32": X.astype(np.float32)}.get(kind, X)
-    model = ag.LinearModel(rows, y, loss, l2=1e-3, fit_intercept=True, sample_weight=weights)
-    x, value, bound, _ = found(model, rtol=1e-9)
-    assert value - bound <= 1e-9 * value
-    assert bound <= least_value(model, x) * (1.0 + 1e-14)
 
 
 # -- how it gets there -------------------------------------------------------------------------------

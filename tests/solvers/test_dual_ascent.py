@@ -120,13 +120,13 @@ def test_rows_at_their_best_rest_longer_each_time():
 
 def test_evaluations_come_when_the_gap_is_expected_to_be_small_enough():
     assert epochs_to(1e-3, Gap(0, np.inf), Gap(1, 1.0)) == 1
-    # It fell by 10 in 10 epochs, and has to fall by 10 again; but no more than half at once.
+    # It fell by 10 in 10 epochs, and has to fall by 10 again; but no more than as many at once.
     assert epochs_to(1e-3, Gap(90, 1e-1), Gap(100, 1e-2)) == 10
     assert epochs_to(9e-3, Gap(90, 1e-1), Gap(100, 1e-2)) == 1
     assert epochs_to(1e-4, Gap(90, 1e-1), Gap(100, 1e-2)) == 20
-    assert epochs_to(1e-3, Gap(60, 1.1e-2), Gap(100, 1e-2)) == 50
-    assert epochs_to(0.0, Gap(90, 1e-1), Gap(100, 1e-2)) == 50
-    assert epochs_to(1e-3, Gap(90, 1e-2), Gap(100, 1e-1)) == 50
+    assert epochs_to(1e-3, Gap(60, 1.1e-2), Gap(100, 1e-2)) == 100
+    assert epochs_to(0.0, Gap(90, 1e-1), Gap(100, 1e-2)) == 100
+    assert epochs_to(1e-3, Gap(90, 1e-2), Gap(100, 1e-1)) == 100
 
 
 @pytest.mark.parametrize("stop", [9, 10, 21])

@@ -1,10 +1,7 @@
-"""The interior-point method for losses with one kink, beside libsvm and linear programming."""
+"""The interior-point method for losses with one kink, for one target or several."""
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
-from scipy.optimize import linprog
-from sklearn.svm import SVC
 
 import accelegrad as ag
 from accelegrad.models.losses import make_loss
@@ -85,39 +82,6 @@ def test_targets_do_not_depend_on_each_other():
         alone = points([model], 1e-7)[0]
         assert alone.steps == point.steps
         np.testing.assert_allclose(alone.parameters, point.parameters, rtol=1e-6, atol=1e-9)
-
-
-@pytest.mark.parametrize("kind", ["sparse", "float32"])
-def test_data_of_all_kinds_give_the_same(kind):
-    _, X = rows()
-    X = X.astype(np.float32).astype(np.float64)
-    given = sp.csr_array(X) if kind == "sparse" else X.astype(np.float32)
-    plain, other = (points(models("quantile", X=part), 1e-6) for part in (X, given))
-    for one, another in zip(plain, other, strict=True):
-        np.testing.assert_allclose(one.parameters, another.parameters, rtol=1e-5, atol=1e-8)
-
-
-def test_the_hinge_loss_as_libsvm_minimises_it():
-    model = models("hinge", k=1, l2=1e-2)[0]
-    found = points([model], 1e-9)[0].parameters
-    peer = SVC(kernel="linear", C=1.0 / (model.l2 * 150), tol=1e-9).fit(model.X, model.y)
-    theirs = np.append(peer.coef_.ravel(), peer.intercept_)
-    assert model.value(found) <= model.value(theirs) * (1.0 + 1e-8)
-    # Half of l2 times the squared distance is at most the gap.
-    far = np.sqrt(2e-9 * model.value(found) / model.l2)
-    assert np.linalg.norm((found - theirs)[:-1]) <= 2.0 * far + 1e-6 * np.linalg.norm(theirs)
-
-
-def test_quantiles_as_linear_programming_finds_them():
-    # With next to no l2 term the minimum is that of a linear programme.
-    model = models("quantile", k=1, l2=1e-9)[0]
-    n, d = model.X.shape
-    costs = np.concatenate([np.zeros(2 * d + 2), np.full(n, 0.8 / n), np.full(n, 0.2 / n)])
-    A = np.column_stack([model.X, np.ones(n)])
-    equations = np.hstack([A, -A, np.eye(n), -np.eye(n)])
-    least = linprog(costs, A_eq=equations, b_eq=model.y).fun
-    value = model.value(points([model], 1e-7)[0].parameters)
-    assert least <= value <= least * (1.0 + 1e-4)
 
 
 def test_overflow_finds_nothing():

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose
-from scipy.optimize import minimize as scipy_minimize
 
 import accelegrad as ag
 from accelegrad import kernels
@@ -16,8 +15,8 @@ from accelegrad.rules.base import KnownEvaluation
 from accelegrad.solvers import SketchedNewton
 from accelegrad.solvers import curvature as curved
 from accelegrad.solvers.newton import CurvedOracle, SmoothedCurvedOracle
-from accelegrad.solvers.search import shorter_share
-from reference.sketched_newton import inverse, sketched_newton
+from accelegrad.solvers.row_oracle import shorter_share
+from reference.sketched_newton import sketched_newton
 from toys import linear_problem
 
 SMOOTH = [
@@ -65,64 +64,22 @@ class Matrix:
         return np.linalg.solve(self.matrix, vector)
 
 
-class Plain:
-    """An oracle of one smooth function, without samples."""
-
-    changed, lowest = False, None
-
-    def original(self, evaluation):
-        return evaluation
-
-    @property
-    def sum(self):
-        return self
-
-    def guess(self, point):
-        return None
-
-
-class Bowl(Plain):
-    """A quadratic in six dimensions whose curvature is said to be another, diagonal matrix."""
-
-    def __init__(self):
-        rng = np.random.default_rng(3)
-        A = rng.normal(size=(6, 6))
-        self.H, self.diagonal = A @ A.T + np.eye(6), rng.uniform(4, 8, 6)
-
-    def __call__(self, point):
-        gradient = self.H @ point
-        return KnownEvaluation(point, float(point @ gradient) / 2, gradient)
-
-    def shorter(self, point, trial, value, fall):
-        return 0.5
-
-    def curvature(self, point, number, caution):
-        return Matrix(np.diag(self.diagonal), math.inf, math.inf)
-
-
-@pytest.mark.parametrize("memory", [0, 3])
-def test_the_direction_is_that_of_explicit_updates(memory):
-    bowl, rule, pairs = Bowl(), SketchedNewton(memory), []
-    state = rule.step(rule.init(np.arange(1.0, 7.0)), bowl).state
-    for _ in range(12):
-        aimed = rule.aimed(state, bowl)
-        B = inverse(np.diag(bowl.diagonal), pairs[max(len(pairs) - memory, 0) :])
-        assert_allclose(aimed.direction, -B @ state.gradient, rtol=1e-9)
-        before, state = state, rule.step(aimed, bowl).state
-        while state.point is before.point:  # too long: a nearer trial comes next
-            state = rule.step(state, bowl).state
-        pairs.append((state.point - before.point, state.gradient - before.gradient))
-    assert len(state.moves) == memory
-
-
-class Valley(Plain):
+class Valley:
     """A smooth function in six dimensions whose curvature has errors, smaller ones each time."""
+
+    changed, best = False, None
 
     def __init__(self, error, cost):
         rng = np.random.default_rng(5)
         self.A, self.error, self.cost = rng.normal(size=(40, 6)), error, cost
         self.b = self.A @ (3 * rng.normal(size=6))
-        self.seen, self.sketched = [], []
+        self.seen, self.sketched, self.sum = [], [], self
+
+    def original(self, evaluation):
+        return evaluation
+
+    def guess(self, point):
+        return None
 
     def value_and_gradient(self, x):
         r = self.A @ x - self.b
@@ -151,8 +108,10 @@ class Valley(Plain):
         return Matrix(*self.matrix(point, number, caution))
 
 
-@pytest.mark.parametrize("memory", [2, 10])
-@pytest.mark.parametrize(("error", "cost"), [(0.0, 0.5), (0.5, 0.5), (0.9, 2.0), (0.6, 0.1)])
+@pytest.mark.parametrize("memory", [0, 2, 10])
+@pytest.mark.parametrize(
+    ("error", "cost"), [(0.0, 0.5), (0.5, 0.5), (0.9, 2.0), (0.6, 0.1), (0.9, 40.0)]
+)
 def test_steps_are_those_of_the_plain_transcription(error, cost, memory):
     valley, rule = Valley(error, cost), SketchedNewton(memory)
     start = np.full(6, 4.0)
@@ -163,7 +122,7 @@ def test_steps_are_those_of_the_plain_transcription(error, cost, memory):
     assert len(trials) == 9
     assert_allclose(valley.seen, trials, rtol=1e-7, atol=1e-9)
     assert [caution for _, caution in valley.sketched] == pytest.approx([c for _, c in sketched])
-    if error == 0.9:
+    if cost == 2.0:
         assert len(sketched) > 2
         assert not all(accepted)
 
@@ -200,22 +159,6 @@ def test_cautious_curvature_is_that_of_a_parabola_above(loss):
             at.margins, model.y
         )
         assert (change <= parabola + 1e-9).all()
-
-
-@pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("kind", ["dense", "csr"])
-def test_gram_matrices_are_sums_of_outer_products(kind, intercept):
-    model = problem(kind=kind, fit_intercept=intercept)
-    weights, at = np.random.default_rng(2).random(300), model.at(np.zeros(8 + intercept))
-    rows = np.array([5, 5, 17, 200])
-    X = model.X.toarray() if kind == "csr" else model.X
-    X = np.column_stack([X, np.ones(300)]) if intercept else X
-    for mode in ("never", "always"):
-        with kernels.use(mode):
-            every = model.gram(at, ModelRows(model, None, weights))
-            assert_allclose(every, X.T @ (weights[:, None] * X))
-            some = model.gram(at, ModelRows(model, rows, weights[:4]))
-            assert_allclose(some, X[rows].T @ (weights[:4, None] * X[rows]))
 
 
 @pytest.mark.parametrize(("data", "index"), [(np.float32, np.int64), (np.float64, np.int32)])
@@ -262,33 +205,7 @@ def test_a_step_that_is_too_long_is_halved_until_the_value_falls():
     assert oracle.points == evaluations
 
 
-# -- minima ----------------------------------------------------------------------------------------
-
-CASES = {
-    "dense": {},
-    "csr": dict(kind="csr"),
-    "intercept": dict(fit_intercept=True),
-    "csr, intercept, weights": dict(
-        kind="csr", fit_intercept=True, sample_weight=np.random.default_rng(8).random(300)
-    ),
-    "no l2": dict(l2=0.0),
-}
-
-
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("loss", SMOOTH)
-def test_minima_are_those_of_scipy(loss, case):
-    model = problem(loss, **CASES[case])
-    oracle = solved(model)
-    peer = scipy_minimize(
-        model.value_and_gradient,
-        np.zeros(model.n_parameters),
-        jac=True,
-        method="L-BFGS-B",
-        options={"ftol": 1e-16, "gtol": 1e-12, "maxiter": 5000},
-    )
-    assert oracle.best.value <= peer.fun + 1e-12
-    assert np.abs(oracle.best.gradient).max() < 1e-7
+# -- hard cases ------------------------------------------------------------------------------------
 
 
 def test_rows_in_periods_and_rare_columns_do_not_mislead_samples():
@@ -312,6 +229,19 @@ def test_dependent_empty_and_badly_scaled_columns_do_no_harm(loss):
     found = ag.minimize(hard, method="accelegrad-newton", max_iter=60, rng=0).fun
     best = ag.minimize(easy, rtol=1e-10, max_iter=300, rng=0).fun
     assert best * (1 - 1e-9) <= found <= best * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("loss", ["squared_hinge", "modified_huber"])
+def test_a_sample_whose_classes_are_separable_gives_a_start_too(loss):
+    """Its minimum is 0, where no direction leads downhill."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 5))
+    y = np.where(X.sum(axis=1) > 0, 1.0, -1.0)
+    X += 0.2 * y[:, None]
+    y[rng.choice(4000, 3, replace=False)] *= -1.0
+    model = ag.LinearModel(X, y, loss, fit_intercept=True)
+    for seed in range(5):
+        assert ag.minimize(model, method="accelegrad-newton", rtol=1e-6, rng=seed).success
 
 
 def test_far_outliers_do_not_make_steps_too_long():
@@ -378,13 +308,13 @@ def test_less_smoothing_goes_on_from_the_lowest_point():
     # At its minimiser nothing but the smoothing is left of the gap: less of it comes next.
     good = ag.minimize(model.smoothed(first), rtol=1e-8, rng=0).x
     oracle(good)
-    assert oracle.lowest.point is good
+    assert oracle.sum.best.point is good
     rule = SketchedNewton()
     state = rule.step(rule.init(good + 5.0), oracle).state
     assert oracle.changed
     assert oracle.mu < first
     less = model.smoothed(oracle.mu)
-    assert state.point is oracle.lowest.point is good
+    assert state.point is oracle.sum.best.point is good
     assert state.value == pytest.approx(less.value(good), rel=1e-14)
     assert_allclose(state.gradient, less.gradient(good), atol=1e-15)
     assert oracle.sum.curvature(good, 1, 0.0).scaled

@@ -12,7 +12,6 @@ from accelegrad.geometry.penalties import OnLeading
 from accelegrad.models.losses import LOSSES
 from accelegrad.models.matrix import ColumnProducts, gram_matrix
 from accelegrad.solvers import ProximalNewton
-from accelegrad.solvers.oracles import sum_oracle
 from accelegrad.solvers.quadratic import Limits, box_minimum
 from reference.proximal_newton import model_minimum, proximal_newton
 from toys import linear_problem
@@ -107,7 +106,7 @@ def test_steps_are_their_transcription(intercept, box):
     weights_only = OnLeading(ag.L1(0.03), 3, size) if intercept else ag.L1(0.03)
     given = weights_only, ag.Box(*limits) if box else None
     rng = np.random.default_rng(0)
-    oracle = sum_oracle(ProximalNewton(), model, rng, lambda value: 0.0, *given)
+    oracle = ProximalNewton().oracle(model, rng, lambda value: 0.0, *given)
     assert l1 @ np.abs(told[-1]) > 0.0
     rule, state = ProximalNewton(), ProximalNewton().init(np.zeros(size))
     for expected in told:

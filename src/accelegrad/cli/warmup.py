@@ -43,8 +43,7 @@ def compile_all() -> None:
     import scipy.sparse as sp
 
     from accelegrad import LinearModel, kernels, minimize
-    from accelegrad.kernels.arrays import read_only
-    from accelegrad.kernels.gram import add_gram
+    from accelegrad.kernels.rows import add_gram
     from accelegrad.sklearn import AcceleGradClassifier
 
     rng = np.random.default_rng(0)
@@ -60,7 +59,7 @@ def compile_all() -> None:
                     model.value_and_gradient(np.zeros(3))
                     minimize(model, np.zeros(3), method="dual-ascent", max_iter=1)
                     minimize(model, np.zeros(3), method="accelegrad", batch_size=9, max_iter=1)
-            rows, weights = read_only(np.arange(n)), read_only(np.ones(n))
+            rows, weights = kernels.read_only(np.arange(n)), kernels.read_only(np.ones(n))
             add_gram(*model.kernel_data().matrix, rows, weights, np.zeros((3, 3)))
             for targets in (y, classes):
                 AcceleGradClassifier().partial_fit(sparse, targets, np.unique(targets))

@@ -16,11 +16,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from accelegrad import threads as blas_threads
 from accelegrad.errors import nearest, whole_number
@@ -32,8 +32,6 @@ LEAST_BYTES = 20_000_000
 #: Stored entries above which kernels beat plain code that goes row by row in Python or through
 #: SciPy's sparse products.
 FEW_ENTRIES = 1 << 14
-#: The cache does not hold four longer rows; there BLAS is as fast.
-WIDEST_DENSE = 1 << 14
 #: A block of fewer entries takes about as long as waking a thread.
 LEAST_WORK = 1 << 16
 #: Least number of products in a part for BLAS: a third of a millisecond, ten times what waking a
@@ -42,13 +40,12 @@ LEAST_PRODUCTS = 1 << 23
 #: Least entries of a block per entry of the gradient: so the blocks' gradients take less memory
 #: than X, and less time than reading X.
 ENTRIES_PER_SUM = 2
-MOST_ENTRIES = 2**31 - 1  # of CSR rows, and columns: kernels use 32-bit indices
+MOST_ENTRIES = int(np.iinfo(np.int32).max)  # of CSR rows, and columns
 
 _MODES = ("auto", "always", "never")
 
 
-@dataclass(frozen=True)
-class _Settings:
+class _Settings(NamedTuple):
     mode: str
     threads: int | None = None
 
@@ -80,13 +77,23 @@ def use(mode: str | None = None, *, threads: int | None = None) -> Iterator[None
     global _settings
     before = _settings
     if mode is not None:
-        _settings = replace(_settings, mode=_checked_mode("mode", mode))
+        _settings = _settings._replace(mode=_checked_mode("mode", mode))
     if threads is not None:
-        _settings = replace(_settings, threads=whole_number("threads", threads, least=1))
+        _settings = _settings._replace(threads=whole_number("threads", threads, least=1))
     try:
         yield
     finally:
         _settings = before
+
+
+def read_only(array: npt.NDArray[Any], dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
+    """Return a read-only view, perhaps of another type.
+
+    Numba has different types for writeable and read-only arrays; this avoids compiling for both.
+    """
+    view = np.asarray(array).view() if dtype is None else np.asarray(array).view(dtype)
+    view.flags.writeable = False
+    return view
 
 
 class Readable(NamedTuple):
@@ -119,24 +126,15 @@ def _is_plain(array: np.ndarray[Any, Any]) -> bool:
 
 
 def wanted(matrix: Readable | None, pays: Callable[[Readable], bool] | None = None) -> bool:
-    """Tell whether to use kernels for a matrix; `pays` tells where they are faster."""
+    """Tell whether to use kernels for a matrix: by default those that pass over it once.
+
+    `pays` tells where they are faster.
+    """
     if matrix is None or _settings.mode == "never":
         return False
-    return _settings.mode == "always" or (_one_pass_pays if pays is None else pays)(matrix)
-
-
-def worth_compiling(matrix: Readable | None) -> bool:
-    """Tell whether data are large enough to compile where plain code is about as fast."""
-    return wanted(matrix, _is_large)
-
-
-def _is_large(matrix: Readable) -> bool:
-    return matrix.bytes >= LEAST_BYTES
-
-
-def _one_pass_pays(matrix: Readable) -> bool:
-    narrow = matrix.sparse or matrix.columns <= WIDEST_DENSE
-    return _is_large(matrix) and narrow
+    if _settings.mode == "always":
+        return True
+    return matrix.bytes >= LEAST_BYTES if pays is None else pays(matrix)
 
 
 def wanted_for_rows(matrix: Readable | None) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from accelegrad.errors import Vector
-from accelegrad.kernels.arrays import read_only
+from accelegrad.kernels import read_only
 from accelegrad.kernels.compile import compiled, kernel, summing
 from accelegrad.kernels.rows import add_row, row_product
 from accelegrad.kernels.steps import (

@@ -108,19 +108,8 @@ def _next_order(rests: Any, draws: Any, order: Any) -> Any:
 
 
 @kernel
-def dense_ascent(X: Any, given: Any, theta: Any, w: Any, rests: Any, draws: Any, order: Any) -> Any:
-    """Do one epoch; return how many rows were read."""
-    count = _next_order(rests, draws, order)
-    for k in range(count):
-        i = order[k]
-        c = _ascended(given, i, row_product(X, i, w), theta, w, rests)
-        if c != 0.0:
-            add_row(X, i, c, w)
-    return count
-
-
-@kernel
-def sparse_ascent(
+def ascent(
+    X: Any,
     data: Any,
     indices: Any,
     indptr: Any,
@@ -131,15 +120,20 @@ def sparse_ascent(
     draws: Any,
     order: Any,
 ) -> Any:
-    """Do one epoch; return how many rows were read."""
+    """Do one epoch over X, or over a CSR matrix if X is None; return how many rows were read."""
     chosen = order[: _next_order(rests, draws, order)]
     for k in range(chosen.size):
-        if w.size > FEW_WEIGHTS:
-            look_ahead(data, indices, indptr, w, 1, chosen, k)
         i = chosen[k]
-        start, stop = indptr[i], indptr[i + 1]
-        margin = sparse_product(data, indices, start, stop, w)
-        c = _ascended(given, i, margin, theta, w, rests)
-        if c != 0.0:
-            add_sparse_row(data, indices, start, stop, c, w)
+        if X is not None:
+            c = _ascended(given, i, row_product(X, i, w), theta, w, rests)
+            if c != 0.0:
+                add_row(X, i, c, w)
+        if data is not None:
+            if w.size > FEW_WEIGHTS:
+                look_ahead(data, indices, indptr, w, 1, chosen, k)
+            start, stop = indptr[i], indptr[i + 1]
+            margin = sparse_product(data, indices, start, stop, w)
+            c = _ascended(given, i, margin, theta, w, rests)
+            if c != 0.0:
+                add_sparse_row(data, indices, start, stop, c, w)
     return chosen.size

@@ -12,21 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from accelegrad.errors import Vector
-from accelegrad.kernels import count_blocks
-from accelegrad.kernels.arrays import read_only
+from accelegrad.kernels import count_blocks, read_only
 from accelegrad.kernels.blocks import run
 from accelegrad.kernels.compile import kernel, summing
 from accelegrad.kernels.loss_shape import Shape, for_kernels
 from accelegrad.kernels.losses import losses
-from accelegrad.kernels.rows import add_sparse_row, sparse_product
+from accelegrad.kernels.rows import add_row, add_sparse_row, row_product, sparse_product
 
 Array = npt.NDArray[Any]
 
-#: Bytes of X in a chunk, if that makes 4 to 64 rows (measured).
+#: Bytes of X in a chunk of several rows (measured).
 CHUNK_BYTES = 1 << 14
-_LONGEST_CHUNK = 64
-# Numbers between two arrays, so that vectorised loops see that they do not overlap.
-ROOM = 128
 
 
 class Task(NamedTuple):
@@ -41,7 +37,6 @@ class Task(NamedTuple):
     shares: Vector  # the p_i, empty if equal; multiplied by `scale`
     scale: float
     loss: Shape | None
-    gradient: Vector  # the rows' part is added to it
     kept: Array  # for margins and slopes, if it has room
 
 
@@ -90,85 +85,45 @@ def _weigh(
     return total, slope
 
 
-@summing
-def _four_products(X: Array, chosen: Array, i: int, w: Vector, m: Vector) -> None:
-    """Multiply four rows by w."""
-    n0, n1, n2, n3 = chosen[i], chosen[i + 1], chosen[i + 2], chosen[i + 3]
-    m0, m1, m2, m3 = 0.0, 0.0, 0.0, 0.0
-    for j in range(X.shape[1]):
-        m0 += w[j] * X[n0, j]
-        m1 += w[j] * X[n1, j]
-        m2 += w[j] * X[n2, j]
-        m3 += w[j] * X[n3, j]
-    m[i], m[i + 1], m[i + 2], m[i + 3] = m0, m1, m2, m3
-
-
-@summing
-def _add_four(X: Array, chosen: Array, i: int, factors: Vector, gradient: Vector) -> None:
-    """Add four rows to the gradient."""
-    n0, n1, n2, n3 = chosen[i], chosen[i + 1], chosen[i + 2], chosen[i + 3]
-    f0, f1, f2, f3 = factors[i], factors[i + 1], factors[i + 2], factors[i + 3]
-    for j in range(X.shape[1]):
-        gradient[j] += f0 * X[n0, j] + f1 * X[n1, j] + f2 * X[n2, j] + f3 * X[n3, j]
-
-
-# Kernels on dense rows allocate their arrays: so compilers see that none overlap, without which
-# loops take up to 1.5 times as long. `np.zeros` would take twice as long to compile as `np.empty`.
+# The kernel allocates its arrays, so that compilers see that none overlap: otherwise loops take up
+# to 1.5 times as long, and their rounding depends on where arrays are in memory.
 
 
 @kernel
-def _dense(X: Array, task: Task, length: int) -> tuple[float, float]:
-    """Return sums of p_i l(m_i) and p_i l'(m_i); add sum_i p_i l'(m_i) a_i to the gradient.
+def passed(
+    X: Array | None, entries: Any, columns: Any, ends: Any, task: Task, length: int
+) -> tuple[float, float, Vector]:
+    """Return sum_i p_i l(m_i), sum_i p_i l'(m_i) and sum_i p_i l'(m_i) a_i.
 
-    Rows are taken in chunks of `length` (4, 8, 12, ...).
+    Rows are those of X, or of a CSR matrix if X is None. They are taken in chunks of `length`.
     """
-    rows, start, stop, w, intercept, y, shares, scale, loss, gradient, kept = task
-    chosen = np.empty(length, np.uint64)
-    m, targets, costs = np.empty(length), np.empty(length), np.empty(length)
-    slopes, factors = np.empty(length), np.empty(length)
-    for i in range(length):
-        chosen[i], targets[i], factors[i] = np.uint64(0), 0.0, 0.0
-    total, slope = 0.0, 0.0
-    for first in range(start, stop, length):
-        count = min(length, stop - first)
-        _choose(rows, first, count, y, chosen, targets)
-        for i in range(0, count, 4):
-            _four_products(X, chosen, i, w, m)
-        for i in range(length):
-            m[i] += intercept
-        losses(loss, m, targets, costs, slopes)
-        for i in range(count, length):
-            factors[i] = 0.0
-        found = _weigh(first, count, chosen, shares, scale, m, costs, slopes, factors, kept)
-        total, slope = total + found[0], slope + found[1]
-        for i in range(0, count, 4):
-            _add_four(X, chosen, i, factors, gradient)
-    return total, slope
-
-
-@kernel
-def _sparse(
-    entries: Array, columns: Array, ends: Array, task: Task, length: int
-) -> tuple[float, float]:
-    """Do the rows of a CSR matrix; see `_dense` for the sums."""
-    rows, start, stop, w, intercept, y, shares, scale, loss, gradient, kept = task
+    rows, start, stop, given, intercept, y, shares, scale, loss, kept = task
+    w, gradient = given.copy(), np.zeros(given.size)
     chosen, m, targets = np.zeros(length, np.uint64), np.zeros(length), np.zeros(length)
     costs, slopes, factors = np.zeros(length), np.zeros(length), np.zeros(length)
-    total, slope = 0.0, 0.0
+    total, slope, one = 0.0, 0.0, np.uint64(1)
     for first in range(start, stop, length):
         count = min(length, stop - first)
         _choose(rows, first, count, y, chosen, targets)
-        for i in range(count):
-            begin, end = ends[chosen[i]], ends[chosen[i] + np.uint64(1)]
-            m[i] = intercept + sparse_product(entries, columns, begin, end, w)
+        if X is not None:
+            for i in range(count):
+                m[i] = intercept + row_product(X, chosen[i], w)
+        if entries is not None:
+            for i in range(count):
+                begin, end = ends[chosen[i]], ends[chosen[i] + one]
+                m[i] = intercept + sparse_product(entries, columns, begin, end, w)
         losses(loss, m, targets, costs, slopes)
         found = _weigh(first, count, chosen, shares, scale, m, costs, slopes, factors, kept)
         total, slope = total + found[0], slope + found[1]
-        for i in range(count):
-            if factors[i] != 0.0:
-                begin, end = ends[chosen[i]], ends[chosen[i] + np.uint64(1)]
-                add_sparse_row(entries, columns, begin, end, factors[i], gradient)
-    return total, slope
+        if X is not None:
+            for i in range(count):
+                add_row(X, chosen[i], factors[i], gradient)
+        if entries is not None:
+            for i in range(count):
+                if factors[i] != 0.0:
+                    begin, end = ends[chosen[i]], ends[chosen[i] + one]
+                    add_sparse_row(entries, columns, begin, end, factors[i], gradient)
+    return total, slope, gradient
 
 
 # From Python
@@ -230,21 +185,23 @@ def one_pass(
     offset = float(w[-1]) if intercept else 0.0
     loss = for_kernels(given.loss)
 
-    def task(block: int) -> tuple[float, float, Vector]:
-        gradient = np.zeros(w.size)
-        first, last = int(ends[block]), int(ends[block + 1])
-        rest = (features, offset, given.y, given.shares, scale, loss, gradient, kept)
-        sums = _summed(given.matrix, Task(chosen, first, last, *rest))
-        return *sums, gradient
+    is_dense = len(given.matrix) == 1
+    matrix = (*given.matrix, None, None, None) if is_dense else (None, *given.matrix)
+    entry = given.matrix[0].itemsize + (0 if is_dense else given.matrix[1].itemsize)
+    row_bytes = entry * (given.matrix[0].size // given.y.size + 1)
 
-    losses, slopes, gradients = zip(*run(task, len(ends) - 1), strict=True)
-    gradient = gradients[0]
+    def task(block: int) -> Any:
+        first, last = int(ends[block]), int(ends[block + 1])
+        length = max(1, min(CHUNK_BYTES // row_bytes, last - first))
+        rest = (features, offset, given.y, given.shares, scale, loss, kept)
+        return passed(*matrix, Task(chosen, first, last, *rest), length)
+
+    values, slopes, gradients = zip(*run(task, len(ends) - 1), strict=True)
     with np.errstate(all="ignore"):
-        for other in gradients[1:]:
-            gradient += other
+        gradient = sum(gradients[1:], start=gradients[0])
     if intercept:
-        gradient[-1] = sum(slopes)
-    return Pass(float(sum(losses)), gradient, *kept)
+        gradient = np.append(gradient, sum(slopes))
+    return Pass(float(sum(values)), gradient, *kept)
 
 
 _NO_ROWS = read_only(np.empty(0, np.uint64))
@@ -262,33 +219,3 @@ def block_ends(matrix: tuple[Array, ...], count: int, whole: bool, width: int) -
     # Of indptr's type, which would be converted otherwise.
     wanted = np.array([entries * block // blocks for block in range(1, blocks)], matrix[2].dtype)
     return [0, *(int(end) for end in np.searchsorted(matrix[2], wanted)), count]
-
-
-# Which kernel, and the memory that it takes
-
-
-def _summed(matrix: tuple[Array, ...], task: Task) -> Any:
-    """Run the kernel for some rows; it adds the features' part to the task's gradient."""
-    d, gradient = task.w.size, task.gradient
-    if len(matrix) == 1:
-        # Copies with room around them: vectorisation, hence rounding, must not depend on where
-        # arrays happen to be.
-        copies = np.zeros(2 * d + 3 * ROOM)
-        weights, sums = copies[ROOM : ROOM + d], copies[2 * ROOM + d : 2 * ROOM + 2 * d]
-        weights[:] = task.w
-        length = _chunk_length(task, d * matrix[0].itemsize)
-        found = _dense(matrix[0], task._replace(w=weights, gradient=sums), length)
-        gradient[:d] += sums
-        return found
-    entries, columns, _ = matrix
-    per_row = entries.size // task.y.size + 1
-    row_bytes = per_row * (entries.itemsize + columns.itemsize)
-    length = _chunk_length(task, row_bytes)
-    return _sparse(*matrix, task, length)
-
-
-def _chunk_length(task: Task, row_bytes: int) -> int:
-    """Return a multiple of 4 up to `_LONGEST_CHUNK`, not much more than there are rows."""
-    rows = task.stop - task.start
-    fitting = min(CHUNK_BYTES // max(row_bytes, 1), _LONGEST_CHUNK, rows)
-    return max(4, (fitting + 3) // 4 * 4)

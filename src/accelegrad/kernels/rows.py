@@ -1,4 +1,4 @@
-"""Products with dense and CSR rows, and prefetching of the next CSR rows."""
+"""Products with dense and CSR rows, their Gram matrices, and prefetching of the next CSR rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
-from accelegrad.kernels.compile import compiled, summing
+from accelegrad.kernels.compile import compiled, kernel, summing
 
 
 @summing
@@ -106,3 +106,19 @@ def look_ahead(
         i = order[k + 1]
         for e in range(indptr[i], indptr[i + 1]):
             prefetch(flat, np.uint64(width) * np.uint64(indices[e]))
+
+
+@kernel
+def add_gram(data: Any, indices: Any, indptr: Any, rows: Any, weights: Any, gram: Any) -> None:
+    """Add weights[k] a_i a_i' for i = rows[k], in one triangle for each pair of entries."""
+    for k in range(rows.size):
+        i = rows[k]
+        if weights[k] == 0.0:
+            continue
+        for e in range(indptr[i], indptr[i + 1]):
+            row, factor = indices[e], weights[k] * data[e]
+            for f in range(indptr[i], e):
+                # Duplicate entries of a column count twice on the diagonal.
+                twice = 2.0 if indices[f] == row else 1.0
+                gram[row, indices[f]] += twice * factor * data[f]
+            gram[row, row] += factor * data[e]

@@ -49,7 +49,7 @@ import numpy as np
 import numpy.typing as npt
 
 from accelegrad.errors import Vector
-from accelegrad.kernels.arrays import read_only
+from accelegrad.kernels import read_only
 from accelegrad.kernels.compile import compiled, kernel
 from accelegrad.kernels.rows import look_ahead, prefetch
 from accelegrad.kernels.steps import (
@@ -69,7 +69,6 @@ from accelegrad.kernels.steps import (
 #: Columns are rebased if the determinant of the coefficients of z and y is below this, a
 #: coefficient above its inverse, or ||S||^2 has fallen by this factor: about 1e-16 / this is lost.
 LOST = 1e-4
-LINE = 64  # bytes of a cache line
 
 #: What changes from step to step; `peak` is the largest ||S||^2 since it was last computed. The
 #: second line is used within a step only: sums over the levels.
@@ -105,7 +104,7 @@ class Room(NamedTuple):
     dots: Vector  # products of v, w, s, x0 and g_s with g_s, the sparse part of the gradient
     factors: Vector  # of g_s for v, w, q and s
     slopes: Vector  # of a row
-    free: Vector  # the intercept's part of g_s
+    free: Vector  # the sum of slopes: the intercept's entry of g_s
     gradient: Vector  # g_s, for the columns of a batch
     listed: npt.NDArray[np.uint64]  # the columns of a batch
     place: npt.NDArray[np.uint32]  # the last place of each column in that list
@@ -119,18 +118,10 @@ def _room(n_columns: int, K: int, n_levels: int, entries: int) -> Room:
         factors,
         slopes=np.empty(K),
         free=np.empty(K),
-        gradient=np.zeros(entries * K),
-        listed=np.empty(entries + 1, np.uint64),
+        gradient=np.zeros((entries + 1) * K),  # an intercept is one more
+        listed=np.empty(entries + 2, np.uint64),
         place=np.zeros(n_columns, np.uint32),
     )
-
-
-def aligned(rows: int, columns: int) -> Vector:
-    """Return zeros such that no row straddles two cache lines, with their pages touched."""
-    flat = np.empty(rows * columns + LINE // 8)
-    flat.fill(0.0)
-    first = -(flat.ctypes.data // 8) % (LINE // 8)
-    return flat[first : first + rows * columns].reshape(rows, columns)
 
 
 @compiled
@@ -226,6 +217,11 @@ def _gradient(
             where *= one
             for k in range(one):
                 gradient[where + k] = before * gradient[where + k] + entry * slopes[k]
+    if f.intercept:  # the last column
+        listed[count] = np.uint64(level.size - 1)
+        for k in range(one):
+            gradient[one * count + k] = free[k]
+        count += np.uint64(1)
     for entry in range(count):
         j = listed[entry]
         n, c, g = np.uint64(5 * K) * np.uint64(level[j]), four * j, one * entry
@@ -241,22 +237,9 @@ def _gradient(
 
 
 @compiled
-def _measure_intercept(K: int, flat: Any, x0: Any, dots: Any, free: Any) -> None:
-    """Compute the products of the intercept's column with its part of the gradient."""
-    column, first = flat.size - 4 * K, dots.size - 5 * K
-    for k in range(K):
-        g = free[k]
-        dots[first + k] = g * flat[column + k]
-        dots[first + K + k] = g * flat[column + K + k]
-        dots[first + 2 * K + k] = g * flat[column + 3 * K + k]
-        dots[first + 3 * K + k] = g * x0[x0.shape[0] - 1, k] if x0.size else 0.0
-        dots[first + 4 * K + k] = g * g
-
-
-@compiled
-def _add(K: int, f: Any, flat: Any, level: Any, room: Any, count: int) -> None:
+def _add(K: int, flat: Any, level: Any, room: Any, count: int) -> None:
     """Add the multiples of g_s to the columns."""
-    factors, free, gradient, listed = room.factors, room.free, room.gradient, room.listed
+    factors, gradient, listed = room.factors, room.gradient, room.listed
     one, size = np.uint64(K), np.uint64(4 * K)
     for where in range(count):
         j = listed[where]
@@ -264,11 +247,6 @@ def _add(K: int, f: Any, flat: Any, level: Any, room: Any, count: int) -> None:
         for field in range(np.uint64(0), size, one):
             for k in range(one):
                 flat[c + field + k] += factors[n + field + k] * gradient[one * where + k]
-    if f.intercept:
-        for field in range(4):
-            for k in range(K):
-                place = (field - 4) * K + k
-                flat[flat.size + place] += factors[factors.size + place] * free[k]
 
 
 @compiled
@@ -435,7 +413,7 @@ def _steps(
     """Do one step per batch of rows, for K sets of coefficients; return how many were done."""
     f, own, groups, first = fixed[0], K // state.size, state.size, 0
     levels, level, columns, flat, x0 = points
-    at, dots, factors, free = room.at, room.dots, room.factors, room.free
+    at, dots, factors = room.at, room.dots, room.factors
     if state[0].rebases == 0:
         _measure(K, state, columns, x0, level, levels)
     for step in range(ends.size):
@@ -444,8 +422,6 @@ def _steps(
             _locate(K, own, g, state[g], f, levels, at, dots)
         batch = (points, rows, room, order, first, last)
         count = _gradient(K, own > 1, f, *batch)
-        if f.intercept:
-            _measure_intercept(K, flat, x0, dots, free)
         finite, lost = True, False
         for g in range(groups):
             finite &= _products(K, own, g, state[g], f, levels, dots)
@@ -455,32 +431,33 @@ def _steps(
             lost |= _couple(K, own, g, state[g], f, levels, factors)
         if lost:
             _rebase(K, state, columns, x0, level, levels, factors)
-        _add(K, f, flat, level, room, count)
+        _add(K, flat, level, room, count)
         if lost:
             _measure(K, state, columns, x0, level, levels)
         first = last
     return ends.size
 
 
-# Two kernels: for one set of coefficients the steps are compiled without loops over several, which
-# would be far slower. Points: levels, the level of each column, the columns, the same memory as a
-# vector, x0. Rows: the parts of a CSR matrix, targets and weights.
-
-
 @kernel
-def steps_of_one(
-    state: Any, fixed: Any, points: Any, rows: Any, room: Any, order: Any, ends: Any
+def steps(
+    several: int | None,
+    state: Any,
+    fixed: Any,
+    points: Any,
+    rows: Any,
+    room: Any,
+    order: Any,
+    ends: Any,
 ) -> Any:
-    """Do one step per batch of rows; return how many were done."""
-    return _steps(1, state, fixed, points, rows, room, order, ends)
+    """Do one step per batch of rows, for K = `several` sets of coefficients; return the number.
 
-
-@kernel
-def steps_of_several(
-    state: Any, fixed: Any, points: Any, rows: Any, room: Any, order: Any, ends: Any
-) -> Any:
-    """Do the same for several sets of coefficients."""
-    return _steps(points[2].shape[2], state, fixed, points, rows, room, order, ends)
+    None is one set, for which loops over several would be far slower. `points` are the levels, the
+    level of each column, the columns, the same memory as a vector, and x0; `rows` are the parts of
+    a CSR matrix, targets and weights.
+    """
+    if several is None:
+        return _steps(1, state, fixed, points, rows, room, order, ends)
+    return _steps(several, state, fixed, points, rows, room, order, ends)
 
 
 @kernel
@@ -551,7 +528,7 @@ class SparseSteps(Steps):
         start = self._turned(starts)
         self._start = start if start.any() else np.empty((0, start.shape[1]))
         rows, K = start.shape
-        self._columns = aligned(rows, 4 * K).reshape(rows, 4, K)
+        self._columns = np.zeros((rows, 4, K))
         self._states: list[Any] = []
         self._room: Room | None = None  # reused by the next chunk if large enough
 
@@ -615,11 +592,11 @@ class SparseSteps(Steps):
         targets = read_only(data.y.reshape(data.y.shape[0], -1))
         rows = (*data.matrix, targets, read_only(chunk.weights))
         room = self._room
-        if room is None or room.listed.size <= most:
+        if room is None or room.listed.size < most + 2:
             room = _room(self._level.size, K, self._levels.shape[1], most)
-        run: Any = steps_of_one if K == 1 else steps_of_several
         batches = (read_only(order), read_only(ends))
-        done = int(run(self._numbers, self._fixed, points, rows, room, *batches))
+        several = None if K == 1 else K
+        done = int(steps(several, self._numbers, self._fixed, points, rows, room, *batches))
         # A non-finite gradient stays in the room.
         self._room = room if done == ends.size else None
         return done

@@ -300,13 +300,12 @@ def _combination(X: Any, rows: RowNumbers | None, weights: Vector) -> Vector:
 
 
 def _by_pairs(parts: tuple[Any, ...], d: int, rows: RowNumbers | None, weights: Vector) -> Matrix:
-    from accelegrad.kernels.arrays import read_only
-    from accelegrad.kernels.gram import add_gram
+    from accelegrad.kernels.rows import add_gram
 
     half = np.zeros((d, d))
     chosen = np.arange(weights.size) if rows is None else rows
     data, indices, indptr = parts
-    add_gram(data, indices, indptr, read_only(chosen), read_only(weights), half)
+    add_gram(data, indices, indptr, kernels.read_only(chosen), kernels.read_only(weights), half)
     diagonal = np.diag(half).copy()
     half += half.T
     np.fill_diagonal(half, diagonal)

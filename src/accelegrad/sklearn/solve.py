@@ -360,7 +360,7 @@ class MultinomialRun:
         if self._is_bounded or self._watch is not None:
             options |= {"callback": self._look, "callback_at": looks(settings.max_iter)}
         if self._curved is not None:
-            options["method"] = TruncatedNewton(self._curved, self._small_gradient)
+            options["method"] = TruncatedNewton(self._curved)
         result = minimize(self._value_and_gradient, start, exact=self._sampler is None, **options)
         if self._curved is not None:
             result["method"] = TRUNCATED
@@ -390,10 +390,6 @@ class MultinomialRun:
     def _point(self, v: Vector) -> Vector:
         """Return the parameters at a point of the run."""
         return v if self._change is None else self._change.apply(v)
-
-    def _small_gradient(self, value: float) -> float:
-        """Return the gradient norm at which the dual proves enough; 0 without a tolerance."""
-        return math.sqrt(2.0 * self._model.l2 * self._settings.goal(self._problem, value))
 
     def _look(self, intermediate_result: OptimizeResult) -> None:
         problem = self._problem

@@ -30,6 +30,8 @@ MOST_COSTLY = 12.0
 #: In evaluations: curvature that costs more is never used (with twice as much, sparse least squares
 #: take 6 times as long).
 NEVER_BEYOND_COST = 300.0
+#: The most entries of rows that are copied for a sample: 32 MB.
+COPIED_ENTRIES = 1 << 22
 #: The most parameters, or columns that move at a time: a matrix of their curvature takes 72 MB.
 MOST_PARAMETERS = 3000
 #: A column whose curvature is below this share of the largest may have been missed by the sample.
@@ -81,20 +83,21 @@ class Costs(NamedTuple):
     evaluation: float
     row: float
     factor: float
+    fewest: int  # the rows of the smallest useful sample
     constant: bool  # whether the curvature is the same everywhere
 
     @classmethod
     def of(cls, model: LinearModel) -> Costs:
         """Estimate them from the shape of the data."""
-        storage = model.storage
+        storage, n, d = model.storage, model.n_samples, model.n_parameters
         entry = DENSE_ENTRY if storage.dense else SPARSE_ENTRY
-        seconds = entry * storage.entries + ROW * model.n_samples
         return cls(
-            n_samples=model.n_samples,
-            n_parameters=model.n_parameters,
-            evaluation=max(seconds, LEAST_EVALUATION),
-            row=storage.gram_seconds_per_row(model.n_parameters),
-            factor=FACTOR_PRODUCT * model.n_parameters**3 / 3,
+            n_samples=n,
+            n_parameters=d,
+            evaluation=max(entry * storage.entries + ROW * n, LEAST_EVALUATION),
+            row=storage.gram_seconds_per_row(d),
+            factor=FACTOR_PRODUCT * d**3 / 3,
+            fewest=min(n, SAMPLED_PER_PARAMETER * d),
             constant=model.loss.name == "squared",
         )
 
@@ -105,28 +108,19 @@ class Costs(NamedTuple):
     @property
     def least(self) -> int:
         """The rows of the smallest useful sample; 0 if curvature is a last resort."""
-        return self._fewest if self.of_sample(self._fewest) <= MOST_COSTLY else 0
-
-    @property
-    def _fewest(self) -> int:
-        return min(self.n_samples, SAMPLED_PER_PARAMETER * self.n_parameters)
-
-    @property
-    def _is_out_of_question(self) -> bool:
-        too_costly = self.of_sample(self._fewest) > NEVER_BEYOND_COST
-        return too_costly or self.n_parameters > MOST_PARAMETERS
+        return self.fewest if self.of_sample(self.fewest) <= MOST_COSTLY else 0
 
     def sample(self, number: int) -> int:
         """Return the size of the `number`-th sample, counted from 1; 0: none."""
         n = self.n_samples
         if self.constant and self.of_sample(n) <= MOST_COSTLY:
             return n
-        if self._is_out_of_question:
+        if self.n_parameters > MOST_PARAMETERS or self.of_sample(self.fewest) > NEVER_BEYOND_COST:
             return 0
         # A sample may take as long as an evaluation.
         rest = max(self.evaluation - self.factor, 0.0)
         cheap = int(rest / self.row) if self.row * n > rest else n
-        size = max(self._fewest, cheap) * int(SAMPLE_GROWTH ** min(number - 1, 20))
+        size = max(self.fewest, cheap) * int(SAMPLE_GROWTH ** min(number - 1, 20))
         return size if size <= MOST_SAMPLED * n else n
 
     def price(self, number: int, n_curved: int | None = None) -> tuple[float, float]:
@@ -155,8 +149,14 @@ def second_derivative_matrix(model: LinearModel, point: ModelPoint, rows: ModelR
         if rows.count < rows.n_curved:
             mean = max(mean, float(rows.weights.sum()))
         matrix[ends, ends] = np.maximum(seen, mean * sizes)
-    ends = ends[: model.n_features]
-    matrix[ends, ends] += model.l2
+    matrix.flat[: model.n_features * len(matrix) : len(matrix) + 1] += model.l2
+    return matrix
+
+
+def least_squares_matrix(model: LinearModel, l2: float) -> Matrix:
+    """Return the second derivatives of least squares with this l2 term, the same everywhere."""
+    matrix = model.gram_of_columns().copy()
+    matrix.flat[: model.n_features * len(matrix) : len(matrix) + 1] += l2
     return matrix
 
 

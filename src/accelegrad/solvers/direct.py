@@ -25,28 +25,25 @@ from accelegrad.proofs.fenchel import (
 )
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.run.oracle import QUIET
-from accelegrad.solvers.curvature import Costs, second_derivative_matrix
-from accelegrad.solvers.proximal_newton import (
-    FEW_COLUMNS,
-    limits_of,
-    minimum_of_columns,
-    soon_ready,
+from accelegrad.solvers.curvature import (
+    Costs,
+    least_squares_matrix,
+    second_derivative_matrix,
 )
-from accelegrad.solvers.row_oracle import Goal
-from accelegrad.solvers.search import (
+from accelegrad.solvers.proximal_newton import FEW_COLUMNS, limits_of, minimum_of_columns
+from accelegrad.solvers.row_oracle import (
     PROMISING,
-    bolder,
+    Goal,
     falls_enough,
-    more_careful,
+    next_caution,
     shorter_share,
+    soon_ready,
 )
 
 #: Limit in seconds, by the estimates of `Costs`, for a matrix of second derivatives and its
 #: factors: beyond it samples are faster (20 shapes: up to here 0.2 to 0.9 of the time of a run,
 #: with twice as much up to 1.8).
 MOST_STEP_SECONDS = 2.5e-3
-#: After this many steps a run takes over. Separable classes take up to 70.
-MOST_STEPS = 100
 #: A value by products of columns counts if its relative error is at most this; chosen.
 ACCURATE = 1e-9
 
@@ -81,12 +78,12 @@ class DirectNewton:
         return model.loss.curvature < math.inf and seconds <= MOST_STEP_SECONDS
 
     def minimum(
-        self, terms: Terms, start: Vector, goal: Goal, most_steps: int = MOST_STEPS
+        self, terms: Terms, start: Vector, goal: Goal, most_steps: int = 100
     ) -> DirectMinimum | None:
         """Return a minimum that is proved good enough; None if these steps find none."""
         with np.errstate(**QUIET):
             found = self._by_products(terms, start, goal) if self._is_least_squares else None
-            return found or self._by_rows(terms, start, goal, min(most_steps, MOST_STEPS))
+            return found or self._by_rows(terms, start, goal, most_steps)
 
     @cached_property
     def _sums(self) -> ColumnSums:
@@ -96,7 +93,7 @@ class DirectNewton:
         """Return a minimum proved by products of columns; None if that is not enough."""
         if not (terms.gets_tight and terms.holds_origin and terms.intercept_is_free):
             return None
-        matrix = self._matrix(terms)
+        matrix = least_squares_matrix(self._rows, terms.l2)
         slopes = self._sums.slopes_at_zero() + matrix @ start
         point = minimum_of_columns(terms, limits_of(terms), None, matrix, slopes, start).point
         known = self._sums.at(point)
@@ -106,11 +103,6 @@ class DirectNewton:
         # The value may be too low by its error, which the gap has to cover.
         bound = terms.lower_bound(known.slopes, lambda: self._reach(terms)) - known.error
         return DirectMinimum(point, value, bound, 1) if value - bound <= goal(value) else None
-
-    def _matrix(self, terms: Terms) -> Matrix:
-        matrix = self._rows.gram_of_columns().copy()
-        matrix.flat[: terms.n_features * len(matrix) : len(matrix) + 1] += terms.l2
-        return matrix
 
     def _reach(self, terms: Terms) -> Reach:
         if self._first_reach is None:
@@ -163,12 +155,12 @@ class DirectNewton:
                 value = value_at(at)
                 if value - bound <= goal(value):
                     return DirectMinimum(at.w, value, bound, number)
-            caution = bolder(caution) if share == 1.0 else more_careful(caution)
+            caution = next_caution(caution, share)
         return None
 
     def _curvature(self, at: ModelPoint, caution: float, terms: Terms) -> Matrix:
         if self._is_least_squares:
-            return self._matrix(terms)
+            return least_squares_matrix(self._rows, terms.l2)
         curvatures = at.curvatures(caution)
         rows = ModelRows(at.model, None, curvatures, int(np.count_nonzero(curvatures)))
         return second_derivative_matrix(at.model, at, rows)

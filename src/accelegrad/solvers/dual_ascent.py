@@ -17,14 +17,10 @@ from accelegrad.models.losses import Loss
 from accelegrad.models.scaling import near_start
 from accelegrad.proofs.fenchel import level
 from accelegrad.proofs.model_dual import LateBound
-from accelegrad.rules.base import Array, Rule, Step
+from accelegrad.rules.base import Array, Step
 from accelegrad.run.oracle import QUIET, Evaluation
-from accelegrad.solvers.row_oracle import Goal, RowOracle, rows_in_memory
+from accelegrad.solvers.row_oracle import Goal, RowOracle, RowRule, no_goal, rows_in_memory
 
-#: The next evaluation comes when the gap is expected to be small enough, but after no more than
-#: this share of the epochs so far: an evaluation with its bound costs about as much as an epoch of
-#: active rows (0.25 takes as long).
-LATEST = 0.5
 #: rho, in units of l2 over the median of the rows' squared norms (seven text data sets, hinge loss:
 #: 10 to 40 agree within a tenth, 3 and 300 take up to four times as many epochs)
 INTERCEPT_L2 = 20.0
@@ -63,7 +59,7 @@ class DualAscentState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DualAscent(Rule):
+class DualAscent(RowRule):
     r"""Stochastic dual coordinate ascent (SDCA); a step is an epoch; no parameter to tune.
 
     The dual of :math:`\sum_i p_i\, l_i(a_i^\top w) + \frac{\lambda}{2} \|w\|^2` is
@@ -102,7 +98,12 @@ class DualAscent(Rule):
     """
 
     title = "dual ascent"
-    can = frozenset({"values"})
+
+    def oracle(
+        self, model: LinearModel, rng: np.random.Generator, goal: Goal, *_: Any
+    ) -> DualOracle:
+        """Return the model's objective, with ascent on its dual."""
+        return DualOracle(model, rng, goal)
 
     def init(self, x0: Array) -> DualAscentState:
         """Return the state before the first epoch."""
@@ -140,18 +141,18 @@ class DualAscent(Rule):
         """Return the last point."""
         return state.point
 
-    def last(self, state: DualAscentState) -> Array:
-        """Return the last point."""
-        return state.point
-
 
 def epochs_to(wanted: float, before: Gap, now: Gap) -> int:
-    """Return how many epochs the gap takes if it continues to fall at the same rate."""
+    """Return how many epochs the gap takes if it continues to fall at the same rate.
+
+    They are no more than those so far: an evaluation with its bound costs about as much as an epoch
+    of active rows.
+    """
     expected = math.inf
     if 0.0 < wanted < now.size < before.size < math.inf:
         fall = math.log(before.size / now.size) / (now.epoch - before.epoch)
         expected = math.log(now.size / wanted) / fall
-    return math.ceil(max(min(expected, LATEST * now.epoch), 1.0))
+    return math.ceil(max(min(expected, now.epoch), 1.0))
 
 
 class DualOracle(RowOracle):
@@ -162,9 +163,7 @@ class DualOracle(RowOracle):
 
     model: LinearModel
 
-    def __init__(
-        self, model: LinearModel, rng: np.random.Generator, goal: Goal | None = None
-    ) -> None:
+    def __init__(self, model: LinearModel, rng: np.random.Generator, goal: Goal = no_goal) -> None:
         super().__init__(model, rng, goal)
         self.model = rows_in_memory(model)
         if model.l2 == 0.0:
@@ -233,8 +232,7 @@ class DualOracle(RowOracle):
         return int(order.size)
 
     def _compiled_epoch(self) -> Callable[[Vector, Vector, Any, Any], int]:
-        from accelegrad.kernels import dual_ascent
-        from accelegrad.kernels.arrays import read_only
+        from accelegrad.kernels import dual_ascent, read_only
         from accelegrad.kernels.loss_shape import for_kernels
 
         data = self.model.kernel_data()
@@ -242,13 +240,13 @@ class DualOracle(RowOracle):
             *(data.y, data.shares, read_only(self._squares), for_kernels(data.loss)),
             *(self.model.l2, self._pull, LONGEST_REST),
         )
-        dense = len(data.matrix) == 1
-        kernel: Any = dual_ascent.dense_ascent if dense else dual_ascent.sparse_ascent
-
+        is_dense = len(data.matrix) == 1
+        matrix = (*data.matrix, None, None, None) if is_dense else (None, *data.matrix)
         order = np.empty(self.model.n_samples, dtype=np.int64)
 
         def epoch(theta: Vector, w: Vector, rests: Any, draws: Any) -> int:
-            return int(kernel(*data.matrix, given, theta, w, rests, read_only(draws), order))
+            seen = dual_ascent.ascent(*matrix, given, theta, w, rests, read_only(draws), order)
+            return int(seen)
 
         return epoch
 

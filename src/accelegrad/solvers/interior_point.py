@@ -10,14 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from accelegrad.errors import LineSearchError, NonFiniteError, Vector
+from accelegrad.geometry.penalties import Penalty
+from accelegrad.geometry.sets import FeasibleSet
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import Loss
 from accelegrad.models.matrix import gram_matrix
 from accelegrad.proofs.fenchel import Terms
-from accelegrad.rules.base import Array, Step, StepRule
+from accelegrad.rules.base import Array, Step
 from accelegrad.run.oracle import QUIET, Evaluation
 from accelegrad.solvers.curvature import Factored
-from accelegrad.solvers.proximal_newton import TermsOracle
+from accelegrad.solvers.row_oracle import Goal, RowRule, TermsOracle
 
 Matrix = npt.NDArray[np.float64]
 
@@ -55,18 +57,6 @@ class Inside(NamedTuple):
     above: Matrix
     below: Matrix
 
-    @classmethod
-    def first(cls, rows: KinkedRows, w: Matrix) -> Inside:
-        """Return slopes half-way between their ends."""
-        margins = rows.forward(w) - rows.kinks
-        half = 0.5 * (rows.high - rows.low)
-        barrier = FIRST_BARRIER * 0.5 * means(rows, half * np.abs(margins))
-        barrier[barrier == 0.0] = FIRST_BARRIER  # all margins are at their kinks
-        above, below = (
-            np.maximum(part, 0.0) + barrier[:, None] / half for part in (margins, -margins)
-        )
-        return cls(w, margins, half, half, above, below)
-
     def of(self, chosen: Any) -> Inside:
         """Return the point of some targets."""
         return Inside(*(part[chosen] for part in self))
@@ -78,7 +68,7 @@ class Inside(NamedTuple):
 
     def barrier(self, rows: KinkedRows) -> Vector:
         """Return the mean product of distances and multipliers."""
-        return 0.5 * means(rows, self.to_high * self.above + self.to_low * self.below)
+        return np.asarray((self.to_high * self.above + self.to_low * self.below) @ rows.shares) / 2
 
     def advanced(self, rows: KinkedRows) -> Inside:
         """Return the point after a step."""
@@ -127,11 +117,6 @@ class Inside(NamedTuple):
         )
 
 
-def means(rows: KinkedRows, numbers: Matrix) -> Vector:
-    """Return the mean of each row of a matrix by the data's weights."""
-    return np.asarray(numbers @ rows.shares)
-
-
 class InteriorPointState(NamedTuple):
     """The parameters and their point inside all limits."""
 
@@ -142,7 +127,7 @@ class InteriorPointState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class InteriorPoint(StepRule):
+class InteriorPoint(RowRule):
     r"""An interior-point method for losses with one kink, such as hinge and quantile loss.
 
     Such a loss is :math:`l_i(m) = \max_\theta \theta (m - y_i)` over :math:`\theta` between two
@@ -169,6 +154,26 @@ class InteriorPoint(StepRule):
     title = "interior point"
     can = frozenset({"values", "terms"})
 
+    def oracle(
+        self,
+        model: LinearModel,
+        rng: np.random.Generator,
+        goal: Goal,
+        penalty: Penalty | None = None,
+        feasible_set: FeasibleSet | None = None,
+    ) -> BarrierOracle:
+        """Return the sum with its terms; refuse other losses, and weights without a term."""
+        terms = Terms.of(model, penalty, feasible_set)
+        held = terms is not None and terms.feasible_set is None and terms.gets_tight
+        if terms is None or not held or not has_one_kink(model.loss):
+            raise ValueError(
+                "method 'interior-point' takes losses with one kink ('hinge', 'absolute', "
+                "'quantile'), l1 and elastic net terms and no constraint, and each weight has to "
+                f"have an l1 or l2 term; the loss is {model.loss.name!r}, penalty {penalty!r}, "
+                f"feasible_set {feasible_set!r}, and the model's l2 {model.l2!r}."
+            )
+        return BarrierOracle(model, rng, goal, terms, penalty)
+
     def init(self, x0: Array) -> InteriorPointState:
         """Return the state before the first step."""
         nothing = Inside(*(np.empty(0) for _ in Inside._fields))
@@ -178,8 +183,10 @@ class InteriorPoint(StepRule):
         """Follow the saddle point; the evaluation carries the bound that the slopes prove."""
         if state.iteration >= MOST_STEPS:
             raise LineSearchError("the barrier falls no further: rounding has the last word.")
-        before = oracle.inside(state.point) if state.iteration == 0 else state.inside
+        before = state.inside
         with np.errstate(all="ignore"):
+            if state.iteration == 0:
+                before = oracle.kinked.inside([state.point])
             try:
                 after = before.advanced(oracle.kinked)
             except NonFiniteError as error:
@@ -195,14 +202,6 @@ class InteriorPoint(StepRule):
         """Return the last point."""
         return state.point
 
-    def last(self, state: InteriorPointState) -> Array:
-        """Return the last point."""
-        return state.point
-
-
-#: From the values and estimated lower bounds of all targets to the gap that each may have.
-Allowed = Callable[[Vector, Vector], Vector]
-
 
 class Found(NamedTuple):
     """Parameters, and the slopes of the rows that prove them good."""
@@ -210,10 +209,6 @@ class Found(NamedTuple):
     parameters: Vector
     slopes: Vector
     steps: int
-
-
-#: Whether a target's point is proved to have at most this gap; otherwise steps continue.
-Proved = Callable[[int, Found, float], bool]
 
 
 def has_one_kink(loss: Loss) -> bool:
@@ -246,10 +241,9 @@ class KinkedRows:
         targets = np.array([model.y[self._rows] for model in models])
         ends = (np.broadcast_to(end, targets.shape) for end in model.loss.domain(targets))
         steepest = self.l1 * self.count  # times a share it is l1
-        self.kinks = self._with_weights(targets, 0.0 * steepest)
-        self.low, self.high = (
-            self._with_weights(end, sign * steepest)
-            for end, sign in zip(ends, (-1.0, 1.0), strict=True)
+        self.kinks, self.low, self.high = (
+            np.hstack([numbers, np.tile(sign * steepest, (len(models), 1))])
+            for numbers, sign in zip((targets, *ends), (0.0, -1.0, 1.0), strict=True)
         )
 
     def _of_all(self, numbers: Matrix) -> Matrix:
@@ -259,10 +253,6 @@ class KinkedRows:
         every = np.zeros((*numbers.shape[:-1], self._model.n_samples))
         every[..., self._rows] = numbers
         return every
-
-    def _with_weights(self, numbers: Matrix, of_weights: Vector) -> Matrix:
-        """Append the numbers of the rows that stand for weights."""
-        return np.hstack([numbers, np.tile(of_weights, (len(numbers), 1))])
 
     def of(self, chosen: Any) -> KinkedRows:
         """Return the same rows with some of the targets."""
@@ -282,7 +272,14 @@ class KinkedRows:
         w = np.zeros((len(starts), self.penalties.size))
         if self.intercept:
             w[:, -1] = [start[-1] for start in starts]
-        return Inside.first(self, w)
+        margins = self.forward(w) - self.kinks
+        half = 0.5 * (self.high - self.low)  # slopes half-way between their ends
+        barrier = FIRST_BARRIER * 0.5 * ((half * np.abs(margins)) @ self.shares)
+        barrier[barrier == 0.0] = FIRST_BARRIER  # all margins are at their kinks
+        above, below = (
+            np.maximum(part, 0.0) + barrier[:, None] / half for part in (margins, -margins)
+        )
+        return Inside(w, margins, half, half, above, below)
 
     def forward(self, w: Matrix) -> Matrix:
         """Return the margins for each row of parameters."""
@@ -334,10 +331,10 @@ class KinkedRows:
         """Return the objectives, and estimates of the bounds that the slopes prove."""
         m, slopes, d, n = inside.margins, inside.slopes(self), self.n_features, self.count
         weights = inside.w[:, :d]
-        losses = means(self, np.maximum(self.high * m, self.low * m))
+        losses = np.maximum(self.high * m, self.low * m) @ self.shares
         values = losses + 0.5 * self.l2 * (weights * weights).sum(axis=1)
         sums = self.backward(slopes)
-        bounds = -means(self, slopes * self.kinks)
+        bounds = -(slopes * self.kinks) @ self.shares
         if self.l2 > 0.0:
             bounds = bounds - 0.5 * (sums[:, :d] ** 2).sum(axis=1) / self.l2
         else:  # slopes are scaled down to within the l1 term
@@ -356,11 +353,6 @@ class BarrierOracle(TermsOracle):
         super().__init__(*given)
         self.kinked = KinkedRows([self.model], self.terms)
 
-    def inside(self, x0: Vector) -> Inside:
-        """Return the starting point, which uses only the intercept of x0."""
-        with np.errstate(**QUIET):
-            return self.kinked.inside([x0])
-
     def proved(self, inside: Inside) -> Evaluation:
         """Evaluate at the parameters, with the bound that the slopes prove."""
         evaluation = self(self.kinked.parameters(inside, 0))
@@ -373,14 +365,15 @@ def interior_points(
     models: Sequence[LinearModel],
     terms: Terms,
     starts: Sequence[Vector],
-    allowed: Allowed,
-    proved: Proved,
+    allowed: Callable[[Vector, Vector], Vector],
+    proved: Callable[[int, Found, float], bool],
     most_steps: int,
 ) -> None:
     """Take steps for each model until it is proved good enough, or rounding ends them.
 
-    All share the products with their rows. `allowed` returns the gaps that suffice; `proved` checks
-    a point once its estimated gap suffices. `starts` give only intercepts.
+    All share the products with their rows. `allowed` returns the gaps that suffice, from the values
+    and estimated lower bounds of all; `proved` tells whether a model's point has at most this gap,
+    and is asked once the estimated gap suffices. `starts` give only intercepts.
     """
     values, bounds = np.full(len(models), np.inf), np.zeros(len(models))
     active = np.arange(len(models))

@@ -8,9 +8,7 @@ one with its transpose. Rows whose class is clear hardly count, and are left out
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,29 +26,23 @@ from accelegrad.models.multinomial import (
     softmax,
 )
 from accelegrad.rules.base import Array, Evaluated, Oracle, Step, StepRule, inner
-from accelegrad.solvers.row_oracle import no_goal
-from accelegrad.solvers.search import VALUE_ROUNDING
+from accelegrad.solvers.curvature import COPIED_ENTRIES
+from accelegrad.solvers.row_oracle import VALUE_ROUNDING
 
 # Measured on seven data sets of several classes with alpha = 1e-5 and 1e-3, unless it says chosen.
 #: The largest share of the gradient that a direction leaves, less if the gradient is small, and the
 #: share of the curvature that may be left out per unit of that (0.1 to 0.5 take as long).
 LEFT, LEFT_OUT = 0.25, 0.04
-#: A direction aims at this share of a gradient that is small enough (without it up to 1.3 times as
-#: long).
-AIM = 0.3
 #: Most products with the second derivatives per direction; chosen.
 MOST_PRODUCTS = 250
 #: A slope along a direction is flat enough at this share of the first one; most trials of the line
-#: search, and the growth factor between trials. Chosen.
-FLAT, TRIALS, FARTHER = 0.1, 30, 10.0
-#: Rows are left out if at most this share remains (digits with all rows: 1.4 to 1.6 times as long),
-#: with at most so many entries (32 MB), since they are copied.
-FEW_ROWS, COPIED_ENTRIES = 0.7, 1 << 22
-#: For rows in parts, the sample size per parameter of a class, and the least sample size: memory
-#: must not grow with the rows. Chosen.
-SAMPLED_PER_PARAMETER, LEAST_SAMPLE = 100, 1 << 14
+#: search. Chosen.
+FLAT, TRIALS = 0.1, 30
 #: Most rows per parameter of a class for a block of curvature.
 ROWS_PER_PARAMETER = 30
+#: For rows in parts, whose memory must not grow with the rows, the least size of a sample, which
+#: also has that many rows per parameter. Chosen.
+LEAST_SAMPLE = 1 << 14
 #: Blocks are computed again after so many products (digits: 1.3 times as long with 8, 1.1 with 40,
 #: and without blocks 2.2).
 PRODUCTS_WITH_BLOCKS = 16
@@ -73,8 +65,7 @@ class TruncatedNewton(StepRule):
 
     A direction d is the result of conjugate gradients for :math:`H d = -g`. These end when the
     preconditioned residual is at most the share :math:`\min(1/4, \sqrt{\|g\| / \|g_0\|})` of the
-    first one, or when the residual is 0.3 of a sufficiently small gradient. The step ends where the
-    slope along d is a tenth of the first one. `enough` maps a value to the residual that suffices.
+    first one. The step ends where the slope along d is a tenth of the first one.
 
     References
     ----------
@@ -86,7 +77,6 @@ class TruncatedNewton(StepRule):
     title = "Newton"
 
     curved: CurvedClasses
-    enough: Callable[[float], float] = no_goal
 
     def init(self, x0: Array) -> TruncatedNewtonState:
         """Return the state before the first evaluation."""
@@ -131,9 +121,6 @@ class TruncatedNewton(StepRule):
     def _direction(self, state: TruncatedNewtonState) -> Array:
         size = self.curved.residual(state.point, state.gradient)
         left = min(LEFT, math.sqrt(size / state.first_residual)) if size > 0.0 else LEFT
-        enough = self.enough(state.value)
-        # If a gradient that small was not enough, the direction has to gain more.
-        small = AIM * enough if size > enough else 0.0
         quadratic = self.curved.quadratic(state.point, LEFT_OUT * left)
         residual = -quadratic.arranged(state.gradient)
         conjugate = quadratic.precondition(residual)
@@ -150,8 +137,6 @@ class TruncatedNewton(StepRule):
             solved = quadratic.precondition(residual)
             before, square = square, inner(residual, solved)
             if not square > left * left * first:
-                break
-            if small > 0.0 and quadratic.residual(residual) <= small:
                 break
             conjugate *= square / before
             conjugate += solved
@@ -181,10 +166,9 @@ def _flat(line: ClassesLine, slope: float, highest: float) -> float:
         if -FLAT * slope <= first <= highest * slope:
             return t
         low, high = (t, high) if first < 0.0 else (low, t)
-        following = min(t - first / second, FARTHER * t) if second > 0.0 else math.nan
-        if not low < following < high:
-            following = 2.0 * t if math.isinf(high) else 0.5 * (low + high)
-        t = following
+        middle = 2.0 * t if math.isinf(high) else 0.5 * (low + high)
+        newton = t - first / second if second > 0.0 else math.nan
+        t = newton if low < newton < min(high, 10.0 * t) else middle
     return low if low > 0.0 else t
 
 
@@ -199,12 +183,9 @@ class CurvedClasses:
         self._at: ClassesPoint | None = None
         self._means: Matrix | None = None
         self._blocks: Matrix | None = None
-        self._products = 0  # since blocks were made
+        self.n_products = 0  # with second derivatives, since blocks were made
         self._entries = model.rows.storage.entries
-
-    @cached_property
-    def _shares(self) -> Matrix:
-        return self.model.rows.shares[:, None]
+        self._size = model.n_features + int(model.rows.fit_intercept)
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
         """Return value and gradient, and keep what is known at the point."""
@@ -242,14 +223,9 @@ class CurvedClasses:
         rows = self._rows_that_count(importance, left_out)
         products = None if rows is None else Products(model.rows.X[rows])
         kept = slice(None) if rows is None else rows
-        means = self._class_means(point) if model.rows.fit_intercept else None
-        local = LocalClasses(self, products, s[kept], self._shares[kept], means)
-        local.use(self._preconditioner(weights, importance, rows))
-        return local
-
-    def count_product(self) -> None:
-        """Count a product with the second derivatives."""
-        self._products += 1
+        inverse = self._preconditioner(weights, importance, rows)
+        shares = model.rows.shares[kept, None]
+        return LocalClasses(self, products, s[kept], shares, inverse)
 
     def _known(self, point: Vector) -> ClassesPoint:
         if self._at is None or not np.array_equal(self._at.point, point):
@@ -275,34 +251,25 @@ class CurvedClasses:
         first = int(np.searchsorted(sums, left_out * sums[-1]))
         count = model.n_samples - first
         entries = self._entries * count / model.n_samples
-        if count > FEW_ROWS * model.n_samples or entries > COPIED_ENTRIES:
+        if count == model.n_samples or entries > COPIED_ENTRIES:
             return None
         return np.sort(order[first:])
 
     # -- preconditioners -------------------------------------------------------------------------
 
     @property
-    def _size(self) -> int:
-        return self.model.n_features + int(self.model.rows.fit_intercept)
-
-    @property
     def _has_few_entries(self) -> bool:
         """Whether all rows and new blocks cost nothing: then weights and repeated rows agree."""
         return self._entries < kernels.FEW_ENTRIES
-
-    @property
-    def _has_room(self) -> bool:
-        entries = self.model.n_classes * self._size**2
-        return entries <= max(COPIED_ENTRIES, self._entries)
 
     def _preconditioner(
         self, weights: Matrix, importance: Vector, rows: RowNumbers | None
     ) -> Matrix:
         """Return factored blocks of curvature per class, or one number per parameter."""
-        if not self._has_room:
+        if self.model.n_classes * self._size**2 > max(COPIED_ENTRIES, self._entries):
             return self._diagonal(weights, rows)
-        if self._has_few_entries or self._blocks is None or self._products >= PRODUCTS_WITH_BLOCKS:
-            self._blocks, self._products = self._factored(weights, importance), 0
+        if self._has_few_entries or self._blocks is None or self.n_products >= PRODUCTS_WITH_BLOCKS:
+            self._blocks, self.n_products = self._factored(weights, importance), 0
         return self._blocks
 
     def _diagonal(self, weights: Matrix, rows: RowNumbers | None) -> Matrix:
@@ -347,7 +314,7 @@ class SampledClasses(CurvedClasses):
         if self._sample is None:
             model, n = self.model, self.model.n_samples
             most = COPIED_ENTRIES * n // max(1, self._entries + n * model.n_classes)
-            count = max(1, min(most, max(LEAST_SAMPLE, SAMPLED_PER_PARAMETER * self._size)))
+            count = max(1, min(most, max(LEAST_SAMPLE, ROWS_PER_PARAMETER * self._size)))
             rows = np.arange(n)
             if count < n:
                 rows = np.unique(np.random.default_rng(0).integers(n, size=count))
@@ -364,22 +331,18 @@ class LocalClasses:
         products: Products | None,
         distributions: Matrix,
         shares: Matrix,
-        means: Matrix | None,
+        inverse: Matrix,
     ) -> None:
         self._curved, self._model = curved, curved.model
         self._products = curved.model.rows.products if products is None else products
-        self._distributions, self._shares, self._means = distributions, shares, means
-        self._weighted = shares * distributions
-        self._inverse: Matrix | None = None
+        self._distributions, self._weighted = distributions, shares * distributions
+        #: the preconditioner: blocks, or numbers
+        self._inverse = inverse if inverse.ndim == 3 else np.ascontiguousarray(inverse.T)
 
     @property
     def n_rows(self) -> int:
         """The number of rows that count."""
         return len(self._distributions)
-
-    def use(self, inverse: Matrix) -> None:
-        """Set the preconditioner: blocks, or numbers."""
-        self._inverse = inverse if inverse.ndim == 3 else np.ascontiguousarray(inverse.T)
 
     # Arrays here have one row per column of X, as sparse products use them, and the intercepts
     # last.
@@ -398,7 +361,7 @@ class LocalClasses:
     def product(self, direction: Matrix) -> Matrix:
         """Return the second derivatives times a direction."""
         model, s, d = self._model, self._distributions, self._model.n_features
-        self._curved.count_product()
+        self._curved.n_products += 1
         slopes = self._products.forward(direction[:d])
         if len(direction) > d:
             slopes += direction[d]
@@ -419,7 +382,6 @@ class LocalClasses:
         unchanged, so the curvature along it is exactly l2, and 0 for intercepts.
         """
         inverse, d = self._inverse, self._model.n_features
-        assert inverse is not None
         ones = np.full(gradient.shape[1], 1.0 / gradient.shape[1])
         common = gradient @ ones
         solved = gradient - common[:, None]
@@ -432,13 +394,6 @@ class LocalClasses:
         common[d:] = 0.0
         solved += (common - solved @ ones)[:, None]
         return np.asarray(solved)
-
-    def residual(self, gradient: Matrix) -> float:
-        """Return the norm of a gradient at the best intercepts: see `CurvedClasses.residual`."""
-        if self._means is None:
-            return norm(gradient.ravel())
-        d = self._model.n_features
-        return norm((gradient[:d] - gradient[d] * self._means).ravel())
 
 
 class ClassesLine(NamedTuple):

@@ -2,53 +2,56 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from accelegrad.errors import LineSearchError, Vector, whole_number
 from accelegrad.models.linear_model import LinearModel, ModelPoint
-from accelegrad.rules.base import Array, Step, StepRule, inner
+from accelegrad.rules.base import Array, Step, inner
 from accelegrad.run.oracle import QUIET, Evaluation
 from accelegrad.solvers.curvature import (
+    COPIED_ENTRIES,
     Costs,
     Diagonal,
     Factored,
     coordinate_curvatures,
     second_derivative_matrix,
 )
-from accelegrad.solvers.row_oracle import Goal, RowOracle, SmoothOracle, rows_in_memory
-from accelegrad.solvers.search import (
+from accelegrad.solvers.row_oracle import (
     DESCENT,
     PROMISING,
     SHORTEST_STEP,
     VALUE_ROUNDING,
-    bolder,
-    more_careful,
+    Goal,
+    RowOracle,
+    RowRule,
+    SmoothedOracle,
+    SmoothOracle,
+    next_caution,
+    no_goal,
+    rows_in_memory,
+    smoothing_gap,
 )
-from accelegrad.solvers.smoothing import SmoothedOracle, smoothing_gap
 
 #: The share of the Newton decrement expected to remain after a step with new curvature (half or
 #: twice as much: 1 % of the time)
 EXPECTED_DECREMENT = 0.05
-# # What has to be done before the next trial is known.
-BEGIN, START_OVER, SKETCH, AIM, NOTHING = "begin", "start over", "sketch", "aim", ""
 #: A run starts from the minimum over a sample, found in the same way (without it tall data take 1.4
-#: times as long): at most this share of the rows, so many per parameter, and this many entries (32
-#: MB).
-START_SHARE, START_PER_PARAMETER, SAMPLE_ENTRIES = 0.1, 150, 1 << 22
-#: The least rows, and rows per parameter, of that sample; otherwise there is none.
-FEWEST_SAMPLED, FEWEST_PER_PARAMETER = 100, 5
+#: times as long): at most this share of the rows, and so many per parameter; none if those would be
+#: fewer than the last number.
+START_SHARE, START_PER_PARAMETER, FEWEST_PER_PARAMETER = 0.1, 150, 5
 #: Most steps on a sample, which end when the value's error is this share of what the sample leaves
 #: unknown; chosen.
 START_STEPS, START_PRECISION = 20, 0.3
 
 #: What the rule works on: a smooth sum, or a smooth one close to a sum with kinks.
 Sum: TypeAlias = "CurvedOracle | SmoothedCurvedOracle"
+#: What leads to the next trial; "" if it is known.
+Due: TypeAlias = Literal["begin", "start over", "aim", ""]
 
 
 class SketchedNewtonState(NamedTuple):
@@ -69,11 +72,11 @@ class SketchedNewtonState(NamedTuple):
     sketched_with: float  # the caution then
     caution: float  # of the next one, from 0 to 1
     used: int  # steps done with this curvature
-    due: str  # what has to be done before the next trial
+    due: Due
 
 
 @dataclass(frozen=True)
-class SketchedNewton(StepRule):
+class SketchedNewton(RowRule):
     r"""Newton's method with sketched curvature and quasi-Newton corrections.
 
     The direction is :math:`d = -B g`, where B is the inverse of the curvature C of a sample of the
@@ -108,11 +111,18 @@ class SketchedNewton(StepRule):
     def __post_init__(self) -> None:
         whole_number("memory", self.memory, least=0)
 
+    def oracle(
+        self, model: LinearModel, rng: np.random.Generator, goal: Goal, *_: Any
+    ) -> CurvedOracle | SmoothedCurvedOracle:
+        """Return the sum with second derivatives, smoothed if it has kinks."""
+        smooth = math.isfinite(model.loss.curvature)
+        return (CurvedOracle if smooth else SmoothedCurvedOracle)(model, rng, goal)
+
     def init(self, x0: Array) -> SketchedNewtonState:
         """Return the state before the first evaluation."""
         none = np.empty((0, x0.size))
         return SketchedNewtonState(
-            0, x0, math.inf, 0 * x0, x0, 0 * x0, 0.0, 0.0, none, none, x0, 0, 1.0, 1.0, 0, NOTHING
+            0, x0, math.inf, 0 * x0, x0, 0 * x0, 0.0, 0.0, none, none, x0, 0, 1.0, 1.0, 0, ""
         )
 
     def step(self, state: SketchedNewtonState, oracle: Sum) -> Step:  # type: ignore[override]
@@ -120,10 +130,9 @@ class SketchedNewton(StepRule):
         state = self.aimed(state, oracle)
         trial = oracle(state.trial)
         state = state._replace(iteration=state.iteration + 1)
-        if state.iteration == 1:
-            state = self._at(state, self._lower(trial, oracle), BEGIN)
-        elif oracle.changed:
-            state = self._at(state, self._lower(trial, oracle), START_OVER)
+        if state.iteration == 1 or oracle.changed:
+            due: Due = "begin" if state.iteration == 1 else "start over"
+            state = self._at(state, oracle.sum.best or trial, due)
         elif self._acceptable(state, trial):
             state = self._accepted(state, trial)
         else:
@@ -132,39 +141,29 @@ class SketchedNewton(StepRule):
 
     def aimed(self, state: SketchedNewtonState, oracle: Sum) -> SketchedNewtonState:
         """Return the state with the next trial, which may take new curvature."""
-        if state.due == NOTHING:
+        due, before = state.due, state.slope
+        if due == "":
             return state
-        if state.due == BEGIN:
-            state = self._begun(state, oracle)
-        elif state.due == START_OVER:
-            state = self._started_over(state, oracle)
-        elif state.due == SKETCH:
-            state = self._sketched(state, oracle)
-        else:
-            state = self._improved(self._directed(state, oracle), state.slope, oracle)
-        return state._replace(due=NOTHING)
+        guess = oracle.sum.guess(state.point) if due == "begin" else None
+        if guess is not None:
+            return state._replace(trial=guess, direction=guess - state.point, due="")
+        if due != "aim":
+            none = state.moves[:0]
+            state = state._replace(
+                moves=none, gradient_changes=none, sketches=0, caution=1.0, used=0
+            )
+        curvature = self._curvature(state, oracle)
+        if due != "aim" and curvature.patience == 0.0:
+            return self._sketched(state, oracle)
+        directed = self._directed(state, curvature)
+        expected = float(EXPECTED_DECREMENT ** (2.0 / (1.0 + curvature.cost)))
+        is_slow = directed.slope > expected * before and state.used >= curvature.patience
+        return self._sketched(state, oracle) if due == "aim" and is_slow else directed
 
-    def _lower(self, trial: Evaluation, oracle: Sum) -> Evaluation:
-        """Return the first trial of a function, or a lower point that is already known."""
-        known = oracle.lowest
-        return known if known is not None and known.value < trial.value else trial
-
-    def _at(self, state: SketchedNewtonState, trial: Evaluation, due: str) -> SketchedNewtonState:
+    def _at(self, state: SketchedNewtonState, trial: Evaluation, due: Due) -> SketchedNewtonState:
         return state._replace(
             point=trial.point, value=trial.value, gradient=trial.gradient, due=due
         )
-
-    def _begun(self, state: SketchedNewtonState, oracle: Sum) -> SketchedNewtonState:
-        guess = oracle.sum.guess(state.point)
-        if guess is None:
-            return self._started_over(state, oracle)
-        return state._replace(trial=guess, direction=guess - state.point)
-
-    def _started_over(self, state: SketchedNewtonState, oracle: Sum) -> SketchedNewtonState:
-        none = state.moves[:0]
-        state = state._replace(moves=none, gradient_changes=none, sketches=0, caution=1.0, used=0)
-        affordable = self._curvature(state, oracle).patience == 0.0
-        return self._sketched(state, oracle) if affordable else self._directed(state, oracle)
 
     def _acceptable(self, state: SketchedNewtonState, trial: Evaluation) -> bool:
         if trial.value <= state.value - DESCENT * state.step_size * state.slope:
@@ -175,49 +174,44 @@ class SketchedNewton(StepRule):
 
     def _accepted(self, state: SketchedNewtonState, trial: Evaluation) -> SketchedNewtonState:
         if state.slope == 0.0:  # a guess
-            return self._at(state, trial, SKETCH)
-        caution = bolder(state.caution) if state.step_size == 1.0 else state.caution
-        state = self._at(self._remembered(state, trial), trial, AIM)
-        return state._replace(caution=caution, used=state.used + 1)
-
-    def _improved(
-        self, state: SketchedNewtonState, before: float, oracle: Sum
-    ) -> SketchedNewtonState:
-        """Return the state with new curvature if the squared decrement fell too little."""
-        curvature = self._curvature(state, oracle)
-        expected = float(EXPECTED_DECREMENT ** (2.0 / (1.0 + curvature.cost)))
-        slow = state.slope > expected * before and state.used >= curvature.patience
-        return self._sketched(state, oracle) if slow else state
-
-    def _remembered(self, state: SketchedNewtonState, trial: Evaluation) -> SketchedNewtonState:
-        move, change = trial.point - state.point, trial.gradient - state.gradient
-        if not inner(move, change) > np.finfo(np.float64).tiny:  # or it cannot be divided by
-            return state
+            return self._at(state, trial, "start over")
+        caution = state.caution if state.step_size < 1.0 else next_caution(state.caution, 1.0)
         moves, changes = state.moves, state.gradient_changes
+        move, change = trial.point - state.point, trial.gradient - state.gradient
+        if inner(move, change) > np.finfo(np.float64).tiny:  # it can be divided by
+            moves = np.vstack([moves, move])[-self.memory or len(moves) + 1 :]
+            changes = np.vstack([changes, change])[-self.memory or len(changes) + 1 :]
+        state = self._at(state, trial, "aim")
         return state._replace(
-            moves=np.vstack([moves, move])[-self.memory or len(moves) + 1 :],
-            gradient_changes=np.vstack([changes, change])[-self.memory or len(changes) + 1 :],
+            moves=moves, gradient_changes=changes, caution=caution, used=state.used + 1
         )
 
     def _sketched(self, state: SketchedNewtonState, oracle: Sum) -> SketchedNewtonState:
-        new = state._replace(
+        """Return the state with new curvature, and the next trial."""
+        state = state._replace(
             sketched_at=state.point,
             sketches=state.sketches + 1,
             sketched_with=state.caution,
             used=0,
         )
-        if self._curvature(new, oracle).scaled:
-            new = new._replace(moves=state.moves[:0], gradient_changes=state.moves[:0])
-        return self._directed(new, oracle)
+        curvature = self._curvature(state, oracle)
+        if curvature.scaled:
+            state = state._replace(moves=state.moves[:0], gradient_changes=state.moves[:0])
+        return self._directed(state, curvature)
 
     def _curvature(self, state: SketchedNewtonState, oracle: Sum) -> Factored | Diagonal:
         return oracle.sum.curvature(state.sketched_at, state.sketches, state.sketched_with)
 
-    def _directed(self, state: SketchedNewtonState, oracle: Sum) -> SketchedNewtonState:
-        direction = -self._corrected(state, self._curvature(state, oracle))
-        slope = -inner(state.gradient, direction)
+    def _directed(
+        self, state: SketchedNewtonState, curvature: Factored | Diagonal
+    ) -> SketchedNewtonState:
+        direction = -self._corrected(state, curvature)
         return state._replace(
-            trial=state.point + direction, direction=direction, step_size=1.0, slope=slope
+            trial=state.point + direction,
+            direction=direction,
+            step_size=1.0,
+            slope=-inner(state.gradient, direction),
+            due="",
         )
 
     def _corrected(self, state: SketchedNewtonState, curvature: Factored | Diagonal) -> Array:
@@ -240,7 +234,7 @@ class SketchedNewton(StepRule):
         self, state: SketchedNewtonState, trial: Evaluation, oracle: Sum
     ) -> SketchedNewtonState:
         if state.slope == 0.0:  # a guess
-            return state._replace(due=START_OVER)
+            return state._replace(due="start over")
         t = state.step_size
         share = oracle.sum.shorter(state.point, trial.point, state.value, t * state.slope)
         if share * t <= SHORTEST_STEP:
@@ -250,20 +244,12 @@ class SketchedNewton(StepRule):
             )
         t *= share
         trial_point = state.point + t * state.direction
-        caution = more_careful(state.caution)
+        caution = next_caution(state.caution, 0.0)
         return state._replace(trial=trial_point, step_size=t, caution=caution)
 
     def output(self, state: SketchedNewtonState) -> Array:
         """Return the last point that was accepted."""
         return state.point
-
-
-class _Origin(NamedTuple):
-    """What a matrix of second derivatives is made from: see `CurvedOracle.curvature`."""
-
-    point: Vector
-    number: int
-    caution: float
 
 
 class CurvedOracle(SmoothOracle):
@@ -272,9 +258,7 @@ class CurvedOracle(SmoothOracle):
     If a matrix of them would cost too much, one number per coordinate takes its place.
     """
 
-    def __init__(
-        self, model: LinearModel, rng: np.random.Generator, goal: Goal | None = None
-    ) -> None:
+    def __init__(self, model: LinearModel, rng: np.random.Generator, goal: Goal = no_goal) -> None:
         super().__init__(model, rng, goal)
         if not math.isfinite(model.loss.curvature):
             raise ValueError(
@@ -284,13 +268,9 @@ class CurvedOracle(SmoothOracle):
         self._seed = int(rng.integers(2**63))
         self._costs = Costs.of(model)
         self._made: Factored | None = None
-        self._made_from: _Origin | None = None
-        self._coordinates: Diagonal | None = None
-
-    @property
-    def lowest(self) -> Evaluation | None:
-        """The evaluation with the lowest value so far."""
-        return self.best
+        #: where, from which sample and with which caution
+        self._made_from: tuple[Vector, int, float] | None = None
+        self._coordinates = Diagonal(lambda: coordinate_curvatures(model), *self._costs.price(1))
 
     def original(self, evaluation: Evaluation) -> Evaluation:
         """Return the evaluation; its bound may be postponed: see `bound_can_wait`."""
@@ -318,21 +298,17 @@ class CurvedOracle(SmoothOracle):
             return math.inf
         return 0.5 * float(evaluation.gradient @ curvature.solve(evaluation.gradient))
 
-    @property
-    def _guess_size(self) -> int:
-        """The size of the sample that gives a start; 0 for none."""
-        model, costs = self.model, self._costs
-        most = SAMPLE_ENTRIES * model.n_samples / max(1, model.storage.entries)
-        enough = START_PER_PARAMETER * model.n_parameters
-        size = int(min(START_SHARE * model.n_samples, most, enough))
-        few = size < max(FEWEST_PER_PARAMETER * model.n_parameters, FEWEST_SAMPLED)
-        return 0 if few or not costs.least or costs.constant else size
-
     def guess(self, point: Vector) -> Vector | None:
         """Return roughly the minimum over a sample of the rows; None if there are too few."""
-        size, rng, model = self._guess_size, np.random.default_rng([self._seed, 0]), self.model
-        if size == 0:
+        model, costs = self.model, self._costs
+        if not costs.least or costs.constant:
             return None
+        most = COPIED_ENTRIES * model.n_samples / max(1, model.storage.entries)
+        enough = START_PER_PARAMETER * model.n_parameters
+        size = int(min(START_SHARE * model.n_samples, most, enough))
+        if size < FEWEST_PER_PARAMETER * model.n_parameters:
+            return None
+        rng = np.random.default_rng([self._seed, 0])
         # A weak l2 term keeps its weight relative to a row, up to that of one row: fewer rows
         # overfit sooner.
         weight = min(model.l2 * model.n_samples, 1.0) / size
@@ -341,7 +317,10 @@ class CurvedOracle(SmoothOracle):
         state = rule.init(point)
         unknown = sample.n_parameters / size  # relative error of the value, about
         for _ in range(START_STEPS):
-            state = rule.aimed(rule.step(state, oracle).state, oracle)
+            try:
+                state = rule.aimed(rule.step(state, oracle).state, oracle)
+            except LineSearchError:  # the minimum up to rounding, perhaps a value of 0
+                return np.asarray(state.point)
             if 0.0 < state.slope <= START_PRECISION * unknown * state.value:
                 break
         found: Vector = state.trial
@@ -349,14 +328,19 @@ class CurvedOracle(SmoothOracle):
 
     def curvature(self, point: Vector, number: int, caution: float) -> Factored | Diagonal:
         """Return the curvature at a point from the `number`-th sample; 0: one per coordinate."""
-        made_from = self._made_from
-        if self._made is not None and made_from is not None and made_from[1:] == (number, caution):
-            return self._made
+        made, made_from = self._made, self._made_from
+        if made is not None and made_from is not None and made_from[1:] == (number, caution):
+            return made
         size = 0 if number == 0 else self._costs.sample(number)
         if size == 0:
-            return self._diagonal()
-        origin = _Origin(point, number, caution)
-        self._made, self._made_from = self._factored(origin, size), origin
+            return self._coordinates
+        model = self.model
+        with np.errstate(**QUIET):
+            at = self._known(self._evaluation(point))
+            rows = model.sampled(size, [self._seed, number], by=at, caution=caution)
+            matrix = second_derivative_matrix(model, at, rows)
+        self._made = Factored(matrix, *self._costs.price(number + 1, rows.n_curved))
+        self._made_from = point, number, caution
         return self._made
 
     @property
@@ -365,24 +349,11 @@ class CurvedOracle(SmoothOracle):
             self.curvature(*self._made_from)
         return self._made
 
-    def _diagonal(self) -> Diagonal:
-        if self._coordinates is None:
-            numbers = functools.partial(coordinate_curvatures, self.model)
-            self._coordinates = Diagonal(numbers, *self._costs.price(1))
-        return self._coordinates
-
-    def _factored(self, origin: _Origin, size: int) -> Factored:
-        point, number, caution = origin
-        model = self.model
-        with np.errstate(**QUIET):
-            at = self._known(self._evaluation(point))
-            rows = model.sampled(size, [self._seed, number], by=at, caution=caution)
-            matrix = second_derivative_matrix(model, at, rows)
-        return Factored(matrix, *self._costs.price(number + 1, rows.n_curved))
-
     def state(self) -> dict[str, Any]:
         """Return all that a checkpoint has to keep."""
-        made = None if self._made_from is None else self._made_from._asdict()
+        made = None
+        if self._made_from is not None:
+            made = dict(zip(("point", "number", "caution"), self._made_from, strict=True))
         return {**super().state(), "seed": self._seed, "made": made}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -390,7 +361,7 @@ class CurvedOracle(SmoothOracle):
         super().restore(state)
         self._seed, self._made, self._latest = state["seed"], None, []
         made = state["made"]
-        self._made_from = None if made is None else _Origin(**made)
+        self._made_from = None if made is None else (made["point"], made["number"], made["caution"])
 
 
 class SmoothedCurvedOracle(SmoothedOracle[CurvedOracle]):
@@ -399,9 +370,7 @@ class SmoothedCurvedOracle(SmoothedOracle[CurvedOracle]):
     # Setting mu makes the sum, so it comes after mu.
     saved = (*RowOracle.saved, "mu", "_next_mu", "smooth")
 
-    def __init__(
-        self, model: LinearModel, rng: np.random.Generator, goal: Goal | None = None
-    ) -> None:
+    def __init__(self, model: LinearModel, rng: np.random.Generator, goal: Goal = no_goal) -> None:
         super().__init__(model, rng, goal)
         if not model.has_dual_bound:
             raise ValueError(
@@ -414,22 +383,17 @@ class SmoothedCurvedOracle(SmoothedOracle[CurvedOracle]):
     def _smoothed(self, mu: float) -> CurvedOracle:
         return CurvedOracle(self.model.smoothed(mu), self.rng)
 
-    @property
-    def lowest(self) -> Evaluation | None:
-        """The smooth sum's evaluation where the function itself was lowest so far."""
-        best = self.best
-        if best is not None and self._latest is not None and best.point is not self._latest.point:
-            return self.sum.seen(best.point, self._known(best))
-        return self.sum.lowest
-
     def __call__(self, point: Vector) -> Evaluation:
         """Evaluate the smooth sum and the function itself, and choose the next mu."""
         self.changed = self._smooth_as_due(point)
         evaluation = self.sum(point)
         known = self._latest = self._itself_at(evaluation)
+        best = self.best
+        if self.changed and best is not None and best is not known:
+            self.sum.seen(best.point, self._known(best))  # perhaps the lowest of the new sum
         at, smooth = self._known(known), self.sum._known(evaluation)
         mu, goal = self.sum.model.loss.smoothing, self.goal(at.value)
-        part = smoothing_gap(at, smooth, mu)
+        part = smoothing_gap(at, smooth)
         if self.model.l2 > 0.0:
             waits = self.sum.bound_can_wait(evaluation, goal, part)
             gap = part + self.sum.remaining(evaluation) if waits else 0.0

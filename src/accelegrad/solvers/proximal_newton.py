@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
-from accelegrad import kernels
 from accelegrad.errors import LineSearchError, Vector
 from accelegrad.geometry.penalties import Penalty
+from accelegrad.geometry.sets import FeasibleSet
 from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.models.matrix import (
     ColumnProducts,
@@ -20,26 +20,28 @@ from accelegrad.models.matrix import (
 )
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.model_dual import ModelDual
-from accelegrad.rules.base import Array, Step, StepRule
+from accelegrad.rules.base import Array, Step
 from accelegrad.run.oracle import QUIET, Evaluation
 from accelegrad.solvers.curvature import (
     MOST_PARAMETERS,
     Costs,
     Factored,
+    least_squares_matrix,
     second_derivative_matrix,
 )
 from accelegrad.solvers.quadratic import Limits, Minimum, box_minimum
-from accelegrad.solvers.row_oracle import Goal, RowOracle, SmoothOracle, rows_in_memory
-from accelegrad.solvers.search import (
-    PROMISING,
-    bolder,
-    falls_enough,
-    more_careful,
-)
-from accelegrad.solvers.smoothing import (
+from accelegrad.solvers.row_oracle import (
     LARGEST_SHRINK,
     NEGLIGIBLE_GAP,
+    PROMISING,
+    Goal,
+    RowRule,
     SmoothedOracle,
+    SmoothOracle,
+    TermsOracle,
+    falls_enough,
+    next_caution,
+    no_goal,
     smoothing_gap,
 )
 
@@ -49,12 +51,6 @@ MOST_IDLE = 3
 #: Up to this many columns, all may move. Of more, those that are not at a kink, and as many others,
 #: but at least this many.
 FEW_COLUMNS = 100
-#: A step that gains at most this share of the wanted gap counts as no gain.
-SETTLED = 1e-3
-#: After a step without gain mu shrinks if the smoothing's part exceeds this share of the wanted gap
-#: (without this, 9 of 60 fits of the hinge loss to columns of sizes 1e-3 to 1e3 missed a gap of
-#: 1e-3).
-NEGLIGIBLE_PART = 0.02
 
 #: What the rule works on: a smooth sum, or a smooth one close to a sum with kinks.
 Sum: TypeAlias = "PenalisedOracle | SmoothedPenalisedOracle"
@@ -79,7 +75,7 @@ class ProximalNewtonState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ProximalNewton(StepRule):
+class ProximalNewton(RowRule):
     r"""Proximal Newton's method for a smooth sum over rows with an l1 term, within a box.
 
     Around a point w, with the gradient g and the curvature C of the sum f, the model
@@ -108,6 +104,27 @@ class ProximalNewton(StepRule):
     title = "proximal Newton"
     can = frozenset({"values", "terms"})
 
+    def oracle(
+        self,
+        model: LinearModel,
+        rng: np.random.Generator,
+        goal: Goal,
+        penalty: Penalty | None = None,
+        feasible_set: FeasibleSet | None = None,
+    ) -> PenalisedOracle | SmoothedPenalisedOracle:
+        """Return the sum with its terms, smoothed if it has kinks; refuse weights without terms."""
+        terms = Terms.of(model, penalty, feasible_set)
+        if terms is None or not terms.hold_each_weight(model.loss):
+            raise ValueError(
+                "method 'proximal-newton' takes l1 and elastic net terms and boxes, and each "
+                "weight has to have an l1 or l2 term or two ends (for least squares one end, at "
+                f"0, will do); penalty is {penalty!r}, feasible_set {feasible_set!r}, and the "
+                f"model's l2 {model.l2!r}."
+            )
+        smooth = math.isfinite(model.loss.curvature)
+        kind = PenalisedOracle if smooth else SmoothedPenalisedOracle
+        return kind(model, rng, goal, terms, penalty)
+
     def init(self, x0: Array) -> ProximalNewtonState:
         """Return the state before the first step."""
         return ProximalNewtonState(0, x0, 1.0, 0, 0.0)
@@ -131,7 +148,7 @@ class ProximalNewton(StepRule):
         moved = ProximalNewtonState(
             state.iteration + 1,
             trial.point,
-            1.0 if oracle.changed else (bolder if share == 1.0 else more_careful)(state.caution),
+            1.0 if oracle.changed else next_caution(state.caution, share),
             idle,
             share,
         )
@@ -142,39 +159,6 @@ class ProximalNewton(StepRule):
         return state.point
 
 
-class Aimed(NamedTuple):
-    """The minimum of a model with the curvature of all rows."""
-
-    target: Vector
-    around: ModelPoint
-    caution: float
-
-    def slopes(self, at: ModelPoint) -> Vector:
-        """Return the model's slopes at its minimum, where the sum is known."""
-        return self.around.slopes_at(at, self.caution)
-
-
-class TermsOracle(RowOracle):
-    """A sum over rows with l1 and l2 terms (`penalty` without the model's own), within a box."""
-
-    saved = (*RowOracle.saved, "_seed")
-    model: LinearModel
-    dual: ModelDual
-
-    def __init__(
-        self,
-        model: LinearModel,
-        rng: np.random.Generator,
-        goal: Goal | None,
-        terms: Terms,
-        penalty: Penalty | None,
-    ) -> None:
-        super().__init__(model, rng, goal)
-        self.model, self.terms, self.penalty = soon_ready(model), terms, penalty
-        self.dual = self.model.dual_with(terms)
-        self._seed = int(rng.integers(2**63))
-
-
 class PenalisedOracle(SmoothOracle, TermsOracle):
     """A smooth sum, its model around a point, and its bounds."""
 
@@ -182,8 +166,10 @@ class PenalisedOracle(SmoothOracle, TermsOracle):
         super().__init__(*given)
         d, self._limits = self.model.n_features, limits_of(self.terms)
         self._before = math.nan  # value at the last model's point, infinite if unknown
-        self._aimed: Aimed | None = None  # the last model's minimum, if all rows are in it
+        #: the last model's minimum, and the point and caution that it is around; if it has all rows
+        self._aimed: tuple[Vector, ModelPoint, float] | None = None
         self._has_all_rows = False
+        self._is_least_squares = self.model.loss.name == "squared"
         self._part: tuple[Any, LinearModel] | None = None  # some columns, and the model of them
         self._matrix: Matrix | None = None  # its curvature, if constant
         self._products: ColumnProducts | None = None
@@ -199,7 +185,7 @@ class PenalisedOracle(SmoothOracle, TermsOracle):
         with np.errstate(**QUIET):
             at, value = self._known(evaluation), evaluation.value
             goal = self.goal(value)
-            slopes, settled = self.model_slopes(evaluation), self.is_settled(value, goal)
+            slopes, settled = self.model_slopes(evaluation), self.is_settled(value)
             bound = best_bound(self.dual, at, value, goal, slopes, settled=settled)
             if value - bound > goal > 0.0 and settled:
                 bound = max(bound, self._bound_without_terms(at))
@@ -208,11 +194,10 @@ class PenalisedOracle(SmoothOracle, TermsOracle):
 
     def model_slopes(self, evaluation: Evaluation) -> Vector | None:
         """Return the slopes of the last model at its minimum, if that was evaluated."""
-        at: Any = self._known(evaluation)
-        aimed = self._aimed
-        if aimed is None or aimed.target is not evaluation.point:
+        if self._aimed is None or self._aimed[0] is not evaluation.point:
             return None
-        return aimed.slopes(at)
+        _, around, caution = self._aimed
+        return around.slopes_at(self._known(evaluation), caution)
 
     def _bound_without_terms(self, at: ModelPoint) -> float:
         """Return a bound that may hold even if rounding is larger than the terms.
@@ -221,12 +206,12 @@ class PenalisedOracle(SmoothOracle, TermsOracle):
         """
         return at.dual_value if self.model.has_dual_bound else 0.0
 
-    def is_settled(self, value: float, goal: float) -> bool:
-        """Return whether the last step gained next to nothing, relative to the wanted gap.
+    def is_settled(self, value: float) -> bool:
+        """Return whether the last step gained nothing.
 
         A least-squares step in which all columns may move leaves nothing to gain.
         """
-        return self._before == math.inf or self._before - value <= SETTLED * goal
+        return self._before == math.inf or self._before <= value
 
     def aim(self, point: Vector, number: int, caution: float) -> Aim:
         """Return the minimum of the model around a point over the columns that may move."""
@@ -240,30 +225,23 @@ class PenalisedOracle(SmoothOracle, TermsOracle):
                 gradient = part.combination(-part.y) + matrix @ point
                 return self._minimum(None, matrix, gradient, point, math.inf)
             evaluation = self._evaluation(point)
-            self._before, gradient = evaluation.value, self._gradient(evaluation)
+            around = self._known(evaluation)
+            self._before, gradient = evaluation.value, evaluation.gradient
+            if self.terms.l2 != self.model.l2:
+                gradient = gradient.copy()
+                gradient[: self.model.n_features] += (self.terms.l2 - self.model.l2) * (
+                    point[: self.model.n_features]
+                )
             columns = self._chosen(point, gradient)
             if self._products is not None and columns is not None:
                 matrix = self._products_of(columns, self._products)
             else:
                 part = self._columns(columns)
-                matrix = self._curvature(part, self._known(evaluation), number, caution)
+                matrix = self._curvature(part, around, number, caution)
             aim = self._minimum(columns, matrix, gradient, point, evaluation.value)
             if self._has_all_rows:
-                around: Any = self._known(evaluation)
-                self._aimed = Aimed(aim.target, around, caution)
+                self._aimed = aim.target, around, caution
             return aim
-
-    @property
-    def _is_least_squares(self) -> bool:
-        return self.model.loss.name == "squared"
-
-    def _gradient(self, evaluation: Evaluation) -> Vector:
-        more, d = self.terms.l2 - self.model.l2, self.model.n_features
-        if more == 0.0:
-            return evaluation.gradient
-        gradient = evaluation.gradient.copy()
-        gradient[:d] += more * evaluation.point[:d]
-        return gradient
 
     def _chosen(self, point: Vector, gradient: Vector) -> Any:
         """Return the columns that may move, None for all of them."""
@@ -285,16 +263,13 @@ class PenalisedOracle(SmoothOracle, TermsOracle):
             moving, others, most = others[:0], np.flatnonzero(steepness > 0.0), MOST_PARAMETERS
         if others.size > most:
             # The fall from moving one column alone.
-            gain = steepness[others] ** 2 / self._curvatures[others]
+            curvatures = self.model.loss.curvature * self.model.column_squares() + self.terms.l2
+            gain = steepness[others] ** 2 / curvatures[others]
             others = others[np.argpartition(gain, others.size - most)[others.size - most :]]
         chosen = np.sort(np.concatenate([moving, others]))
         if not chosen.size:  # only an intercept moves
             chosen = np.array([np.argmax(np.abs(g))])
         return chosen
-
-    @property
-    def _curvatures(self) -> Vector:
-        return self.model.loss.curvature * self.model.column_squares() + self.terms.l2
 
     def _columns(self, columns: Any) -> LinearModel:
         """Return a model of some columns, with all l2 terms; kept until others are asked for."""
@@ -318,10 +293,7 @@ class PenalisedOracle(SmoothOracle, TermsOracle):
 
     def _least_squares_matrix(self, part: LinearModel) -> Matrix:
         if self._matrix is None:
-            matrix = part.gram_of_columns().copy()
-            ends = np.arange(part.n_features)
-            matrix[ends, ends] += part.l2
-            self._matrix = matrix
+            self._matrix = least_squares_matrix(part, part.l2)
         return self._matrix
 
     def _products_of(self, columns: Any, products: ColumnProducts) -> Matrix:
@@ -353,7 +325,7 @@ class SmoothedPenalisedOracle(SmoothedOracle[PenalisedOracle], TermsOracle):
 
     def _smoothed(self, mu: float) -> PenalisedOracle:
         rng, smooth = np.random.default_rng(self._seed), self.model.smoothed(mu)
-        oracle = PenalisedOracle(smooth, rng, None, self.terms, self.penalty)
+        oracle = PenalisedOracle(smooth, rng, no_goal, self.terms, self.penalty)
         if self.smooth is not None:  # what is known there needs no pass
             for known in self.smooth._latest:
                 oracle.seen(known.point, self.smooth._known(known))
@@ -375,19 +347,14 @@ class SmoothedPenalisedOracle(SmoothedOracle[PenalisedOracle], TermsOracle):
             at, smooth = self._known(known), self.sum._known(evaluation)
             value, goal = known.value, self.goal(known.value)
             slopes = self.sum.model_slopes(evaluation)
-            settled = self.sum.is_settled(evaluation.value, goal)
+            settled = self.sum.is_settled(evaluation.value)
             bound = best_bound(self.dual, smooth, value, goal, slopes, settled=settled)
             if value - bound > goal > 0.0 and settled and self.model.has_dual_bound:
                 bound = max(bound, at.dual_value_by(smooth))
             known.dual_value = bound
-            mu = self.sum.model.loss.smoothing
-            part, gap = smoothing_gap(at, smooth, mu), value - bound
+            mu, part, gap = smooth.model.loss.smoothing, smoothing_gap(at, smooth), value - bound
             self._shrink(part, gap, goal, value)
-            if (
-                settled
-                and gap > goal
-                and part > max(NEGLIGIBLE_PART * goal, NEGLIGIBLE_GAP * value)
-            ):
+            if settled and gap > goal and part > NEGLIGIBLE_GAP * value:
                 self._next_mu = min(self._next_mu, mu / LARGEST_SHRINK)
         self.changed = self._next_mu != mu
         return known
@@ -429,14 +396,6 @@ def minimum_of_columns(
 def limits_of(terms: Terms) -> Limits:
     """Return l1 terms and box, one number per weight."""
     return Limits(np.full(terms.n_features, terms.l1), terms.lower, terms.upper)
-
-
-def soon_ready(model: LinearModel) -> LinearModel:
-    """Return the model, without kernels if its few passes would not pay for compiling."""
-    if isinstance(model, LinearModel) and model.has_columns and model.in_memory is None:
-        return model  # its rows are elsewhere
-    rows = rows_in_memory(model)
-    return rows if kernels.worth_compiling(kernels.readable(rows.X)) else rows.without_kernels()
 
 
 def best_bound(

@@ -14,7 +14,7 @@ from scipy.linalg.lapack import dpotrs
 from accelegrad.errors import Vector
 from accelegrad.linalg import UNIT, cholesky_factor, with_unit_diagonal
 from accelegrad.models.matrix import Matrix
-from accelegrad.solvers.search import DESCENT
+from accelegrad.solvers.row_oracle import DESCENT
 
 #: The most Newton steps: a handful is usual, and the next quadratic continues.
 MOST_STEPS = 100
@@ -22,13 +22,12 @@ MOST_STEPS = 100
 MOST_HALVINGS = 10
 #: Added to a diagonal of ones: increased after a step that was too long, up to gradient descent,
 #: and reduced otherwise.
-LEAST_SHIFT, LARGEST_SHIFT, SHIFT_GROWTH = 1e-13, 1e4, 100.0
+LEAST_SHIFT, SHIFT_GROWTH = 1e-13, 100.0
 #: A step that had to be made shorter than this was too long.
 SHORT = 0.1
-#: A whole step that falls by at most this share of all earlier falls has nothing left to gain.
-NEGLIGIBLE_FALL = 1e-20
-#: Slopes below this many units of rounding of their terms count as 0.
-SLOPE_ROUNDING = 8.0
+#: Slopes below this many units of rounding of their terms count as 0 (with 8 steps go on where
+#: rounding hides all falls).
+SLOPE_ROUNDING = 32.0
 
 
 class Limits(NamedTuple):
@@ -105,7 +104,7 @@ def _minimum(matrix: Matrix, slope: Vector, limits: Limits, start: Vector) -> Mi
     # The ends of the piece on either side of 0.
     above = np.where(kinked, np.maximum(lower, 0.0), lower)
     below = np.where(kinked, np.minimum(upper, 0.0), upper)
-    u, r, fallen, shift, noise = start, slope, 0.0, LEAST_SHIFT, 0.0
+    u, r, fallen, shift = start, slope, 0.0, LEAST_SHIFT
     steepest = np.abs(slope) + l1
     for _ in range(MOST_STEPS):
         # The side of 0 that a coordinate is on, or goes to.
@@ -117,20 +116,17 @@ def _minimum(matrix: Matrix, slope: Vector, limits: Limits, start: Vector) -> Mi
             np.where(rises, upper, below),
         )
         least = SLOPE_ROUNDING * UNIT * (steepest + float(np.abs(u - start).sum()))
-        free = _free(slopes, u <= low, u >= high, np.maximum(least, noise))
+        free = _free(slopes, u <= low, u >= high, least)
         if free.size == 0:
             break
         move = _newton_step(matrix, slopes, free, shift)
         found = _stopped_at_kinks(matrix, slopes, u, move, free, low, high)
         if found.share <= SHORT:
-            if shift >= LARGEST_SHIFT:  # rounding hides any further fall
+            if shift > 1.0 / LEAST_SHIFT:  # rounding hides any further fall
                 break
             shift *= SHIFT_GROWTH
         else:
             shift = max(shift / SHIFT_GROWTH, LEAST_SHIFT)
-        if found.share == 1.0 and found.fall <= NEGLIGIBLE_FALL * fallen:
-            # The slopes that this step was for are rounding of those given.
-            noise = max(noise, float(np.abs(slopes[free]).max()))
         u, r, fallen = found.point, r + found.change, fallen + found.fall
     return Minimum(u, fallen)
 

@@ -1,17 +1,52 @@
-"""The common base of the oracles of all row methods: a sum over rows, randomness and a goal."""
+"""What all methods for sums over rows share: their oracles, the line search, and smoothing.
+
+A loss with kinks is minimised as a sequence of smooth sums. The Moreau envelope of the loss with a
+parameter mu is smooth, and below the loss by at most mu L^2 / 2. Its slopes are feasible for the
+dual of the loss itself, so the gap of the original problem is known at every point: one part due to
+the smoothing, and one due to the point. If the first dominates, mu shrinks.
+"""
 
 from __future__ import annotations
 
+import math
+from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
+from accelegrad import kernels
 from accelegrad.errors import Vector
+from accelegrad.geometry.penalties import Penalty
+from accelegrad.geometry.sets import FeasibleSet
 from accelegrad.models.linear_model import LinearModel, ModelPoint
-from accelegrad.proofs.model_dual import LateBound
+from accelegrad.proofs.fenchel import Terms
+from accelegrad.proofs.model_dual import LateBound, ModelDual
+from accelegrad.rules.base import StepRule
 from accelegrad.run.oracle import QUIET, Evaluation, ModelOracle
-from accelegrad.solvers.search import shorter_share
+
+#: Armijo's rule with the usual constant: a step is too long if it gains less than this share of the
+#: promised fall.
+DESCENT = 1e-4
+#: If a step this short gains nothing, rounding hides any further fall.
+SHORTEST_STEP = 1e-12
+#: Two units of rounding: values that differ by less may be equal.
+VALUE_ROUNDING = 4e-16
+#: Caution of the next matrix of second derivatives, from 0 to 1, is divided by this after a step
+#: that was not too long, and multiplied otherwise; below the least it is 0 (with 0.01 in place of
+#: 0.03 digits, one against the rest, take more than 60 steps).
+CAUTION_FACTOR, LEAST_CAUTION = 10.0, 0.03
+#: A bound is worth its cost if the estimated gap is at most this many times the wanted one; chosen
+#: (half and twice as much change nothing).
+PROMISING = 10.0
+#: mu is divided by at most this at a time (measured: 2 and 10 cost a bit more).
+LARGEST_SHRINK = 4.0
+#: mu shrinks if the smoothing's part exceeds this share of the gap, or of the wanted one if that is
+#: larger, and aims at half of that share of the wanted gap (0.25 takes as long; with 1 the gap
+#: never gets small).
+LARGEST_PART = 0.5
+LEAST_MU = 1e-100  # its inverse, the curvature, can still be squared
+NEGLIGIBLE_GAP = 1e-14  # of the value: rounding of sums hides a smaller gap
 
 #: Maps the value at a point to the wanted gap, 0 for none.
 Goal: TypeAlias = Callable[[float], float]
@@ -22,26 +57,82 @@ def no_goal(value: float) -> float:  # noqa: ARG001
     return 0.0
 
 
+class RowRule(StepRule):
+    """A rule that works on the rows of a linear model, and on nothing else."""
+
+    @abstractmethod
+    def oracle(
+        self,
+        model: LinearModel,
+        rng: np.random.Generator,
+        goal: Goal,
+        penalty: Penalty | None = None,
+        feasible_set: FeasibleSet | None = None,
+        /,
+    ) -> RowOracle:
+        """Return the oracle to work on; only rules that can "terms" take a penalty or a set."""
+
+
 class RowOracle(ModelOracle):
     """A sum over rows; `rng` gives samples, or the order of the rows."""
 
     saved = (*ModelOracle.saved, "rng")
 
-    def __init__(
-        self, model: LinearModel, rng: np.random.Generator, goal: Goal | None = None
-    ) -> None:
+    def __init__(self, model: LinearModel, rng: np.random.Generator, goal: Goal = no_goal) -> None:
         super().__init__(model)
-        self.rng, self.goal = rng, no_goal if goal is None else goal
+        self.rng, self.goal = rng, goal
 
     def _late_bound(self, at: ModelPoint, smoothing: float = 0.0) -> LateBound:
         """Return the bound by the slopes at a point, for later; `smoothing` is their mu."""
         return LateBound(self.model, at.w, smoothing=smoothing, known=at)
 
 
+class TermsOracle(RowOracle):
+    """A sum over rows with l1 and l2 terms (`penalty` without the model's own), within a box."""
+
+    saved = (*RowOracle.saved, "_seed")
+    dual: ModelDual
+
+    def __init__(
+        self,
+        model: LinearModel,
+        rng: np.random.Generator,
+        goal: Goal,
+        terms: Terms,
+        penalty: Penalty | None,
+    ) -> None:
+        super().__init__(soon_ready(model), rng, goal)
+        self.terms, self.penalty = terms, penalty
+        self.dual = self.model.dual_with(terms)
+        self._seed = int(rng.integers(2**63))
+
+
+def rows_in_memory(model: LinearModel) -> LinearModel:
+    """Return the model with its rows in memory, or refuse."""
+    rows = model.in_memory
+    if rows is None:
+        raise ValueError(
+            "this method goes from row to row in random order, so that all rows have to be in "
+            f"memory, but those of {model!r} are not: use method 'accelegrad-newton'."
+        )
+    return rows
+
+
+def soon_ready(model: LinearModel) -> LinearModel:
+    """Return the model, without kernels if its few passes would not pay for compiling."""
+    if isinstance(model, LinearModel) and model.has_columns and model.in_memory is None:
+        return model  # its rows are elsewhere
+    rows = rows_in_memory(model)
+    return rows if kernels.wanted(kernels.readable(rows.X)) else rows.without_kernels()
+
+
+# -- smooth sums -----------------------------------------------------------------------------------
+
+
 class SmoothOracle(RowOracle):
     """A smooth sum over rows, which remembers its last two evaluations."""
 
-    #: it is always the same sum: see `accelegrad.solvers.smoothing.SmoothedOracle`
+    #: it is always the same sum: see `SmoothedOracle`
     changed = False
 
     def __init__(self, *given: Any) -> None:
@@ -55,7 +146,9 @@ class SmoothOracle(RowOracle):
 
     def __call__(self, point: Vector) -> Evaluation:
         """Evaluate at the point."""
-        return self._remembered(super().__call__(point))
+        evaluation = super().__call__(point)
+        self._latest = [*self._latest[-1:], evaluation]
+        return evaluation
 
     def seen(self, point: Vector, other: ModelPoint) -> Evaluation:
         """Evaluate from another sum over the same rows: no pass over them before the gradient."""
@@ -63,11 +156,8 @@ class SmoothOracle(RowOracle):
             at = other.beside(self.model)
             value = at.value
         evaluation = Evaluation(point, value, late_gradient=self._late_gradient, model=at)
-        return self._remembered(self._finish(evaluation))
-
-    def _remembered(self, evaluation: Evaluation) -> Evaluation:
         self._latest = [*self._latest[-1:], evaluation]
-        return evaluation
+        return self._finish(evaluation)
 
     def _evaluation(self, point: Vector) -> Evaluation:
         """Return what is known at a point, usually one of the last two evaluated."""
@@ -93,12 +183,102 @@ class SmoothOracle(RowOracle):
             return shorter_share(value_at, value, fall)
 
 
-def rows_in_memory(model: LinearModel) -> LinearModel:
-    """Return the model with its rows in memory, or refuse."""
-    rows = model.in_memory
-    if rows is None:
-        raise ValueError(
-            "this method goes from row to row in random order, so that all rows have to be in "
-            f"memory, but those of {model!r} are not: use method 'accelegrad-newton'."
-        )
-    return rows
+def falls_enough(before: float, value: float, fall: float, share: float) -> bool:
+    """Return whether a value is low enough after a share of a step, by Armijo's rule.
+
+    `fall` is the promise of the whole step; if it is only rounding, nothing has to fall.
+    """
+    rounding = VALUE_ROUNDING * abs(value)
+    return value <= before + (rounding if fall <= rounding else -DESCENT * share * fall)
+
+
+def shorter_share(value_at: Callable[[float], float], before: float, fall: float) -> float:
+    """Return the first of 1/2, 1/4, ... of a step that lowers the value enough; 0 if none does."""
+    share = 0.5
+    while share >= SHORTEST_STEP:
+        if falls_enough(before, value_at(share), fall, share):
+            return share
+        share *= 0.5
+    return 0.0
+
+
+def next_caution(caution: float, share: float) -> float:
+    """Return the caution after a step of which this share was done."""
+    if share < 1.0:
+        return min(max(CAUTION_FACTOR * caution, LEAST_CAUTION), 1.0)
+    return caution / CAUTION_FACTOR if caution > LEAST_CAUTION else 0.0
+
+
+# -- losses with kinks -----------------------------------------------------------------------------
+
+Smooth = TypeVar("Smooth", bound=SmoothOracle)
+
+
+class SmoothedOracle(RowOracle, Generic[Smooth]):
+    """A sum over rows whose loss has kinks, and the smooth sum below it that a rule works on."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.smooth: Smooth | None = None
+        self.changed = False  # whether the smooth sum is a new one
+        self._next_mu = math.nan  # of the next smooth sum
+
+    @abstractmethod
+    def _smoothed(self, mu: float) -> Smooth:
+        """Return the smooth sum for a mu."""
+
+    @property
+    def sum(self) -> Smooth:
+        """The smooth sum of the current mu."""
+        assert self.smooth is not None
+        return self.smooth
+
+    @property
+    def mu(self) -> float | None:
+        """The current smoothing; None before the first one."""
+        return None if self.smooth is None else self.smooth.model.loss.smoothing
+
+    @mu.setter
+    def mu(self, mu: float | None) -> None:
+        if mu is not None:
+            self.smooth = self._smoothed(mu)
+
+    def _smooth_as_due(self, point: Any) -> bool:
+        """Make the smooth sum that is due (the first one for this point); return whether new."""
+        if self.smooth is None:
+            self._count_value()
+            at, steepest = self.model.at(point), self.model.loss.lipschitz
+            # The error of this mu is about half the value: much is gained fast.
+            size = at.mean_loss if at.mean_loss > 0.0 else at.value
+            self._next_mu = max(size, LEAST_MU) / steepest**2
+        if self._next_mu == self.mu:
+            return False
+        self.mu = self._next_mu
+        return True
+
+    def _itself_at(self, evaluation: Evaluation) -> Evaluation:
+        """Return the evaluation of the sum itself where the smooth one was evaluated."""
+        self._count_value()
+        self.njev += 1
+        at = self.sum._known(evaluation).beside(self.model)
+        known = Evaluation(evaluation.point, at.value, late_gradient=self._late_gradient, model=at)
+        return self._finish(known)
+
+    def _shrink(self, part: float, gap: float, goal: float, value: float) -> None:
+        """Choose the next mu, given the part of the gap that is due to the smoothing."""
+        mu, goal = self.sum.model.loss.smoothing, max(goal, NEGLIGIBLE_GAP * abs(value))
+        self._next_mu = mu
+        if part > LARGEST_PART * max(gap, goal):
+            # The smoothing's part of the gap falls about as the square of mu.
+            aimed = mu * math.sqrt(0.5 * LARGEST_PART * goal / part)
+            self._next_mu = max(mu / LARGEST_SHRINK, aimed)
+
+
+def smoothing_gap(at: ModelPoint, smooth: ModelPoint) -> float:
+    """Return an estimate of the part of a gap that is due to the smoothing alone.
+
+    With the envelope e of the loss l and theta = e'(m), l(m) + l*(theta) - theta m is
+    l(m) - e(m) - mu theta^2 / 2.
+    """
+    mu = smooth.model.loss.smoothing
+    return max(at.mean_loss - smooth.mean_loss - 0.5 * mu * smooth.squared_slopes, 0.0)
