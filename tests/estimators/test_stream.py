@@ -319,7 +319,7 @@ MEASURE = """
 import json, sys
 from accelegrad.files.tables import Targets, Wanted
 from accelegrad.files.formats import open_table
-from accelegrad.files.streams import FileChunks
+from functools import partial
 from accelegrad.sklearn import AcceleGradRegressor
 
 def memory(name):
@@ -331,7 +331,7 @@ def growth(path):
         file.write("5")  # the peak is counted anew
     before = memory("VmRSS")
     table = open_table(path, Wanted(targets=Targets.NUMBERS))
-    AcceleGradRegressor(tol=1e-6, random_state=0).fit(FileChunks(table, 100))
+    AcceleGradRegressor(tol=1e-6, random_state=0).fit(partial(table.chunks, 100))
     return memory("VmHWM") - before
 
 small, large = json.loads(sys.argv[1])

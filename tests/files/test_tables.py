@@ -5,6 +5,7 @@ import gzip
 import lzma
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ import pytest
 import scipy.sparse as sp
 
 from accelegrad.files.formats import open_table
-from accelegrad.files.streams import FileChunks
 from accelegrad.files.tables import Column, DataError, Reading, Targets, Wanted
 from accelegrad.sklearn import AcceleGradClassifier
 
@@ -396,7 +396,9 @@ def test_labels_that_turn_into_text(tmp_path, place):
     labels[place] = "two\nlines"
     pandas.DataFrame(X).assign(t=labels).to_csv(tmp_path / "a.csv", index=False)
     assert_rows(tmp_path / "a.csv", X, labels, target="t")
-    done = AcceleGradClassifier().fit(FileChunks(open_table(tmp_path / "a.csv", Wanted("t")), 6))
+    done = AcceleGradClassifier().fit(
+        partial(open_table(tmp_path / "a.csv", Wanted("t")).chunks, 6)
+    )
     np.testing.assert_array_equal(done.classes_, ["1", "2", "two\nlines"])
     for rows in ("whole", 6):
         words = (f"row {place + 1}", "two\\nlines", "number")
