@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 from uuid import uuid4
@@ -20,9 +20,9 @@ from accelegrad.dask.cluster import BlockError, connected
 from accelegrad.dask.problems import (
     against_rest,
     class_counts,
-    class_factors,
-    classes_problem,
+    factors_of,
     labels,
+    places,
     problem_on,
     target_scale,
 )
@@ -36,26 +36,23 @@ from accelegrad.sklearn.data import Data, without_weightless
 from accelegrad.sklearn.objective import Objective, Problem
 from accelegrad.sklearn.parameters import FITTED, documented, parameter
 
-# Dataclass fields of a mixin would override those of the class.
+# A mixin: fields of LinearEstimator would override those of the estimators.
 if TYPE_CHECKING:
     Mixin = LinearEstimator
 else:
     Mixin = object
 
 
-def _timeout() -> Any:
-    return parameter(
+@dataclass(eq=False, repr=False, kw_only=True)
+class OnCluster(Mixin):
+    """Common base of the estimators of collections."""
+
+    timeout: float | None = parameter(
         None,
         "float or None",
         "After how many seconds without an answer a round trip to the workers fails, with an error "
         "that names those it waits for. None: never.",
     )
-
-
-class OnCluster(Mixin):
-    """Common base of the estimators of collections."""
-
-    timeout: float | None
     __metadata_request__fit: ClassVar[dict[str, str]] = {"client": UNUSED}
     #: the estimator of rows in memory
     _local: ClassVar[type[Any]]
@@ -229,7 +226,6 @@ def gathered_rows(data: ClusterData, *, numbers: bool) -> Data:
 
 
 def _call(local: Any, method: str, block: Any) -> Any:
-    """Return a method's result on a block; nothing for no rows, which Dask tries."""
     return getattr(local, method)(block)
 
 
@@ -261,24 +257,21 @@ class AcceleGradClassifier(OnCluster, classifier.AcceleGradClassifier):
     {fitted}
     """
 
-    _: KW_ONLY
-    timeout: float | None = _timeout()
-
     _local = classifier.AcceleGradClassifier
 
     def _take_all_targets(self, data: ClusterData) -> bool:
-        found = labels(data)
-        classifier.refuse_numbers(found, type(self).__name__)
+        classifier.refuse_numbers(found := labels(data), type(self).__name__)
         return self._take_targets(found)
 
     def _cluster_problems(self, objective: Objective, data: ClusterData) -> list[Problem]:
-        weigh = None
+        classes, weigh = self.classes_, None
         if self.class_weight is not None:
-            factors = self._class_factors(class_counts(data, self.classes_))
-            weigh = class_factors(self.classes_, factors)
+            factors = self._class_factors(class_counts(data, classes))
+            weigh = partial(factors_of, classes=classes, factors=factors)
         if self._is_joint():
-            return [classes_problem(objective, data, self.classes_, weigh)]
-        labels = [against_rest(self.classes_, k) for k in self._positives()]
+            recode: Any = partial(places, classes=classes)
+            return [problem_on(objective, data, recode, weigh, n_classes=classes.size)]
+        labels = [partial(against_rest, label=classes[k]) for k in self._positives()]
         return [problem_on(objective, data, recode, weigh) for recode in labels]
 
     def decision_function(self, X: Any) -> Any:
@@ -356,9 +349,6 @@ class AcceleGradRegressor(OnCluster, regressor.AcceleGradRegressor):
         As in `accelegrad.sklearn.AcceleGradRegressor`.
     {fitted}
     """
-
-    _: KW_ONLY
-    timeout: float | None = _timeout()
 
     _local = regressor.AcceleGradRegressor
 
@@ -451,9 +441,6 @@ class AcceleGradClassifierCV(PathsOnCluster, cv.AcceleGradClassifierCV):
     {fitted}
     """
 
-    _: KW_ONLY
-    timeout: float | None = _timeout()
-
     _local = cv.AcceleGradClassifierCV
     _single = AcceleGradClassifier
     decision_function = AcceleGradClassifier.decision_function
@@ -478,9 +465,6 @@ class AcceleGradRegressorCV(PathsOnCluster, cv.AcceleGradRegressorCV):
     ----------
     {fitted}
     """
-
-    _: KW_ONLY
-    timeout: float | None = _timeout()
 
     _local = cv.AcceleGradRegressorCV
     _single = AcceleGradRegressor
