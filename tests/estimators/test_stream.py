@@ -66,28 +66,34 @@ def libsvm(path: Path, X: Any, y: Any, compress: Callable[[bytes], bytes] = byte
 # Sources
 
 
-def sources(folder: Path) -> dict[str, Any]:
-    """The same rows in the same chunks from everywhere."""
-    X, y = data()
-    np.save(folder / "X.npy", X)
-    np.save(folder / "y.npy", y)
-    np.savez(folder / "dense.npz", X=X, y=y)
+def saved(save: Callable[..., None], path: Path, *given: Any, **named: Any) -> Path:
+    save(path, *given, **named)
+    return path
+
+
+def npy(folder: Path, X: Any, y: Any) -> tuple[Path, str]:
+    return saved(np.save, folder / "X.npy", X), str(saved(np.save, folder / "y.npy", y))
+
+
+def sparse_npz(folder: Path, X: Any, y: Any) -> Path:
     rows = sp.csr_matrix(X)
-    pieces = {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr}
-    np.savez(folder / "sparse.npz", **pieces, shape=np.array(rows.shape), y=y, format="csr")
-    chunks = parts(X, y)
-    return {
-        "arrays": (X, y),
-        "mapped": (np.load(folder / "X.npy", mmap_mode="r"), np.load(folder / "y.npy")),
-        "npy": (folder / "X.npy", str(folder / "y.npy")),
-        "npz": folder / "dense.npz",
-        "npz sparse": folder / "sparse.npz",
-        "csr": (rows, y),
-        "libsvm.bz2": libsvm(folder / "data.bz2", X, y, bz2.compress),
-        "list": chunks,
-        "function": lambda: iter(chunks),
-        "iterable": Chunks(chunks),
-    }
+    arrays = {name: getattr(rows, name) for name in ("data", "indices", "indptr", "shape")}
+    return saved(np.savez, folder / "sparse.npz", **arrays, y=y, format="csr")
+
+
+# The same rows in the same chunks from everywhere.
+SOURCES: dict[str, Callable[[Path, Any, Any], Any]] = {
+    "arrays": lambda _, X, y: (X, y),
+    "mapped": lambda folder, X, y: tuple(np.load(p, mmap_mode="r") for p in npy(folder, X, y)),
+    "npy": npy,
+    "npz": lambda folder, X, y: saved(np.savez, folder / "dense.npz", X=X, y=y),
+    "npz sparse": sparse_npz,
+    "csr": lambda _, X, y: (sp.csr_matrix(X), y),
+    "libsvm.bz2": lambda folder, X, y: libsvm(folder / "data.bz2", X, y, bz2.compress),
+    "list": lambda _, X, y: parts(X, y),
+    "function": lambda _, X, y: lambda: iter(parts(X, y)),
+    "iterable": lambda _, X, y: Chunks(parts(X, y)),
+}
 
 
 class Chunks:
@@ -98,16 +104,10 @@ class Chunks:
         return iter(self.chunks)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("arrays", "mapped", "npy", "npz", "npz sparse", "csr"),
-        *("libsvm.bz2", "list", "function", "iterable"),
-    ],
-)
+@pytest.mark.parametrize("name", SOURCES)
 def test_a_stream_is_fitted_as_rows_in_memory(tmp_path: Path, name: str) -> None:
     options = {"alpha": 1e-2, "tol": 1e-9}
-    streamed = classifier(**options).fit(sources(tmp_path)[name])
+    streamed = classifier(**options).fit(SOURCES[name](tmp_path, *data()))
     whole = classifier(**options).fit(*data())
     agree(streamed, whole)
     assert streamed.n_features_in_ == WIDTH
@@ -202,45 +202,16 @@ def test_fit_forgets_what_was_fitted_before_but_for_a_warm_start() -> None:
 # Edges
 
 
-def test_a_last_chunk_of_one_row_and_empty_chunks() -> None:
+def test_a_last_chunk_of_one_row_empty_chunks_and_a_late_label() -> None:
     X, y = data()
+    y[50] = 7.0
     chunks = [(X[:0], y[:0]), (X[:50], y[:50]), (X[50:50], y[50:50]), (X[50:51], y[50:51])]
-    fitted = classifier().fit(chunks)
-    assert fitted.n_samples_seen_ == 51
-    agree(fitted, classifier().fit(X[:51], y[:51]))
+    agree(classifier().fit(chunks), classifier().fit(X[:51], y[:51]))
 
 
-def test_chunks_of_differing_width() -> None:
-    X, y = data()
-    chunks = [(X[:50], y[:50]), (X[50:100, :4], y[50:100])]
-    with pytest.raises(ValueError, match=r"chunk 2: X has 4 features, but .* expecting 6"):
-        classifier().fit(chunks)
-
-
-def test_a_label_that_comes_late_is_a_class() -> None:
-    X, y = data()
-    y[120] = 7.0
-    np.testing.assert_array_equal(classifier().fit(parts(X, y)).classes_, [-1.0, 1.0, 7.0])
-
-
-def test_wrong_values_name_the_chunk() -> None:
-    X, y = data()
-    X[170, 2] = np.nan
-    with pytest.raises(ValueError, match="chunk 4: Input X contains NaN"):
-        classifier().fit(parts(X, y))
-    with pytest.raises(ValueError, match=r"chunk 2: .*inconsistent numbers of samples"):
-        classifier().fit([(X[:50], y[:50]), (X[50:100], y[50:99])])
-
-
-def test_what_can_be_read_once_is_refused() -> None:
-    X, y = data()
-    with pytest.raises(TypeError, match=r"\(list_iterator\) can be read once.*partial_fit"):
-        classifier().fit(iter(parts(X, y)))
-    with pytest.raises(TypeError, match=r"\(generator\) can be read once"):
-        classifier().fit(part for part in parts(X, y))
-    used_up = iter(parts(X, y))
-    with pytest.raises(ValueError, match="the same chunks in every pass, but chunk 1 is not"):
-        classifier().fit(lambda: used_up)
+Z, LABELS = data()
+WITH_NAN = np.where(np.arange(ROWS)[:, None] == 170, np.nan, Z)
+USED_UP = iter(parts(Z, LABELS))
 
 
 @pytest.mark.parametrize(
@@ -253,6 +224,15 @@ def test_what_can_be_read_once_is_refused() -> None:
         (lambda: iter([np.ones((3, 2))]), TypeError, r"chunk 1 must be a tuple \(X, y\)"),
         (lambda: 3, TypeError, "not iterable"),
         ("nowhere.svm", DataError, "cannot be read"),
+        (
+            [(Z[:50], LABELS[:50]), (Z[50:99, :4], LABELS[50:99])],
+            *(ValueError, r"chunk 2: X has 4 features, but .* expecting 6"),
+        ),
+        (parts(WITH_NAN, LABELS), ValueError, "chunk 4: Input X contains NaN"),
+        ([(Z, LABELS), (Z, LABELS[1:])], ValueError, r"chunk 2: .*inconsistent numbers of samples"),
+        (iter([(Z, LABELS)]), TypeError, r"\(list_iterator\) can be read once.*partial_fit"),
+        ((part for part in [(Z, LABELS)]), TypeError, r"\(generator\) can be read once"),
+        (lambda: USED_UP, ValueError, "the same chunks in every pass, but chunk 1 is not"),
     ],
 )
 def test_wrong_sources(source: Any, error: type[Exception], message: str) -> None:
@@ -297,22 +277,16 @@ def kept_by(use: Callable[[Callable[[], Iterator[Any]]], None]) -> int:
         gc.enable()
 
 
-@pytest.mark.parametrize("options", [{}, {"diameter": 3.0}])
-def test_partial_fit_lets_every_chunk_go(options: Any) -> None:
+@pytest.mark.parametrize("options", [{}, {"diameter": 3.0}, {"penalty": "l1"}, {"loss": "hinge"}])
+def test_every_chunk_is_let_go(options: Any) -> None:
     def feed(chunks: Callable[[], Iterator[Any]]) -> None:
         estimator = classifier(**options)
         for X, y in chunks():
             estimator.partial_fit(X, y, classes=[-1, 1])
 
     assert kept_by(feed) <= 1  # the loop's own
-
-
-@pytest.mark.parametrize("options", [{"penalty": "l1"}, {"loss": "hinge"}])
-def test_a_stream_lets_every_chunk_go(options: Any) -> None:
-    def feed(chunks: Callable[[], Iterator[Any]]) -> None:
-        classifier(**options).fit(chunks)
-
-    assert kept_by(feed) == 0
+    if "diameter" not in options:  # which takes too many passes
+        assert kept_by(classifier(**options).fit) == 0
 
 
 MEASURE = """
