@@ -133,19 +133,12 @@ class _Reader:
 class _ChunkRows(LinearModel):
     """The rows of a chunk as a model without an l2 term; X is read at the first access."""
 
-    def __init__(
-        self,
-        like: tuple[Loss, bool],
-        n_features: int,
-        y: Vector,
-        shares: Vector,
-        read: Callable[[], Any],
-    ) -> None:
-        (self.loss, self.fit_intercept), self.l2 = like, 0.0
-        self.n_samples, self.n_features = y.size, n_features
-        self.n_parameters = n_features + self.fit_intercept
-        self.y, self.sample_weight, self.shares = y, shares, shares
-        self._read_rows = read
+    def __init__(self, model: StreamedModel, rows: slice, read: Callable[[], Any]) -> None:
+        self.loss, self.fit_intercept, self.l2 = model.loss, model.fit_intercept, 0.0
+        self.n_samples, self.n_features = rows.stop - rows.start, model.X.shape[1]
+        self.n_parameters = self.n_features + self.fit_intercept
+        self.y, self.shares = model.y[rows], np.array(model.shares[rows])
+        self.sample_weight, self._read_rows = self.shares, read
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or "_read_rows" not in self.__dict__ or "X" in self.__dict__:
@@ -173,21 +166,16 @@ class _Chunk(Part):
 class Chunks:
     """The chunks as parts of a sum; the source is read only if a task needs the rows."""
 
-    def __init__(
-        self, X: StreamedMatrix, y: RowFile, shares: Any, loss: Loss, fit_intercept: bool
-    ) -> None:
-        self._X, self._y, self._shares = X, y, shares
-        self._like = loss, fit_intercept
+    def __init__(self, model: StreamedModel) -> None:
+        self._of = model
 
     def _results(
         self, task: Callable[..., Any], arguments: Sequence[Any], by_part: Sequence[Any]
     ) -> Iterator[Any]:
-        reader, first = _Reader(self._X), 0
-        own = zip(*by_part, strict=True) if by_part else repeat(())
-        for number, (end, more) in enumerate(zip(self._X.ends.tolist(), own, strict=False)):
-            y, shares = self._y[first:end], np.array(self._shares[first:end])
-            read = partial(reader.chunk, number)
-            rows = _ChunkRows(self._like, self._X.shape[1], y, shares, read)
+        model, first = self._of, 0
+        reader, own = _Reader(model.X), zip(*by_part, strict=True) if by_part else repeat(())
+        for number, (end, more) in enumerate(zip(model.X.ends.tolist(), own, strict=False)):
+            rows = _ChunkRows(model, slice(first, end), partial(reader.chunk, number))
             yield on_part(task, _Chunk(rows, first), *arguments, *more)
             first = end
 
@@ -275,10 +263,11 @@ class StreamedModel(PartedModel):
         self._set_up(X, chosen, checked_l2(l2), checked_intercept(fit_intercept))
         self.y = _in_file(y, self.n_samples, self.loss)
         self.sample_weight, self.shares = _weights_in_files(sample_weight, self.n_samples)
-        self._split()
 
-    def _split(self) -> None:
-        self.parts = Chunks(self.X, self.y, self.shares, self.loss, self.fit_intercept)
+    @property
+    def parts(self) -> Chunks:
+        """The chunks."""
+        return Chunks(self)
 
     def new_name(self, n_classes: int = 1) -> RowFile:
         """Return a file for the margins of a new point, one or several per row."""
@@ -289,7 +278,6 @@ class StreamedModel(PartedModel):
         other = copy(self)
         other.y = _in_file(y, self.n_samples, self.loss)
         other._proved, other._of_targets = {}, {}
-        other._split()
         return other
 
 
