@@ -1,4 +1,4 @@
-"""The estimators of collections against those of rows in memory."""
+"""The estimators of collections, and of streams, against those of rows in memory."""
 
 import dask.array as da
 import dask.dataframe as dd
@@ -45,6 +45,10 @@ NONNEGATIVE = dict(feasible_set="nonnegative")
 CASES = {
     "log loss": (2, dict(tol=1e-9)),
     "hinge": (2, dict(loss="hinge")),
+    "hinge, without an intercept": (2, dict(loss="hinge", fit_intercept=False)),
+    "modified Huber": (2, dict(loss="modified_huber", fit_intercept=False)),
+    "squared hinge, three classes": (3, dict(loss="squared_hinge")),
+    "l1": (2, dict(penalty="l1")),
     "without an intercept": (2, dict(fit_intercept=False, tol=1e-9)),
     "balanced": (2, dict(class_weight="balanced", tol=1e-9)),
     "weights of classes": (2, dict(class_weight={"a": 1, "b": 3}, tol=1e-9)),
@@ -62,13 +66,20 @@ CASES = {
     "squared error": (0, dict(loss="squared_error")),
     "absolute error": (0, KINKED),
     "huber": (0, HUBER),
-    "quantile": (0, dict(loss="quantile")),
+    "quantile": (0, dict(loss="quantile", quantile=0.8)),
+    "squared error, l1": (0, dict(penalty="l1")),
+    "simplex": (0, dict(feasible_set="simplex")),
     "huber, stopped early": (0, STOPPED | HUBER),
 }
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_fits_agree_with_those_of_rows_in_memory(name):
+FITS = [(way, name) for way in ("dask", "stream") for name in CASES]
+
+
+@pytest.mark.parametrize(
+    ("way", "name"), [fit for fit in FITS if fit[0] == "dask" or "stopped" not in fit[1]]
+)
+def test_fits_agree_with_those_of_rows_in_memory(way, name):
     n_classes, options = CASES[name]
     options = dict(alpha=1e-2, random_state=0, tol=1e-3) | options
     kind = "Classifier" if n_classes else "Regressor"
@@ -79,8 +90,15 @@ def test_fits_agree_with_those_of_rows_in_memory(name):
         y = 1e4 * (y + 5.0)
     if not n_classes or "stopped" in name:
         weights = np.maximum(np.random.default_rng(0).uniform(-1, 3, N), 0.0)
-    rows, targets = spread(X, y)
-    found, expected = there.fit(rows, targets, weights), here.fit(X, y, weights)
+        weights[200:300] = 0.0  # among others in a chunk without weight
+    expected = clone(here).fit(X, y, weights)
+    if way == "stream":
+        given = (X, y) if weights is None else (X, y, weights)
+        found = here.fit([tuple(a[i : i + 60] for a in given) for i in range(0, N, 60)])
+    else:
+        rows, targets = spread(X, y)
+        found = there.fit(rows, targets, weights)
+        same(found.predict(rows).compute(), found.to_local().predict(X))
     assert found.n_samples_seen_ == expected.n_samples_seen_
     assert "stopped" not in name or found.n_samples_seen_ < np.count_nonzero(weights)
     assert found.coef_.shape == expected.coef_.shape
@@ -89,8 +107,6 @@ def test_fits_agree_with_those_of_rows_in_memory(name):
         assert_array_equal(found.classes_, expected.classes_)
     else:
         assert_allclose(found.target_scale_, expected.target_scale_, rtol=1e-12)
-        assert found.to_local().target_scale_ == found.target_scale_
-    same(found.predict(rows).compute(), found.to_local().predict(X))
     if options["tol"] is None:
         assert_allclose(found.coef_, expected.coef_, rtol=1e-5)
         return
