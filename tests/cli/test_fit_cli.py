@@ -30,6 +30,7 @@ def run(capsys):
         assert main([*map(str, arguments), *quiet]) == code
         told = capsys.readouterr()
         assert not (code and told.out)
+        assert code != 1 or len(told.err.splitlines()) == 1
         return told.err if code else told.out
 
     call.fails = partial(call, code=1)

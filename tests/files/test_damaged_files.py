@@ -15,7 +15,6 @@ import pytest
 import scipy.sparse as sp
 
 import accelegrad as ag
-from accelegrad.cli.main import main
 from accelegrad.files import archive
 from accelegrad.files.archive import ArchiveError
 from accelegrad.files.formats import open_table
@@ -254,20 +253,6 @@ def test_npy_data_that_claim_more_than_their_file(tmp_path, shape):
     np.save(wide, np.zeros(2))
     with little_memory(), pytest.raises(ValueError, match=r"X\.npy|equal lengths|no rows"):
         AcceleGradRegressor().fit((long, wide))
-
-
-def test_the_command_says_it_in_a_line(tmp_path, model, capsys):
-    path = tmp_path / "table.npz"
-    np.savez(path, X=X, y=SIDES)
-    rewritten(path, {"X.npy": npy((10**12, 2))})
-    for command in (["fit", path, "--out", tmp_path / "new.agm"], ["predict", model, path]):
-        assert main([str(word) for word in command]) == 1
-        told = capsys.readouterr().err
-        assert "'X'" in told
-        assert len(told.splitlines()) == 1
-    rewritten(model, {"a0.npy": npy((10**12,))})
-    assert main(["inspect", str(model)]) == 1
-    assert "damaged" in capsys.readouterr().err
 
 
 def test_a_sparse_model_with_indices_out_of_range(tmp_path):
