@@ -7,6 +7,7 @@ import pytest
 from sklearn.datasets import dump_svmlight_file
 
 from accelegrad.cli.main import main
+from accelegrad.dask import command
 from accelegrad.dask.command import client_of
 from accelegrad.sklearn.model_file import load_model
 
@@ -39,22 +40,28 @@ def test_fit_on_a_cluster_that_runs(data, tmp_path, capsys, dask_processes):
     np.testing.assert_allclose(there.coef_, here.coef_, atol=2 * np.sqrt(2e-6 / 1e-2))
 
 
+def environment(names):
+    return [os.environ[name] for name in names]
+
+
 @pytest.mark.slow
-def test_fit_on_a_cluster_of_its_own(data, tmp_path, capsys):
+def test_fit_on_a_cluster_of_its_own_whose_workers_keep_freed_memory(data, tmp_path, monkeypatch):
+    names, found = ["MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"], {}
+    for name in names:  # Dask leaves behind what it set for another cluster of this process
+        monkeypatch.delenv(name, raising=False)
+
+    def look(cluster):
+        client = client_of(cluster)
+        found.update(client.run(environment, names))
+        return client
+
+    monkeypatch.setattr(command, "client_of", look)
     out = tmp_path / "model.agm"
     arguments = ["--dask", "local", "--loss", "squared_error", "--out", str(out), "--no-progress"]
     assert main(["fit", str(data), *arguments]) == 0
     assert load_model(out).converged_
-
-
-@pytest.mark.slow
-def test_workers_of_its_own_keep_freed_memory(monkeypatch):
-    names = ["MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"]
-    for name in names:  # Dask leaves behind what it set for another cluster of this process
-        monkeypatch.delenv(name, raising=False)
-    with client_of("local") as client:
-        for found in client.run(lambda: [os.environ[name] for name in names]).values():
-            assert min(map(int, found)) >= 1 << 28
+    assert found
+    assert min(int(size) for sizes in found.values() for size in sizes) >= 1 << 28
 
 
 @pytest.mark.parametrize(

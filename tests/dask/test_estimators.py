@@ -1,4 +1,4 @@
-"""The estimators of collections against those of rows in memory."""
+"""The estimators of collections, and of streams, against those of rows in memory."""
 
 import dask.array as da
 import dask.dataframe as dd
@@ -38,104 +38,84 @@ def spread(X, y, rows=180):
     return da.from_array(X, chunks=(rows, -1)), da.from_array(y, chunks=rows)
 
 
-def agree(found, expected):
-    """Both prove their gaps on the same objective, so that each bounds the other."""
-    assert found.converged_
-    assert found.objective_ - found.gap_ <= expected.objective_ * (1 + 1e-9)
-    assert expected.objective_ - expected.gap_ <= found.objective_ * (1 + 1e-9)
-    assert found.coef_.shape == expected.coef_.shape
-    assert np.shape(found.intercept_) == np.shape(expected.intercept_)
-
-
-CLASSIFIERS = {
-    "log loss": dict(tol=1e-9),
-    "hinge": dict(loss="hinge", tol=1e-3),
-    "without an intercept": dict(fit_intercept=False, tol=1e-9),
-    "balanced": dict(class_weight="balanced", tol=1e-9),
-    "weights of classes": dict(class_weight={"a": 1, "b": 3}, tol=1e-9),
-    "elastic net": dict(penalty="elasticnet", l1_ratio=0.5, alpha=0.05, tol=1e-6),
-    "nonnegative": dict(feasible_set="nonnegative", tol=1e-6),
-    "a ball": dict(feasible_set=ag.L1Ball(0.5), tol=1e-3),
-    "minibatches": dict(batch_size=20, max_iter=50, tol=None),
+HUBER, KINKED = dict(loss="huber", target_scale=3.0), dict(loss="absolute_error")
+STOPPED = dict(early_stopping=True, n_iter_no_change=2, random_state=3)
+NONNEGATIVE = dict(feasible_set="nonnegative")
+#: The number of classes, 0 for numbers, and the estimator's parameters.
+CASES = {
+    "log loss": (2, dict(tol=1e-9)),
+    "hinge": (2, dict(loss="hinge")),
+    "hinge, without an intercept": (2, dict(loss="hinge", fit_intercept=False)),
+    "modified Huber": (2, dict(loss="modified_huber", fit_intercept=False)),
+    "squared hinge, three classes": (3, dict(loss="squared_hinge")),
+    "l1": (2, dict(penalty="l1")),
+    "without an intercept": (2, dict(fit_intercept=False, tol=1e-9)),
+    "balanced": (2, dict(class_weight="balanced", tol=1e-9)),
+    "weights of classes": (2, dict(class_weight={"a": 1, "b": 3}, tol=1e-9)),
+    "elastic net": (2, dict(penalty="elasticnet", l1_ratio=0.5, alpha=0.05, tol=1e-6)),
+    "nonnegative": (2, dict(tol=1e-6, **NONNEGATIVE)),
+    "a ball": (2, dict(feasible_set=ag.L1Ball(0.5))),
+    "minibatches": (2, dict(batch_size=20, max_iter=50, tol=None)),
+    "stopped early": (2, STOPPED),
+    "one against the rest": (4, dict(multi_class="ovr", tol=1e-6)),
+    "multinomial": (4, dict(tol=1e-6)),
+    "multinomial, balanced": (4, dict(class_weight="balanced", fit_intercept=False)),
+    "multinomial, nonnegative": (4, dict(tol=1e-2, **NONNEGATIVE)),
+    "multinomial, l1": (4, dict(penalty="l1", tol=1e-2)),
+    "multinomial, stopped early": (4, STOPPED),
+    "squared error": (0, dict(loss="squared_error")),
+    "absolute error": (0, KINKED),
+    "huber": (0, HUBER),
+    "quantile": (0, dict(loss="quantile", quantile=0.8)),
+    "squared error, l1": (0, dict(penalty="l1")),
+    "simplex": (0, dict(feasible_set="simplex")),
+    "huber, stopped early": (0, STOPPED | HUBER),
 }
 
 
-@pytest.mark.parametrize("name", CLASSIFIERS)
-def test_classifiers_agree_with_local_ones(name):
-    X, y = plain_data()
-    options = dict(alpha=1e-2, random_state=0) | CLASSIFIERS[name]
-    found = AcceleGradClassifier(**options).fit(*spread(X, y))
-    expected = local.AcceleGradClassifier(**options).fit(X, y)
-    assert_array_equal(found.classes_, expected.classes_)
-    if options["tol"] is None:
-        assert_allclose(found.coef_, expected.coef_, rtol=1e-5)
-        return
-    agree(found, expected)
-    if options["tol"] <= 1e-9:  # the objective is strongly convex in the weights
-        assert_allclose(found.coef_, expected.coef_, atol=2 * np.sqrt(2e-9 / options["alpha"]))
+FITS = [(way, name) for way in ("dask", "stream") for name in CASES]
 
 
 @pytest.mark.parametrize(
-    ("loss", "target_scale"),
-    [("squared_error", "auto"), ("absolute_error", "auto"), ("huber", 3.0), ("quantile", "auto")],
+    ("way", "name"), [fit for fit in FITS if fit[0] == "dask" or "stopped" not in fit[1]]
 )
-def test_regressors_agree_with_local_ones(loss, target_scale):
-    X, y = numbers()
-    y = 1e4 * (y + 5.0)
-    weights = np.maximum(np.random.default_rng(0).uniform(-1, 3, N), 0.0)
-    options = dict(loss=loss, alpha=1e-2, target_scale=target_scale, random_state=0)
-    rows, targets = spread(X, y)
-    found = AcceleGradRegressor(**options).fit(rows, targets, sample_weight=weights)
-    expected = local.AcceleGradRegressor(**options).fit(X, y, sample_weight=weights)
-    agree(found, expected)
-    assert_allclose(found.target_scale_, expected.target_scale_, rtol=1e-12)
-    assert found.to_local().target_scale_ == found.target_scale_
-    assert_allclose(found.predict(rows).compute(), found.to_local().predict(X), rtol=1e-12)
-
-
-def test_classes_one_against_the_rest():
-    X, y = plain_data(4)
-    options = dict(multi_class="ovr", alpha=1e-2, tol=1e-6)
-    found = AcceleGradClassifier(**options).fit(*spread(X, y))
-    agree(found, local.AcceleGradClassifier(**options).fit(X, y))
-
-
-MULTINOMIAL = {
-    "l2": dict(tol=1e-6),
-    "balanced, no intercept": dict(class_weight="balanced", fit_intercept=False),
-    "nonnegative": dict(feasible_set="nonnegative", tol=1e-2),
-    "l1": dict(penalty="l1", tol=1e-2),
-}
-
-
-@pytest.mark.parametrize("name", MULTINOMIAL)
-def test_multinomial_problems_agree_with_local_ones(name):
-    X, y = plain_data(4)
-    options = dict(alpha=1e-2) | MULTINOMIAL[name]
-    found = AcceleGradClassifier(**options).fit(*spread(X, y))
-    agree(found, local.AcceleGradClassifier(**options).fit(X, y))
-
-
-STOPPED = {
-    "two classes": (local.AcceleGradClassifier, AcceleGradClassifier, 2, dict()),
-    "classes": (local.AcceleGradClassifier, AcceleGradClassifier, 4, dict()),
-    "regression": (local.AcceleGradRegressor, AcceleGradRegressor, 0, dict(loss="huber")),
-}
-
-
-@pytest.mark.parametrize("name", STOPPED)
-def test_early_stopping_holds_back_the_rows_that_it_does_in_memory(name):
-    here, there, n_classes, options = STOPPED[name]
+def test_fits_agree_with_those_of_rows_in_memory(way, name):
+    n_classes, options = CASES[name]
+    options = dict(alpha=1e-2, random_state=0, tol=1e-3) | options
+    kind = "Classifier" if n_classes else "Regressor"
+    here, there = (getattr(room, f"AcceleGrad{kind}")(**options) for room in (local, dask))
     X, y = plain_data(n_classes) if n_classes else numbers()
-    weights = np.where(np.arange(N) % 9 == 0, 0.0, 1.0 + np.arange(N) % 3)
-    options = dict(early_stopping=True, n_iter_no_change=2, random_state=3, **options)
-    rows, targets = spread(X, y)
-    found = there(**options).fit(rows, targets, sample_weight=weights)
-    expected = here(**options).fit(X, y, sample_weight=weights)
-    assert found.n_samples_seen_ == expected.n_samples_seen_ < np.count_nonzero(weights)
-    # Both minimise the same objective of the same rows.
+    weights = None
+    if not n_classes:
+        y = 1e4 * (y + 5.0)
+    if not n_classes or "stopped" in name:
+        weights = np.maximum(np.random.default_rng(0).uniform(-1, 3, N), 0.0)
+        weights[200:300] = 0.0  # among others in a chunk without weight
+    expected = clone(here).fit(X, y, weights)
+    if way == "stream":
+        given = (X, y) if weights is None else (X, y, weights)
+        found = here.fit([tuple(a[i : i + 60] for a in given) for i in range(0, N, 60)])
+    else:
+        rows, targets = spread(X, y)
+        found = there.fit(rows, targets, weights)
+        same(found.predict(rows).compute(), found.to_local().predict(X))
+    assert found.n_samples_seen_ == expected.n_samples_seen_
+    assert "stopped" not in name or found.n_samples_seen_ < np.count_nonzero(weights)
+    assert found.coef_.shape == expected.coef_.shape
+    assert np.shape(found.intercept_) == np.shape(expected.intercept_)
+    if n_classes:
+        assert_array_equal(found.classes_, expected.classes_)
+    else:
+        assert_allclose(found.target_scale_, expected.target_scale_, rtol=1e-12)
+    if options["tol"] is None:
+        assert_allclose(found.coef_, expected.coef_, rtol=1e-5)
+        return
+    # Both prove their gaps on the same objective, so that each bounds the other.
+    assert found.converged_ or "stopped" in name
     assert found.objective_ - found.gap_ <= expected.objective_ * (1 + 1e-9)
     assert expected.objective_ - expected.gap_ <= found.objective_ * (1 + 1e-9)
+    if options["tol"] <= 1e-9:  # the objective is strongly convex in the weights
+        assert_allclose(found.coef_, expected.coef_, atol=2 * np.sqrt(2e-9 / options["alpha"]))
 
 
 def same(found, expected):
@@ -219,63 +199,47 @@ def test_folds_without_a_class_do_without_it():
     assert_array_equal(found.classes_, expected.classes_)
 
 
-def test_names_of_columns_are_kept():
+def test_names_of_columns_are_kept_and_parameters_by_clones():
     X, y = numbers()
-    frame = dd.from_pandas(pd.DataFrame(X, columns=list("uvwxyz")).assign(t=y), npartitions=3)
-    fitted = AcceleGradRegressor().fit(frame[list("uvwxyz")], frame["t"])
-    assert_array_equal(fitted.feature_names_in_, list("uvwxyz"))
-    assert fitted.n_features_in_ == D
-    assert fitted.n_samples_seen_ == N
+    names = list("uvwxyz")
+    frame = dd.from_pandas(pd.DataFrame(X, columns=names).assign(t=y), npartitions=3)
+    fitted = AcceleGradRegressor(warm_start=True, timeout=300.0).fit(frame[names], frame["t"])
+    assert_array_equal(fitted.feature_names_in_, names)
+    assert (fitted.n_features_in_, fitted.n_samples_seen_) == (D, N)
+    assert clone(fitted).get_params() == fitted.get_params()
 
 
-def test_estimators_can_be_cloned_and_warm_started():
-    X, y = plain_data()
-    rows, targets = spread(X, y)
-    first = AcceleGradClassifier(alpha=1e-2, warm_start=True, timeout=300.0).fit(rows, targets)
-    again = clone(first)
-    assert again.get_params() == first.get_params()
+def test_a_warm_start_saves_iterations():
+    rows, targets = spread(*plain_data())
+    first = AcceleGradClassifier(alpha=1e-2, warm_start=True).fit(rows, targets)
     iterations = first.n_iter_
     assert first.fit(rows, targets).n_iter_ < iterations
 
 
-def test_partial_fit_goes_on_block_by_block():
-    X, y = plain_data()
-    rows, targets = spread(X, y, 100)
-    found = AcceleGradClassifier(alpha=1e-2, random_state=0)
-    found.partial_fit(rows[:300], targets[:300], classes=["a", "b"])
-    found.partial_fit(rows[300:], targets[300:])
-    expected = local.AcceleGradClassifier(alpha=1e-2, random_state=0)
-    for first in range(0, N, 100):
-        part = slice(first, first + 100)
-        expected.partial_fit(X[part], y[part], classes=["a", "b"])
-    assert_allclose(found.coef_, expected.coef_, rtol=1e-10)
-    assert found.n_samples_seen_ == N
-    X, y = numbers()
-    learnt = AcceleGradRegressor("huber", random_state=0).partial_fit(*spread(X, y, 100))
-    assert learnt.n_samples_seen_ == N
-    expected = local.AcceleGradRegressor("huber", random_state=0)
-    for first in range(0, N, 100):
-        expected.partial_fit(X[first : first + 100], y[first : first + 100])
-    assert_allclose(learnt.coef_, expected.coef_, rtol=1e-10)
-    assert_allclose(learnt.target_scale_, expected.target_scale_, rtol=1e-12)
-
-
-@pytest.mark.parametrize("kind", ["delayed", "futures", "arrays"])
+@pytest.mark.parametrize("kind", ["delayed", "futures", "arrays", "labels"])
 def test_every_pass_over_the_same_blocks_is_learnt_from(dask_client, kind):
-    X, y = numbers()
+    X, y = plain_data() if kind == "labels" else numbers()
     parts = [(X[first : first + 100], y[first : first + 100]) for first in range(0, N, 100)]
     given = {
         "delayed": ([delayed(part) for part in parts],),
         "futures": (dask_client.scatter(parts),),
-        "arrays": spread(X, y, 100),
-    }[kind]
-    found, expected = AcceleGradRegressor(random_state=0), local.AcceleGradRegressor(random_state=0)
+    }
+    if kind == "labels":
+        found, expected = (room.AcceleGradClassifier(random_state=0) for room in (dask, local))
+        more = dict(classes=["a", "b"])
+    else:
+        found, expected = (
+            room.AcceleGradRegressor("huber", random_state=0) for room in (dask, local)
+        )
+        more = {}
     for passes in range(1, 7):
-        found.partial_fit(*given)
+        found.partial_fit(*given.get(kind, spread(X, y, 100)), **more)
         for part in parts:
-            expected.partial_fit(*part)
+            expected.partial_fit(*part, **more)
         assert found.n_samples_seen_ == expected.n_samples_seen_ == passes * N
-    assert_allclose(found.coef_, expected.coef_, rtol=1e-10)
+        assert_allclose(found.coef_, expected.coef_, rtol=1e-10)
+    if not more:
+        assert_allclose(found.target_scale_, expected.target_scale_, rtol=1e-12)
 
 
 def test_wrong_data_and_parameters_are_refused():

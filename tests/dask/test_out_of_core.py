@@ -9,8 +9,7 @@ from numpy.testing import assert_allclose
 from sklearn.datasets import dump_svmlight_file
 
 import accelegrad as ag
-from accelegrad import sklearn as local
-from accelegrad.dask import AcceleGradClassifier, RowModel, read_files
+from accelegrad.dask import RowModel, read_files
 
 pytestmark = [pytest.mark.xdist_group("dask"), pytest.mark.usefixtures("dask_client")]
 
@@ -28,32 +27,29 @@ def parts():
     return [slice(0, 120), slice(120, 200), slice(200, N)]
 
 
-def libsvm(folder, X, y):
-    for number, part in enumerate(parts()):
-        dump_svmlight_file(X[part], y[part], str(folder / f"{number}.libsvm"), zero_based=False)
-    return read_files(folder)
-
-
-def parquet(folder, X, y):
-    for number, part in enumerate(parts()):
-        frame = pd.DataFrame(X[part], columns=list("abcd")).assign(label=y[part])
-        frame.to_parquet(folder / f"{number}.parquet")
-    return read_files(str(folder / "*.parquet"), target="label", numbers=True)
-
-
-def arrays(folder, X, y):
+@pytest.mark.parametrize("kind", ["libsvm", "parquet", "own reader", "npy"])
+def test_files_are_read_by_the_workers(kind, tmp_path):
+    X, y = plain_data()
     rows = []
     for number, part in enumerate(parts()):
-        rows.append((folder / f"X{number}.npy", folder / f"y{number}.npy"))
-        np.save(rows[-1][0], X[part])
-        np.save(rows[-1][1], y[part])
-    return read_files(rows, split=2)
-
-
-@pytest.mark.parametrize("make", [libsvm, parquet, arrays])
-def test_files_are_read_by_the_workers(make, tmp_path):
-    X, y = plain_data()
-    model = RowModel(make(tmp_path, X, y), l2=0.1)
+        path = tmp_path / f"{number}.{kind}"
+        if kind == "libsvm":
+            dump_svmlight_file(X[part], y[part], str(path), zero_based=False)
+        elif kind == "npy":
+            rows.append((tmp_path / f"X{number}.npy", tmp_path / f"y{number}.npy"))
+            np.save(rows[-1][0], X[part])
+            np.save(rows[-1][1], y[part])
+        else:
+            frame = pd.DataFrame(X[part], columns=list("abcd")).assign(label=y[part])
+            frame.to_parquet(path.with_suffix(".parquet"))
+    if kind == "own reader":
+        frame = dd.read_parquet(tmp_path)
+        given = frame[list("abcd")], frame["label"]
+    elif kind == "parquet":
+        given = (read_files(str(tmp_path / "*.parquet"), target="label", numbers=True),)
+    else:
+        given = (read_files(rows or tmp_path, split=2 if rows else 1),)
+    model = RowModel(*given, l2=0.1)
     expected = ag.LinearModel(X, y, l2=0.1)
     w = np.linspace(-1, 1, D)
     assert_allclose(model.value(w), expected.value(w), rtol=1e-12)
@@ -61,16 +57,6 @@ def test_files_are_read_by_the_workers(make, tmp_path):
     result = ag.minimize(model, rtol=1e-6, rng=0)
     assert result.success
     assert_allclose(result.fun, ag.minimize(expected, rtol=1e-6).fun, rtol=2e-6)
-
-
-def test_collections_of_dasks_own_readers_are_read(tmp_path):
-    X, y = plain_data()
-    parquet(tmp_path, X, y)
-    frame = dd.read_parquet(tmp_path)
-    options = dict(alpha=1e-2, tol=1e-6, random_state=0)
-    found = AcceleGradClassifier(**options).fit(frame[list("abcd")], frame["label"])
-    expected = local.AcceleGradClassifier(**options).fit(X, y)
-    assert_allclose(found.objective_, expected.objective_, rtol=2e-6)
 
 
 def counted(path, part):

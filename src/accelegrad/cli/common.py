@@ -7,7 +7,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from accelegrad.models.losses import PARAMETERS, LossEntry, losses_with
 
@@ -56,14 +56,16 @@ def add_command(
     commands: Commands[argparse.ArgumentParser],
     name: str,
     run: Callable[[argparse.Namespace], int],
+    *,
+    interrupted: str = "what is done is kept: the same command goes on",
     **words: str,
 ) -> argparse.ArgumentParser:
-    """Add a command with its function, help, description and epilog."""
+    """Add a command with its function, help, description and epilog, and what Ctrl-C leaves."""
     words["description"] = textwrap.fill(words["description"], HELP_WIDTH)
     # Keep the lines of an epilog.
     keep_lines = argparse.RawDescriptionHelpFormatter
     command = commands.add_parser(name, formatter_class=keep_lines, **words)  # type: ignore[arg-type]
-    command.set_defaults(run=run)
+    command.set_defaults(run=run, interrupted=interrupted)
     return command
 
 
@@ -73,13 +75,17 @@ def add_files(command: argparse.ArgumentParser, *files: str) -> None:
         command.add_argument(name, type=Path, metavar=name.upper(), help=FILES[name])
 
 
+def add_out(command: argparse.ArgumentParser, words: str, default: Path | None = None) -> None:
+    """Add the option for the file that a command writes."""
+    command.add_argument("--out", type=Path, default=default, metavar="FILE", help=words)
+
+
 def add_reading(group: argparse._ActionsContainer, *, learning: bool) -> None:
     """Add the options for tables with columns, some only for learning a model."""
     add = group.add_argument
-    words = (
-        "the column to predict of a CSV or parquet file, by name or number from 0 (default: the "
-        "last when fitting, the model's when predicting); a first line with this name is a header"
-    )
+    words = "the column to predict of a CSV or parquet file, by name or number from 0 (default: "
+    words += "the last when fitting, the model's when predicting); a first line with this name is "
+    words += "a header"
     add("--target", type=_name_or_number, metavar="COLUMN", help=words)
     words = "columns that are left out, by name or number from 0"
     add("--drop", type=columns, default=(), metavar="A,B", help=words)
@@ -126,35 +132,31 @@ def add_loss_parameters(
 
 def add_no_progress(command: argparse._ActionsContainer) -> None:
     """Add the option that hides progress bars."""
-    command.add_argument(
-        "--no-progress", dest="progress", action="store_false", help="show no progress bars"
-    )
+    words = "show no progress bars"
+    command.add_argument("--no-progress", dest="progress", action="store_false", help=words)
 
 
 def printable(text: str) -> str:
     """Return text with control characters escaped: names in files must not steer a terminal."""
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
-        for letter in text
-    )
+    escaped = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return "".join(escaped)
 
 
-def say(text: str) -> None:
-    """Print a line of output."""
-    print("\n".join(map(printable, text.split("\n"))))  # noqa: T201
+def say(text: str, file: TextIO | None = None) -> None:
+    """Print lines to a file, by default standard output."""
+    print("\n".join(map(printable, text.split("\n"))), file=file)
 
 
 def warn(text: str) -> None:
-    """Print a line to standard error."""
-    print("\n".join(map(printable, text.split("\n"))), file=sys.stderr)  # noqa: T201
+    """Print lines to standard error."""
+    say(text, sys.stderr)
 
 
 def say_facts(facts: Sequence[tuple[str, str]]) -> None:
     """Print names with their values, one pair per line, in two columns."""
-    facts = [(printable(name), printable(value)) for name, value in facts]
-    width = max(len(name) for name, _ in facts) + 2
+    width = max(len(printable(name)) for name, _ in facts) + 2
     for name, value in facts:
-        say(f"{name:<{width}}{value}")
+        say(f"{printable(name):<{width}}{printable(value)}")
 
 
 def in_lines(listed: Iterable[str]) -> str:

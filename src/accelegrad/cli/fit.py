@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,15 +37,15 @@ def add_fit(commands: common.Commands[argparse.ArgumentParser]) -> None:
     command = common.add_command(
         commands,
         "fit",
-        run_fit,
+        _fit,
         help="fit a linear model to a data file",
         description="Minimise the mean loss plus a penalty over the rows of a file, without "
         "tuning, print the objective with its certified gap, and write the model to a file.",
         epilog=EPILOG,
+        interrupted="no model was written",
     )
     common.add_files(command, "data")
-    words = "where the model goes (default: %(default)s)"
-    command.add_argument("--out", type=Path, default=Path("model.agm"), metavar="FILE", help=words)
+    common.add_out(command, "where the model goes (default: %(default)s)", Path("model.agm"))
     _add_objective(command.add_argument_group("the objective"))
     group = command.add_argument_group("the data")
     common.add_reading(group, learning=True)
@@ -52,10 +53,8 @@ def add_fit(commands: common.Commands[argparse.ArgumentParser]) -> None:
     group.add_argument("--n-features", type=int, metavar="D", help=words)
     words = "rows in a chunk of --stream (default: 16 MB)"
     group.add_argument("--chunk-rows", type=int, metavar="N", help=words)
-    words = (
-        "fit on a Dask cluster, whose workers read the file: 'local', which starts a process per "
-        "core, or a scheduler's address, tcp://host:port"
-    )
+    words = "fit on a Dask cluster, whose workers read the file: 'local', which starts a process "
+    words += "per core, or a scheduler's address, tcp://host:port"
     group.add_argument("--dask", metavar="CLUSTER", help=words)
     words = "read the file chunk by chunk: for data larger than memory"
     group.add_argument("--stream", action="store_true", help=words)
@@ -77,21 +76,10 @@ def _add_objective(group: argparse._ArgumentGroup) -> None:
     words = "give all classes the same total weight"
     group.add_argument("--balanced", action="store_true", help=words)
     common.add_loss_parameters(group, lambda entry: entry.sklearn_name)
-    words = (
-        "the unit of the targets in which alpha, epsilon and delta are meant, of all losses for "
-        "numbers but squared_error (default: the mean absolute deviation of the targets; 1 is the "
-        "plain objective)"
-    )
+    words = "the unit of the targets in which alpha, epsilon and delta are meant, of all losses "
+    words += "for numbers but squared_error (default: the mean absolute deviation of the targets; "
+    words += "1 is the plain objective)"
     group.add_argument("--target-scale", type=float, metavar="X", help=words)
-
-
-def run_fit(given: argparse.Namespace) -> int:
-    """Run the command."""
-    try:
-        return _fit(given)
-    except KeyboardInterrupt:
-        common.warn("\naccelegrad fit: interrupted; no model was written.")
-        return common.INTERRUPTED
 
 
 def _fit(given: argparse.Namespace) -> int:
@@ -154,10 +142,10 @@ def _saved(estimator: Any, table: TableFile, given: argparse.Namespace) -> int:
 
 
 def _check_stream_options(given: argparse.Namespace) -> None:
-    if not given.stream and given.chunk_rows is not None:
-        raise ValueError("--chunk-rows is of use with --stream only.")
     if given.chunk_rows is not None:
         whole_number("--chunk-rows", given.chunk_rows, least=1)
+        if not given.stream:
+            raise ValueError("--chunk-rows is of use with --stream only.")
     if given.stream and given.dask:
         raise ValueError("--stream and --dask cannot be used together.")
     if given.dask:
@@ -198,11 +186,6 @@ def _fitted(estimator: Any, table: TableFile, given: argparse.Namespace) -> int:
         from accelegrad.dask.command import fit_files
 
         return fit_files(estimator, table, given.dask)
-    if given.stream:
-        from accelegrad.files.streams import FileChunks
-
-        estimator.fit(FileChunks(table, given.chunk_rows))
-        return int(estimator.n_samples_seen_)
-    X, y = table.whole()
-    estimator.fit(X, y)
-    return int(X.shape[0])
+    data = (partial(table.chunks, given.chunk_rows),) if given.stream else table.whole()
+    estimator.fit(*data)
+    return int(estimator.n_samples_seen_)

@@ -48,17 +48,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"accelegrad {given.command}: warning: {message}"
             )
             result: int = given.run(given)
-    except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
-        warn(f"accelegrad {given.command}: {error}")
-        return FAILED
-    except MemoryError as error:
-        warn(f"accelegrad {given.command}: there is not enough memory. {error}".rstrip())
+    except (ValueError, TypeError, OSError, ImportError, RuntimeError, MemoryError) as error:
+        words = "there is not enough memory. " if isinstance(error, MemoryError) else ""
+        warn(f"accelegrad {given.command}: {words}{error}".rstrip())
         return FAILED
     except KeyboardInterrupt:
-        warn(
-            f"\naccelegrad {given.command}: interrupted. What is done is kept: the same command "
-            "goes on."
-        )
+        warn(f"\naccelegrad {given.command}: interrupted; {given.interrupted}.")
         return INTERRUPTED
     return result
 

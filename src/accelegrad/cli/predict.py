@@ -7,7 +7,10 @@ import csv
 import io
 import os
 import sys
+from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -27,37 +30,27 @@ def add_predict(commands: common.Commands[argparse.ArgumentParser]) -> None:
     command = common.add_command(
         commands,
         "predict",
-        run_predict,
+        _predict,
         help="predict with a model file",
         description="Predict for the rows of a file, chunk by chunk, and write CSV text with a "
         "header. Columns of a CSV or parquet file are found by the names the model knows, if it "
         "knows some; the target may be absent. A value of a text column that the model does not "
         "know belongs to none of its categories, with a warning.",
+        interrupted="the predictions are not complete",
         epilog="Example: accelegrad predict model.agm new.csv --proba --out predictions.csv",
     )
     common.add_files(command, "model", "data")
-    command.add_argument(
-        "--out", type=Path, metavar="FILE", help="write here (default: standard output)"
-    )
-    command.add_argument(
-        "--proba", action="store_true", help="the probability of each class, each in a column"
-    )
-    command.add_argument(
-        "--score",
-        action="store_true",
-        help="print the accuracy (or R^2 and the mean absolute error) instead; the predictions are "
-        "written with --out only",
-    )
-    command.add_argument(
-        "--by-position",
-        action="store_true",
-        help="take the columns of a CSV file without a header in the order of the model's features",
-    )
+    common.add_out(command, "write here (default: standard output)")
+    add = partial(command.add_argument, action="store_true")
+    add("--proba", help="the probability of each class, each in a column")
+    words = "print the accuracy (or R^2 and the mean absolute error) instead; the predictions are "
+    add("--score", help=f"{words}written with --out only")
+    words = "take the columns of a CSV file without a header in the order of the model's features"
+    add("--by-position", help=words)
     common.add_reading(command, learning=False)
 
 
-def run_predict(given: argparse.Namespace) -> int:
-    """Run the command."""
+def _predict(given: argparse.Namespace) -> int:
     from accelegrad.files.formats import open_table
     from accelegrad.files.tables import Column, Targets, Wanted
     from accelegrad.sklearn.model_file import read_model
@@ -71,19 +64,17 @@ def run_predict(given: argparse.Namespace) -> int:
             f"--proba: the loss {estimator.loss} gives no probabilities; log_loss and "
             "modified_huber do."
         )
-    classifies = hasattr(estimator, "classes_")
     columns = saved.columns
     if columns is None and saved.feature_names is not None:
         columns = tuple(map(Column, saved.feature_names))
+    # A text label is compared as written: "1" may be a class beside "xyz".
+    targets = Targets.TEXT if hasattr(estimator, "classes_") else Targets.NUMBERS
     wanted = Wanted(
         saved.target if given.target is None else given.target,
         columns,
         int(estimator.n_features_in_),
         optional=given.target is None,
-        # A text label is compared as written: "1" may be a class beside "xyz".
-        targets=(Targets.TEXT if classifies else Targets.NUMBERS)
-        if given.score
-        else Targets.UNUSED,
+        targets=targets if given.score else Targets.UNUSED,
         by_position=given.by_position,
         reading=common.reading(given),
     )
@@ -91,22 +82,32 @@ def run_predict(given: argparse.Namespace) -> int:
     vars(estimator).pop("feature_names_in_", None)
     scored: list[tuple[Any, Any]] | None = [] if given.score else None
     blocks = _predictions(saved, open_table(given.data, wanted), given.proba, scored)
-    if given.out is not None:
-        with whole_file(given.out) as file:
-            text = io.TextIOWrapper(file, "utf-8", newline="")
-            try:
-                _write(text, _header(saved, given.proba), blocks)
-            finally:
-                text.detach()  # whoever opened the file closes it
-    elif scored is None:
-        _print(_header(saved, given.proba), blocks)
-    else:
-        for _ in blocks:
-            pass
+    if given.out is not None or scored is None:
+        with _output(given.out) as file:
+            _write(file, _header(saved, given.proba), blocks)
     if scored is not None:
+        deque(blocks, maxlen=0)  # unless they are written
         true, predicted = map(np.concatenate, zip(*scored, strict=True))
         common.say_facts(_scores(estimator, true, predicted))
     return 0
+
+
+@contextmanager
+def _output(path: Path | None) -> Iterator[TextIO]:
+    if path is not None:
+        with whole_file(path) as file:
+            text = io.TextIOWrapper(file, "utf-8", newline="")
+            try:
+                yield text
+            finally:
+                text.detach()  # whoever opened the file closes it
+        return
+    try:
+        yield sys.stdout
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader, such as `head`, has closed. Flushing the rest must not fail at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _header(saved: SavedModel, proba: bool) -> list[str]:
@@ -147,15 +148,6 @@ def _write(file: TextIO, header: Sequence[str], blocks: Iterator[list[Any]]) -> 
     writer.writerows(first)
     for rows in blocks:
         writer.writerows(rows)
-
-
-def _print(header: Sequence[str], blocks: Iterator[list[Any]]) -> None:
-    try:
-        _write(sys.stdout, header, blocks)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader, such as `head`, has closed. Flushing the rest must not fail at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _scores(estimator: Any, true: Any, predicted: Any) -> list[tuple[str, str]]:

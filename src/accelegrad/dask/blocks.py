@@ -48,6 +48,7 @@ class Facts(NamedTuple):
     largest_weight: float  # 1 without weights
     weight: float  # of all rows
     weighted: bool
+    counted: int = 0  # rows with weight
     error: str = ""  # the error found in it
 
 
@@ -123,16 +124,18 @@ def _vector(y: Any) -> Any:
 def facts_of(block: Block | str) -> Facts:
     """Return what the client has to know of a block."""
     if isinstance(block, str):
-        return Facts(0, 0, Storage(0, True, 0.0), np.dtype(np.float64), 0.0, 0.0, False, block)
+        empty = Storage(0, True, 0.0), np.dtype(np.float64)
+        return Facts(0, 0, *empty, 0.0, 0.0, False, error=block)
     X = block.X
     rows, columns = (int(size) for size in X.shape)
     dense = isinstance(X, np.ndarray)
     pairs = 0.0 if dense or not rows else pairs_per_row(X)
     storage = Storage(int(X.size if dense else X.nnz), dense, pairs)
-    weights = block.weights
-    largest = 1.0 if weights is None else float(weights.max(initial=0.0))
-    weight = float(rows if weights is None else weights.sum())
-    return Facts(rows, columns, storage, X.dtype, largest, weight, weights is not None)
+    if block.weights is None:
+        return Facts(rows, columns, storage, X.dtype, 1.0, float(rows), False, rows)
+    largest, weight = float(block.weights.max(initial=0.0)), float(block.weights.sum())
+    counted = int(np.count_nonzero(block.weights))
+    return Facts(rows, columns, storage, X.dtype, largest, weight, True, counted)
 
 
 def counted_weights(block: Block, counts: Counts) -> Vector:
@@ -185,20 +188,23 @@ def pieces_of(X: Any, y: Any, sample_weight: Any = None) -> list[Any]:
     X is a dask.array, a dask.dataframe, or a list of delayed values or futures: tuples ``(X, y)``
     or ``(X, y, sample_weight)`` if y is None. Targets and weights are rechunked to X's blocks.
     """
-    if isinstance(X, Sequence) and not isinstance(X, str):
-        return _listed(X, y, sample_weight)
-    if not is_dask_collection(X):
+    listed = isinstance(X, Sequence) and not isinstance(X, str)
+    if listed:
+        _check_list(X)
+        if y is None:
+            return list(X)
+    elif not is_dask_collection(X):
         raise TypeError(
             "X must be a dask.array, a dask.dataframe or a list of delayed values or futures, not "
             f"{type(X).__name__}."
         )
-    if y is None:
+    elif y is None:
         raise ValueError("y must be given with a Dask collection, but it is None.")
-    if all(_is_frame(part) for part in (X, y, sample_weight) if part is not None):
-        return _frame_blocks(X, y, sample_weight)
-    columns = [_delayed_blocks(part, like=X) for part in (X, y, sample_weight) if part is not None]
-    counts = {len(column) for column in columns}
-    if len(counts) > 1:
+    given = [part for part in (X, y, sample_weight) if part is not None]
+    if all(map(_is_frame, given)):
+        return _frame_blocks(*given)
+    columns = [list(part) if listed else _delayed_blocks(part, like=X) for part in given]
+    if len({len(column) for column in columns}) > 1:
         raise ValueError(
             "X, y and sample_weight must have as many blocks of rows each, but they have "
             f"{', '.join(str(len(column)) for column in columns)}."
@@ -206,8 +212,7 @@ def pieces_of(X: Any, y: Any, sample_weight: Any = None) -> list[Any]:
     return [delayed(tuple, nout=None)(list(parts)) for parts in zip(*columns, strict=True)]
 
 
-def _listed(X: Sequence[Any], y: Any, sample_weight: Any) -> list[Any]:
-    """Return the elements of lists, zipped if targets are given separately."""
+def _check_list(X: Sequence[Any]) -> None:
     if len(X) == 0:
         raise ValueError("X must have at least one block, but it is an empty list.")
     for element in X:
@@ -216,12 +221,6 @@ def _listed(X: Sequence[Any], y: Any, sample_weight: Any) -> list[Any]:
                 f"X must be a list of delayed values or futures, but it holds a "
                 f"{type(element).__name__}."
             )
-    if y is None:
-        return list(X)
-    columns = [list(part) for part in (X, y, sample_weight) if part is not None]
-    if len({len(column) for column in columns}) > 1:
-        raise ValueError(f"X and y must be lists of one length, but X has {len(X)} elements.")
-    return [delayed(tuple)(list(parts)) for parts in zip(*columns, strict=True)]
 
 
 def _is_frame(part: Any) -> bool:
@@ -230,9 +229,7 @@ def _is_frame(part: Any) -> bool:
 
 def _frame_blocks(X: Any, *others: Any) -> list[Any]:
     """Return the partitions of several frames together: Dask may merge them differently."""
-    given = [part for part in others if part is not None]
-    meta = [(0, object)]
-    pieces = X.map_partitions(_as_piece, *given, meta=meta, enforce_metadata=False)
+    pieces = X.map_partitions(_as_piece, *others, meta=[(0, object)], enforce_metadata=False)
     return list(pieces.to_delayed())
 
 
@@ -342,8 +339,10 @@ class ClusterData:
 
     @property
     def n_counted(self) -> int:
-        """The number of rows, with repetition."""
-        return self.n_samples if self._counts is None else int(self._counts.sum())
+        """The number of rows with weight, with repetition."""
+        if self._counts is None:
+            return sum(known.counted for known in self.facts)
+        return int(self._counts.sum())
 
     @property
     def weight(self) -> float:

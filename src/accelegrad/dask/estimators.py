@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 from uuid import uuid4
@@ -20,9 +21,9 @@ from accelegrad.dask.cluster import BlockError, connected
 from accelegrad.dask.problems import (
     against_rest,
     class_counts,
-    class_factors,
-    classes_problem,
+    factors_of,
     labels,
+    places,
     problem_on,
     target_scale,
 )
@@ -36,26 +37,23 @@ from accelegrad.sklearn.data import Data, without_weightless
 from accelegrad.sklearn.objective import Objective, Problem
 from accelegrad.sklearn.parameters import FITTED, documented, parameter
 
-# Dataclass fields of a mixin would override those of the class.
+# A mixin: fields of LinearEstimator would override those of the estimators.
 if TYPE_CHECKING:
     Mixin = LinearEstimator
 else:
     Mixin = object
 
 
-def _timeout() -> Any:
-    return parameter(
+@dataclass(eq=False, repr=False, kw_only=True)
+class OnCluster(Mixin):
+    """Common base of the estimators of collections."""
+
+    timeout: float | None = parameter(
         None,
         "float or None",
         "After how many seconds without an answer a round trip to the workers fails, with an error "
         "that names those it waits for. None: never.",
     )
-
-
-class OnCluster(Mixin):
-    """Common base of the estimators of collections."""
-
-    timeout: float | None
     __metadata_request__fit: ClassVar[dict[str, str]] = {"client": UNUSED}
     #: the estimator of rows in memory
     _local: ClassVar[type[Any]]
@@ -103,7 +101,12 @@ class OnCluster(Mixin):
 
     def _read(self, X: Any, y: Any, sample_weight: Any, client: Any) -> ClusterData:
         data = ClusterData(connected(client), pieces_of(X, y, sample_weight), self.timeout)
-        self._take_columns(X, data)
+        self.n_features_in_ = data.n_features
+        names = getattr(X, "columns", None)
+        if names is not None and all(isinstance(name, str) for name in names):
+            self.feature_names_in_ = np.asarray(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
         return data
 
     def _problems(self, objective: Objective, data: Any) -> list[Problem]:
@@ -116,14 +119,6 @@ class OnCluster(Mixin):
         with parallel_config("sequential"):  # other processes have no client
             super()._fit_problems(*given, warm=warm)
 
-    def _take_columns(self, X: Any, data: ClusterData) -> None:
-        self.n_features_in_ = data.n_features
-        names = getattr(X, "columns", None)
-        if names is not None and all(isinstance(name, str) for name in names):
-            self.feature_names_in_ = np.asarray(names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
-
     def to_local(self) -> Any:
         """Return a fitted estimator of `accelegrad.sklearn` that predicts the same."""
         names = self._local._get_param_names()
@@ -134,13 +129,13 @@ class OnCluster(Mixin):
     def _predicted(self, method: str, X: Any, columns: int | None, dtype: Any) -> Any:
         """Return the result of the local estimator's method, lazily for a collection."""
         check_is_fitted(self)
-        local = self.to_local()
+        on_block = getattr(self.to_local(), method)
         if isinstance(X, HeldRows):
-            return X.predicted(local, method)
+            return X.map(on_block)
         if isinstance(X, list):
-            return [delayed(_call)(local, method, block) for block in X]
+            return [delayed(on_block)(block) for block in X]
         if not is_dask_collection(X):
-            return getattr(local, method)(X)
+            return on_block(X)
         if not hasattr(X, "chunks"):
             X = X.to_dask_array()
         if X.numblocks[1] > 1:
@@ -150,9 +145,7 @@ class OnCluster(Mixin):
             shape = {"chunks": (X.chunks[0], (columns,))}
         name = f"accelegrad-{method.replace('_', '-')}"
         meta = np.empty((0,) if columns is None else (0, 0), dtype)
-        return X.map_blocks(
-            partial(_call, local, method), name=None, token=name, meta=meta, dtype=dtype, **shape
-        )
+        return X.map_blocks(on_block, name=None, token=name, meta=meta, dtype=dtype, **shape)
 
     def _learnt_from(self, client: Any, pieces: list[Any], **options: Any) -> None:
         client = connected(client)
@@ -193,25 +186,23 @@ class HeldRows:
 
     def __matmul__(self, coefficients: Matrix) -> Matrix:
         """Return their products with columns of coefficients: one round trip."""
-        return np.asarray(self._found(_products_of_rows, coefficients))
+        return np.asarray(self.map(_product, coefficients))
 
-    def predicted(self, local: Any, method: str) -> Any:
-        """Return the result of a local estimator's method on the rows: one round trip."""
-        return self._found(_predicted_rows, local, method)
-
-    def _found(self, task: Any, *arguments: Any) -> Any:
+    def map(self, function: Callable[..., Any], *given: Any) -> Any:
+        """Return a function's result for `given` and the rows, in their order: one round trip."""
         pieces, order = split_by_part(self.numbers, self.data.ends)
-        found = self.data.cluster.each("predict", task, *arguments, by_part=[pieces])
+        found = self.data.cluster.each("predict", _mapped, function, *given, by_part=[pieces])
         in_order = np.concatenate([part for part in found if part is not None])
         return in_order[np.argsort(order, kind="stable")]
 
 
-def _products_of_rows(block: Block, coefficients: Matrix, rows: RowNumbers) -> Any:
-    return block.X[rows] @ coefficients if rows.size else None
+def _product(coefficients: Matrix, X: Any) -> Any:
+    return X @ coefficients
 
 
-def _predicted_rows(block: Block, local: Any, method: str, rows: RowNumbers) -> Any:
-    return getattr(local, method)(block.X[rows]) if rows.size else None
+def _mapped(block: Block, function: Callable[..., Any], *given: Any) -> Any:
+    *more, rows = given
+    return function(*more, block.X[rows]) if rows.size else None
 
 
 def _targets_of(block: Block) -> tuple[Any, Vector | None]:
@@ -226,11 +217,6 @@ def gathered_rows(data: ClusterData, *, numbers: bool) -> Data:
         given = np.concatenate([np.ones(len(part)) if w is None else w for part, w in found])
     rows = HeldRows(data, np.arange(data.n_samples))
     return Data(rows, y.astype(np.float64) if numbers else y, given)
-
-
-def _call(local: Any, method: str, block: Any) -> Any:
-    """Return a method's result on a block; nothing for no rows, which Dask tries."""
-    return getattr(local, method)(block)
 
 
 def _learn(local: Any, number: int, piece: Any, options: dict[str, Any]) -> Any:
@@ -261,24 +247,21 @@ class AcceleGradClassifier(OnCluster, classifier.AcceleGradClassifier):
     {fitted}
     """
 
-    _: KW_ONLY
-    timeout: float | None = _timeout()
-
     _local = classifier.AcceleGradClassifier
 
     def _take_all_targets(self, data: ClusterData) -> bool:
-        found = labels(data)
-        classifier.refuse_numbers(found, type(self).__name__)
+        classifier.refuse_numbers(found := labels(data), type(self).__name__)
         return self._take_targets(found)
 
     def _cluster_problems(self, objective: Objective, data: ClusterData) -> list[Problem]:
-        weigh = None
+        classes, weigh = self.classes_, None
         if self.class_weight is not None:
-            factors = self._class_factors(class_counts(data, self.classes_))
-            weigh = class_factors(self.classes_, factors)
+            factors = self._class_factors(class_counts(data, classes))
+            weigh = partial(factors_of, classes=classes, factors=factors)
         if self._is_joint():
-            return [classes_problem(objective, data, self.classes_, weigh)]
-        labels = [against_rest(self.classes_, k) for k in self._positives()]
+            recode: Any = partial(places, classes=classes)
+            return [problem_on(objective, data, recode, weigh, n_classes=classes.size)]
+        labels = [partial(against_rest, label=classes[k]) for k in self._positives()]
         return [problem_on(objective, data, recode, weigh) for recode in labels]
 
     def decision_function(self, X: Any) -> Any:
@@ -356,9 +339,6 @@ class AcceleGradRegressor(OnCluster, regressor.AcceleGradRegressor):
         As in `accelegrad.sklearn.AcceleGradRegressor`.
     {fitted}
     """
-
-    _: KW_ONLY
-    timeout: float | None = _timeout()
 
     _local = regressor.AcceleGradRegressor
 
@@ -451,9 +431,6 @@ class AcceleGradClassifierCV(PathsOnCluster, cv.AcceleGradClassifierCV):
     {fitted}
     """
 
-    _: KW_ONLY
-    timeout: float | None = _timeout()
-
     _local = cv.AcceleGradClassifierCV
     _single = AcceleGradClassifier
     decision_function = AcceleGradClassifier.decision_function
@@ -478,9 +455,6 @@ class AcceleGradRegressorCV(PathsOnCluster, cv.AcceleGradRegressorCV):
     ----------
     {fitted}
     """
-
-    _: KW_ONLY
-    timeout: float | None = _timeout()
 
     _local = cv.AcceleGradRegressorCV
     _single = AcceleGradRegressor

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from accelegrad.errors import Vector
+from accelegrad.models import row_parts as tasks
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import Loss
-from accelegrad.models.row_parts import Where, model_by
+from accelegrad.models.row_parts import Where
 
 #: NumPy aligns arrays to multiples of this many bytes.
 ALIGNMENT = 16
@@ -26,11 +27,11 @@ ALIGNMENT = 16
 KEPT_POINTS = 6
 
 
-class Part:
+class Part(tasks.Part):
     """Some of the rows."""
 
     def __init__(self, rows: LinearModel, first: int) -> None:
-        self.rows, self.first = rows, first
+        super().__init__(rows, first)
         self._models: dict[Loss | int, Any] = {rows.loss: rows}
         self._points: OrderedDict[tuple[str, Loss | int], Any] = OrderedDict()
         self._columns: tuple[Any, LinearModel] | None = None
@@ -45,22 +46,20 @@ class Part:
         return sum(int(array.nbytes) for array in _arrays(self.rows))
 
     def model(self, by: Loss | int) -> Any:
-        """Return these rows with a loss, or as a multinomial model of class numbers."""
+        """Return these rows with a loss; the last ones are cached."""
         with self._lock:
             if by not in self._models:
                 if len(self._models) > 2:  # keep only the current smoothed loss
                     self._models = {self.rows.loss: self.rows}
-                self._models[by] = model_by(self.rows, by)
+                self._models[by] = super().model(by)
             return self._models[by]
 
     def at(self, where: Where, w: Vector) -> Any:
         """Return the point w: at most one pass over the rows."""
-        model, place = self.model(where.by), (where.name, where.by)
-        with self._lock:
-            known, margins = self._points.get(place), self._margins(where)
+        place = where.name, where.by
+        known = self._points.get(place)
         if known is None:
-            with np.errstate(over="ignore", invalid="ignore"):
-                known = model.at(w) if margins is None else model.with_margins(w, margins)
+            known = super().at(where, w)
         with self._lock:
             self._points[place] = known
             self._points.move_to_end(place)
@@ -68,16 +67,11 @@ class Part:
                 self._points.popitem(last=False)
         return known
 
-    def _margins(self, where: Where) -> Vector | None:
-        for (name, _), known in self._points.items():
-            if name == where.name:
-                margins: Vector = known.margins
-                return margins
-        if where.between is None:
-            return None
-        p, q, t = where.between
-        start, end = (self._margins(Where(name, where.by)) for name in (p, q))
-        return None if start is None or end is None else start + t * (end - start)
+    def margins(self, name: str) -> Any:
+        """Return the margins of a cached point, with any loss."""
+        with self._lock:
+            found = (known for (one, _), known in self._points.items() if one == name)
+            return next((known.margins for known in found), None)
 
     def of_columns(self, columns: Any) -> LinearModel:
         """Return some columns of these rows (None: all); the last choice is cached."""
@@ -85,7 +79,7 @@ class Part:
             return self.rows
         with self._lock:
             if self._columns is None or not np.array_equal(self._columns[0], columns):
-                self._columns = columns, self.rows.of_columns(columns, 0.0)
+                self._columns = columns, super().of_columns(columns)
             return self._columns[1]
 
 
@@ -115,9 +109,7 @@ def aligned(given: Any) -> Any:
 
 def on_part(task: Callable[..., Any], part: Any, *arguments: Any) -> Any:
     """Return a task's result for a part; all tasks run through here."""
-    rest = map(aligned, arguments)
-    given = [part.at(some, next(rest)) if isinstance(some, Where) else some for some in rest]
-    return task(part, *given)
+    return tasks.on_part(task, part, *map(aligned, arguments))
 
 
 def sound_rows(X: Any, y: Vector, shares: Vector, loss: Loss, fit_intercept: bool) -> LinearModel:

@@ -23,24 +23,17 @@ def problem_on(
     data: ClusterData,
     recode: Callable[[Any], Any] | None = None,
     weigh: Callable[[Any], Vector] | None = None,
+    n_classes: int = 0,
 ) -> Problem:
-    """Return the problem of one set of coefficients."""
-    settings = RowSettings(objective.pointwise, objective.fit_intercept, recode, weigh)
-    return Problem.of(RowModel.of_data(data, settings, objective.l2), objective)
+    """Return the problem of one set of coefficients, or of `n_classes` of them together.
 
-
-def classes_problem(
-    objective: Objective,
-    data: ClusterData,
-    classes: npt.NDArray[Any],
-    weigh: Callable[[Any], Vector] | None,
-) -> Problem:
-    """Return the multinomial problem, with a row of coefficients for each class."""
-    # The loss of the rows is not used; the squared one accepts class numbers.
-    places = partial(_places, classes=classes)
-    settings = RowSettings(make_loss("squared"), objective.fit_intercept, places, weigh)
-    model = PartedClasses.of(RowModel.of_data(data, settings, objective.l2), None, classes.size)
-    return Problem.of(model, objective)
+    `recode` and `weigh` map the given targets to those of the loss and to factors of the weights.
+    """
+    # The rows of a multinomial problem do not use their loss; the squared one takes class numbers.
+    loss = make_loss("squared") if n_classes else objective.pointwise
+    settings = RowSettings(loss, objective.fit_intercept, recode, weigh)
+    model: Any = RowModel.of_data(data, settings, objective.l2)
+    return Problem.of(PartedClasses.of(model, None, n_classes) if n_classes else model, objective)
 
 
 def target_scale(data: ClusterData, *, centred: bool) -> float:
@@ -76,27 +69,19 @@ def class_counts(data: ClusterData, classes: npt.NDArray[Any]) -> Vector:
 
 def _counts_of(block: Block, classes: npt.NDArray[Any], counts: Counts) -> Vector:
     weights = counted_weights(block, counts)
-    return np.bincount(_places(block.y, classes), weights, classes.size).astype(np.float64)
+    return np.bincount(places(block.y, classes), weights, classes.size).astype(np.float64)
 
 
-def _places(y: npt.NDArray[Any], classes: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
-    # Rows without weight may have labels that are no classes.
+def places(y: npt.NDArray[Any], classes: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+    """Return the number of each label's class; rows without weight may have other labels."""
     return np.minimum(np.searchsorted(classes, y), classes.size - 1)
 
 
-def against_rest(classes: npt.NDArray[Any], positive: int) -> Callable[[Any], Vector]:
-    """Return a function that maps labels to +1 for a class and -1 for all others."""
-    return partial(_against_rest, label=classes[positive])
-
-
-def _against_rest(y: npt.NDArray[Any], label: Any) -> Vector:
+def against_rest(y: npt.NDArray[Any], label: Any) -> Vector:
+    """Return +1 for a class and -1 for all others."""
     return np.where(y == label, 1.0, -1.0)
 
 
-def class_factors(classes: npt.NDArray[Any], factors: Vector) -> Callable[[Any], Vector]:
-    """Return a function that gives each row the weight of its class."""
-    return partial(_factors_of, classes=classes, factors=factors)
-
-
-def _factors_of(y: npt.NDArray[Any], classes: npt.NDArray[Any], factors: Vector) -> Vector:
-    return factors[_places(y, classes)]
+def factors_of(y: npt.NDArray[Any], classes: npt.NDArray[Any], factors: Vector) -> Vector:
+    """Return the weight of each row's class."""
+    return factors[places(y, classes)]

@@ -12,8 +12,7 @@ import numpy as np
 
 from accelegrad.errors import whole_number
 from accelegrad.files.frames import CsvFile, ParquetFile
-from accelegrad.files.libsvm import LibsvmFile
-from accelegrad.files.npz import NpzFile
+from accelegrad.files.matrix_files import LibsvmFile, NpzFile
 from accelegrad.files.tables import COMPRESSIONS, DataError, Reading, TableFile, Wanted, opened
 
 

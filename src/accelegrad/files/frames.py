@@ -55,23 +55,23 @@ class FrameFile(TableFile):
         self.header, self.has_names = self._read_header()
         for name, count in Counter(self.header).items():
             if count > 1:
-                raise DataError(f"{path}: {count} columns have the same name, {name!r}.")
+                raise self.error(f"{count} columns have the same name, {name!r}")
         self._categories = {self._named(given) for given in wanted.reading.text}
         self._features, target = self._chosen()
         if target is not None:
             self.target = target if self.has_names else self.header.index(target)
-        self._target = None if wanted.targets is Targets.UNUSED else target
+        self._target = [] if target is None or wanted.targets is Targets.UNUSED else [target]
         self._as_text = set(self._categories)
-        if self._target is not None and wanted.targets is Targets.TEXT:
-            self._as_text.add(self._target)
+        if wanted.targets is Targets.TEXT:
+            self._as_text.update(self._target)
         self._known: tuple[Column, ...] | None = None
         if wanted.columns is not None:
             pairs = zip(wanted.columns, self._features, strict=True)
             self._know(tuple(column._replace(name=name) for column, name in pairs))
             self._as_text |= {column.name for column in wanted.columns if column.categories}
         # Whether it is still unknown which columns are text.
-        unsure_target = self._target is not None and wanted.targets is Targets.AS_WRITTEN
-        self._unsure = wanted.columns is None or unsure_target
+        unsure_target = self._target and wanted.targets is Targets.AS_WRITTEN
+        self._unsure = wanted.columns is None or bool(unsure_target)
 
     @abstractmethod
     def _read_header(self) -> tuple[list[str], bool]:
@@ -91,29 +91,30 @@ class FrameFile(TableFile):
             found = nearest(given, self.header) if self.has_names else "the file has no header."
             raise DataError(f"{self.path}: there is no column {given!r}: {found}")
         if isinstance(given, bool) or not -width <= given < width:
-            raise DataError(
-                f"{self.path}: the {what} is {given!r}, but the columns have the numbers 0 to "
-                f"{width - 1} (or -{width} to -1, from the end)."
+            raise self.error(
+                f"the {what} is {given!r}, but the columns have the numbers 0 to {width - 1} (or "
+                f"-{width} to -1, from the end)"
             )
         return self.header[given]
 
     def _chosen(self) -> tuple[list[str], str | None]:
+        """Return the columns with features, and the target's if there is one."""
         wanted = self.wanted
         target, names = wanted.target, [column.name for column in wanted.columns or ()]
         if wanted.optional and isinstance(target, str) and target not in self.header:
             target = None  # the file has no targets
+        chosen = None if target is None else self._named(target, "target")
         if names and self.has_names:
             missing = [name for name in names if name not in self.header]
             if missing:
-                raise DataError(
-                    f"{self.path}: {len(missing)} of the model's {len(names)} columns are not "
-                    f"among those of the file: {few(missing)}. These are {few(self.header)}."
+                raise self.error(
+                    f"{len(missing)} of the model's {len(names)} columns are not among those of "
+                    f"the file: {few(missing)}. These are {few(self.header)}"
                 )
-            chosen = None if target is None else self._named(target, "target")
             if chosen in names:
-                raise DataError(
-                    f"{self.path}: the target is {target!r}, but this column, {chosen!r}, is a "
-                    "feature of the model."
+                raise self.error(
+                    f"the target is {target!r}, but this column, {chosen!r}, is a feature of the "
+                    "model"
                 )
             return names, chosen
         dropped = {self._named(given) for given in wanted.reading.drop}
@@ -121,24 +122,24 @@ class FrameFile(TableFile):
         count = len(names) or wanted.n_features
         if wanted.optional and len(rest) == count:
             chosen = None
-        else:
-            chosen = rest[-1] if target is None else self._named(target, "target")
+        elif chosen is None:
+            chosen = rest[-1]
         features = [name for name in rest if name != chosen]
         if not features or (count is not None and len(features) != count):
-            raise DataError(
-                f"{self.path}: found {len(rest)} columns, but {count or 'some'} features and the "
-                "target are needed."
+            raise self.error(
+                f"found {len(rest)} columns, but {count or 'some'} features and the target are "
+                "needed"
             )
         if names and not wanted.by_position:
-            raise DataError(
-                f"{self.path}: the model knows its {len(names)} columns by name ({few(names)}), "
-                f"but the {len(self.header)} columns have no header. If they are in the model's "
-                "order, give --by-position; else put a header above."
+            raise self.error(
+                f"the model knows its {len(names)} columns by name ({few(names)}), but the "
+                f"{len(self.header)} columns have no header. If they are in the model's order, "
+                "give --by-position; else put a header above"
             )
         if names and chosen is not None and isinstance(wanted.target, str):
-            raise DataError(
-                f"{self.path}: without a header it is not known which column is the target "
-                f"{wanted.target!r}. Give its number (--target), or leave it out of the file."
+            raise self.error(
+                f"without a header it is not known which column is the target {wanted.target!r}. "
+                "Give its number (--target), or leave it out of the file"
             )
         return features, chosen
 
@@ -160,105 +161,89 @@ class FrameFile(TableFile):
     def _learn(self, frames: Iterable[Any]) -> None:
         """Learn the columns from all frames, or else which of them are to be read as text."""
         features = [] if self._known else self._features
-        used = features if self._target is None else [*features, self._target]
+        used = features + self._target
         counts, totals, rows = np.zeros(len(used)), np.zeros(len(used)), 0
         texts: dict[str, dict[str, int]] = {}  # values of text columns, each with its first row
-        unclear = False
+        unclear = False  # booleans and huge numbers are read again as text
         for frame in frames:
-            frame = self._kept(self._part(frame, used))
+            frame = self._kept(frame, used)
             rows += len(frame)
-            numeric = self._are_numbers(frame)
+            numeric = np.array([self._is_number(kind) for kind in frame.dtypes], dtype=bool)
             array = frame.loc[:, numeric].to_numpy(np.float64)
             counts[numeric] += (~np.isnan(array)).sum(axis=0)
             totals[numeric] += np.nansum(array, axis=0)
-            for name in frame.columns[~numeric]:
-                values = frame[name].dropna()
-                if len(values):
-                    unclear |= not self._note(values, texts.setdefault(name, {}))
+            for name, values in frame.loc[:, ~numeric].items():
+                values = values.dropna()
+                if not len(values):
+                    continue
+                kind = self.pandas.api.types.infer_dtype(values)
+                if kind not in ("string", "integer", "boolean"):
+                    raise self.error(
+                        f"the column {name!r} must hold numbers or text, but it holds "
+                        f"{values.dtype} ({kind}). It is left out with --drop {name!r}"
+                    )
+                first_rows = texts.setdefault(name, {})
+                unclear |= kind != "string"
+                if kind == "string" and name not in self._target:
+                    for row, value in values.drop_duplicates().items():
+                        first_rows.setdefault(str(value), int(row))
         if not rows:
             raise self.no_rows()
         self._as_text |= set(texts)
         mixed = any(count and name in texts for name, count in zip(used, counts, strict=True))
         self._unsure = mixed or unclear
         if self._known is None and not self._unsure:
-            means = totals / np.maximum(counts, 1.0)
-            self._know(
-                tuple(
-                    self._column(name, bool(count), mean, texts.get(name), rows)
-                    for name, count, mean in zip(features, counts, means.tolist(), strict=False)
-                )
-            )
-
-    def _note(self, values: Any, first_rows: dict[str, int]) -> bool:
-        """Record the values of a column that is not numeric; return whether it is text."""
-        kind = self.pandas.api.types.infer_dtype(values)
-        if kind not in ("string", "integer", "boolean"):
-            raise DataError(
-                f"{self.path}: the column {values.name!r} must hold numbers or text, but it holds "
-                f"{values.dtype} ({kind}). It is left out with --drop {values.name!r}."
-            )
-        if kind == "string" and values.name != self._target:
-            first = values.drop_duplicates()
-            for value, row in zip(first, first.index, strict=True):
-                first_rows.setdefault(str(value), int(row))
-        return bool(kind == "string")  # booleans and huge numbers are read again as text
+            sums = zip(features, counts.tolist(), totals.tolist(), strict=False)
+            self._know(tuple(self._column(*one, texts, rows) for one in sums))
 
     def _column(
-        self, name: str, has_numbers: bool, mean: float, texts: dict[str, int] | None, rows: int
+        self, name: str, count: float, total: float, texts: dict[str, dict[str, int]], rows: int
     ) -> Column:
         """Return a column after reading, or refuse a likely mistake."""
         filled = self.wanted.reading.missing == "mean"
-        if has_numbers:
-            return Column(name, None, mean if filled else None)
-        if texts is None:
-            raise DataError(
-                f"{self.path}: the column {name!r} has no values. It is left out with --drop "
-                f"{name!r}."
+        if count:
+            return Column(name, None, total / count if filled else None)
+        if name not in texts:
+            raise self.error(
+                f"the column {name!r} has no values. It is left out with --drop {name!r}"
             )
         if name not in self._categories:
-            self._check_text(name, texts, rows)
-        return Column(name, tuple(sorted(texts)), 0.0 if filled else None)
+            self._check_text(name, texts[name], rows)
+        return Column(name, tuple(sorted(texts[name])), 0.0 if filled else None)
 
-    def _check_text(self, name: str, texts: dict[str, int], rows: int) -> None:
+    def _check_text(self, name: str, first_rows: dict[str, int], rows: int) -> None:
         """Refuse text that is mistyped numbers, or no category."""
-        values = self.pandas.Series(list(texts), dtype=object)
+        values = self.pandas.Series(list(first_rows), dtype=object)
         like_numbers = self.parsed(values.str.replace(",", ".", regex=False)).notna().sum()
+        word, hint = values[0], ""
         if 2 * like_numbers >= len(values):
             word = values[int(self.parsed(values).notna().argmin())]
-            raise self.cell_error(
-                texts[word],
-                name,
-                f"is {word[:40]!r}, but most of its values are numbers",
+            wrong = "most of its values are numbers"
+            hint = (
                 "Correct it, say how numbers are written (--decimal, --thousands) or which cells "
                 f"are missing (--na), take its values as categories (--text {name!r}), or leave it "
-                f"out (--drop {name!r}).",
+                f"out (--drop {name!r})."
             )
-        if self.wanted.numbers_only:
-            word = values[0]
-            raise self.cell_error(texts[word], name, f"is {word[:40]!r}, but it must be a number")
-        if rows >= _ROWS_TO_JUDGE and 2 * len(values) > rows:
-            raise DataError(
-                f"{self.path}: the column {name!r} has {len(values)} different texts in {rows} "
-                f"rows, such as {few(values.tolist()[:2])}. Leave it out (--drop {name!r}), or "
-                f"take its values as categories nevertheless (--text {name!r})."
+        elif self.wanted.numbers_only:
+            wrong = "it must be a number"
+        elif rows >= _ROWS_TO_JUDGE and 2 * len(values) > rows:
+            raise self.error(
+                f"the column {name!r} has {len(values)} different texts in {rows} rows, such as "
+                f"{few(values.tolist()[:2])}. Leave it out (--drop {name!r}), or take its values "
+                f"as categories nevertheless (--text {name!r})"
             )
+        else:
+            return
+        raise self.cell_error(first_rows[word], name, f"is {word[:40]!r}, but {wrong}", hint)
 
     def _block_rows(self) -> int:
         return max(1, BLOCK_BYTES // (8 * len(self.header)))
 
     # -- rows ------------------------------------------------------------------------------------
 
-    def blocks(self, rows: int | None) -> Iterator[Block]:
-        """Yield blocks in the order of the file."""
+    def _blocks(self, rows: int | None) -> Iterator[Block]:
         self.survey(rows)
-        found = False
-        for frame in self._frames(rows or self._block_rows()):
-            block = self._encoded(frame)
-            if block.X.shape[0]:
-                found = True
-                yield block
-        if not found:
-            raise self.no_rows()
+        return map(self._encoded, self._frames(rows or self._block_rows()))
 
     def whole(self) -> Block:
         """Return all rows."""
@@ -272,14 +257,10 @@ class FrameFile(TableFile):
             raise self.no_rows()
         return block
 
-    def _part(self, frame: Any, names: list[str]) -> Any:
-        return frame if names == list(frame.columns) else frame[names]
-
-    def _kept(self, frame: Any) -> Any:
+    def _kept(self, frame: Any, names: list[str]) -> Any:
+        """Return some columns, and the rows that count."""
+        frame = frame if names == list(frame.columns) else frame[names]
         return frame.dropna() if self.wanted.reading.missing == "drop" else frame
-
-    def _are_numbers(self, frame: Any) -> npt.NDArray[np.bool_]:
-        return np.array([self._is_number(kind) for kind in frame.dtypes], dtype=bool)
 
     def _is_number(self, dtype: Any) -> bool:
         types = self.pandas.api.types
@@ -289,13 +270,10 @@ class FrameFile(TableFile):
         """Return features and targets of a frame, sparse with many categories."""
         columns = self._known or ()
         names = [column.name for column in columns]
-        frame = self._kept(
-            self._part(frame, names if self._target is None else [*names, self._target])
-        )
-        y = None if self._target is None else self._labels(frame[self._target])
-        rows = self._part(frame, names)
-        if self.columns is None and self._are_numbers(rows).all():
-            X = np.ascontiguousarray(rows.to_numpy(np.float64))
+        frame = self._kept(frame, names + self._target)
+        y = self._labels(frame[self._target[0]]) if self._target else None
+        if self.columns is None and all(self._is_number(kind) for kind in frame.dtypes[names]):
+            X = np.ascontiguousarray(frame[names].to_numpy(np.float64))
             if np.isfinite(X).all():
                 return Block(X, y)
         parts = [self._features_of(frame[column.name], column) for column in columns]
@@ -314,7 +292,8 @@ class FrameFile(TableFile):
             return numbers[:, None]
         categories = self.pandas.Index(column.categories, dtype=object)
         codes = categories.get_indexer(values.astype(object))
-        unknown = values[present & (codes < 0)].unique()
+        found = codes >= 0
+        unknown = values[present & ~found].unique()
         if len(unknown):
             warnings.warn(
                 f"{self.path}: the column {column.name!r} has values that the model does not know "
@@ -322,7 +301,6 @@ class FrameFile(TableFile):
                 UserWarning,
                 stacklevel=2,
             )
-        found = codes >= 0
         ends = np.concatenate([[0], np.cumsum(found)])
         parts = np.ones(ends[-1]), codes[found], ends
         return sp.csr_matrix(parts, shape=(codes.size, len(categories)))
@@ -335,7 +313,7 @@ class FrameFile(TableFile):
         hint = "Give --missing drop to leave such rows out."
         if self.wanted.columns is not None:
             hint = "The model was fitted without --missing mean, so nothing stands in for it."
-        elif name != self._target:
+        elif name not in self._target:
             hint += f" Or give --missing mean to put in the column's mean, or --drop {name!r}."
         raise self.cell_error(values.index[missing.argmax()], name, "has no value", hint)
 
@@ -344,7 +322,8 @@ class FrameFile(TableFile):
         self._check_present(values)
         if self._is_number(values.dtype) or self.wanted.targets is Targets.NUMBERS:
             return self._numbers(values)
-        return np.array([str(value) for value in values], dtype=np.str_)
+        labels: npt.NDArray[Any] = values.to_numpy(str)
+        return labels
 
     def _numbers(self, values: Any) -> npt.NDArray[np.float64]:
         """Return a column as finite numbers, or name the first bad cell."""
@@ -352,19 +331,15 @@ class FrameFile(TableFile):
         array: npt.NDArray[np.float64] = numbers.to_numpy(np.float64)
         if not np.isfinite(array).all():
             place = int(np.isfinite(array).argmin())
-            cell = str(values.iloc[place])[:40]
-            raise self.cell_error(
-                values.index[place], values.name, f"is {cell!r}, but it must be a finite number"
-            )
+            words = f"is {str(values.iloc[place])[:40]!r}, but it must be a finite number"
+            raise self.cell_error(values.index[place], values.name, words)
         return array
 
     def parsed(self, text: Any) -> Any:
         """Return a series of text as numbers, NaN for other text."""
         reading = self.wanted.reading
-        if reading.thousands:
-            text = text.str.replace(reading.thousands, "", regex=False)
-        if reading.decimal != ".":
-            text = text.str.replace(reading.decimal, ".", regex=False)
+        for mark, stands_for in ((reading.thousands, ""), (reading.decimal, ".")):
+            text = text.str.replace(mark, stands_for, regex=False) if mark else text
         return self.pandas.to_numeric(text, errors="coerce")
 
     def cell_error(self, row: int, name: str, words: str, hint: str = "") -> DataError:
@@ -391,36 +366,35 @@ class CsvFile(FrameFile):
         first = self._first_line()
         first[0] = first[0].lstrip("# ")  # numpy.savetxt marks the header as a comment
         if len(first) < 2:
-            marks = (mark for mark in ";\t,| " if mark != self._separator and mark in first[0])
-            mark = next(marks, None)
-            hint = f" The columns seem to be separated by {mark!r}: give --sep {mark!r}."
-            raise DataError(
-                f"{self.path}: found one column, {first[0][:40]!r}, but at least one feature and "
-                f"the target are needed, separated by {self._separator!r}.{hint if mark else ''}"
+            mark = next((c for c in ";\t,| " if c in first[0] and c != self._separator), None)
+            hint = f". The columns seem to be separated by {mark!r}: give --sep {mark!r}"
+            raise self.error(
+                f"found one column, {first[0][:40]!r}, but at least one feature and the target are "
+                f"needed, separated by {self._separator!r}{hint if mark else ''}"
             )
         wanted, header = self.wanted, self.wanted.reading.header
         known = {column.name for column in wanted.columns or ()}
         if header is None and (wanted.target in first or (known and known <= set(first))):
             header = True
         if header is None:
-            numbers = self.parsed(self.pandas.Series(first, dtype=object)).notna()
-            marked = self.pandas.Series(first).isin([*(wanted.reading.na or ()), *_MISSING])
-            header = not (numbers | marked).all()
+            cells = self.pandas.Series(first, dtype=object)
+            numbers = self.parsed(cells).notna()
+            words = cells[~numbers & ~cells.isin([*(wanted.reading.na or ()), *_MISSING])].tolist()
+            header = bool(words)
             if header and numbers.any():
-                word = first[int((numbers | marked).to_numpy().argmin())]
                 raise DataError(
-                    f"{self.path}, line 1: this may be a header or data: the cell {word[:40]!r} is "
-                    "no number, but others are. If it is data, give --no-header; if it is a "
-                    "header, give the name of the target column (--target)."
+                    f"{self.path}, line 1: this may be a header or data: the cell "
+                    f"{words[0][:40]!r} is no number, but others are. If it is data, give "
+                    "--no-header; if it is a header, give the name of the target column (--target)."
                 )
         if not header:
             return [f"column {place}" for place in range(len(first))], False
         dropped = {place % len(first) for place in wanted.reading.drop if isinstance(place, int)}
         for place, name in enumerate(first):
             if not name and place not in dropped and not known:
-                raise DataError(
-                    f"{self.path}: column {place} has no name, like the index that pandas writes. "
-                    f"Leave it out (--drop {place}), or give it a name if it is data."
+                raise self.error(
+                    f"column {place} has no name, like the index that pandas writes. Leave it out "
+                    f"(--drop {place}), or give it a name if it is data"
                 )
         return first, True
 
@@ -473,14 +447,10 @@ class CsvFile(FrameFile):
         except errors.EmptyDataError:
             raise self.no_rows() from None
         except UnicodeError as error:
-            raise DataError(
-                f"{self.path}: not text in {encoding} ({error}). Give its encoding, such as "
-                "--encoding latin-1."
-            ) from None
+            hint = "Give its encoding, such as --encoding latin-1"
+            raise self.error(f"not text in {encoding} ({error}). {hint}") from None
         except errors.ParserWarning as error:
-            raise DataError(
-                f"{self.path}: rows have more cells than the first line ({error})."
-            ) from None
+            raise self.error(f"rows have more cells than the first line ({error})") from None
         except Exception as error:  # of the parser, of the compression, of an unknown encoding
             raise self.damaged("CSV", error) from None
 
@@ -505,17 +475,14 @@ class ParquetFile(FrameFile):
             raise self.damaged("parquet", error) from None
 
     def _frames(self, rows: int | None) -> Iterator[Any]:
-        done = 0
+        done, total = 0, self._file.metadata.num_rows
         try:
-            total = self._file.metadata.num_rows
             if rows is None or not total:
                 yield self._frame(self._file.read(columns=self.header), 0)
                 return
             for groups in self._row_groups(rows):
-                batches = self._file.iter_batches(
-                    min(rows, total), columns=self.header, row_groups=groups
-                )
-                for batch in batches:
+                options = {"columns": self.header, "row_groups": groups}
+                for batch in self._file.iter_batches(min(rows, total), **options):
                     yield self._frame(batch, done)
                     done += len(batch)
         except Exception as error:
@@ -530,20 +497,17 @@ class ParquetFile(FrameFile):
         for group in range(metadata.num_row_groups):
             groups.append(group)
             count += metadata.row_group(group).num_rows
-            if count >= rows:
+            if count >= rows or group == metadata.num_row_groups - 1:
                 yield groups
                 groups, count = [], 0
-        if groups:
-            yield groups
 
     def _frame(self, batch: Any, first_row: int) -> Any:
         columns = {name: self._plain(batch.column(name), name) for name in self.header}
         index = self.pandas.RangeIndex(first_row, first_row + len(batch))
-        return self.pandas.DataFrame(
-            {name: column.to_pandas().to_numpy() for name, column in columns.items()}, index=index
-        )
+        return self.pandas.DataFrame(columns, index=index)
 
     def _plain(self, column: Any, name: str) -> Any:
+        """Return a column as an array of numbers or objects."""
         import pyarrow as arrow
 
         types, kind = arrow.types, column.type
@@ -551,7 +515,9 @@ class ParquetFile(FrameFile):
             kind = kind.value_type
             column = column.cast(kind)
         if name in self._as_text or types.is_binary(kind) or types.is_large_binary(kind):
-            return column.cast(arrow.string())
-        if types.is_boolean(kind):
-            return column.cast(arrow.uint8())
-        return column.cast(arrow.float64()) if types.is_decimal(kind) else column
+            column = column.cast(arrow.string())
+        elif types.is_boolean(kind):
+            column = column.cast(arrow.uint8())
+        elif types.is_decimal(kind):
+            column = column.cast(arrow.float64())
+        return column.to_pandas().to_numpy()

@@ -105,13 +105,36 @@ class TableFile(ABC):
     def survey(self, rows: int | None = None) -> None:  # noqa: B027
         """Read the file once, in blocks, if that is needed to know its features."""
 
-    @abstractmethod
-    def blocks(self, rows: int | None) -> Iterator[Block]:
+    def chunks(self, rows: int | None = None) -> Iterator[Block]:
+        """Return blocks of equal width: a source for streams."""
+        self.survey(rows)
+        return self.blocks(rows)
+
+    def blocks(self, rows: int | None = None) -> Iterator[Block]:
         """Yield blocks of this many rows (None: of about 16 MB) in the order of the file."""
+        found = False
+        for block in self._blocks(rows):
+            if block.X.shape[0]:
+                found = True
+                yield block
+        if not found:
+            raise self.no_rows()
+
+    @abstractmethod
+    def _blocks(self, rows: int | None) -> Iterator[Block]:
+        """Yield blocks, which may be empty."""
 
     @abstractmethod
     def whole(self) -> Block:
         """Return all rows."""
+
+    def error(self, words: str) -> DataError:
+        """Return an error of this file."""
+        return DataError(f"{self.path}: {words}.")
+
+    def no_rows(self) -> DataError:
+        """Return the error for a table without rows."""
+        return self.error("no rows, but at least one is needed")
 
     def damaged(self, kind: str, error: BaseException) -> DataError:
         """Return the error for a file that is not of the kind that its name says."""
@@ -120,13 +143,8 @@ class TableFile(ABC):
         if isinstance(error, (FileNotFoundError, IsADirectoryError, PermissionError)):
             return unreadable(self.path, error)
         if isinstance(error, MemoryError):
-            words = "what the file declares does not fit in memory"
-            return DataError(f"{self.path}: {words} ({error}).")
-        return DataError(f"{self.path}: no {kind} file, or a damaged one ({str(error)[:200]}).")
-
-    def no_rows(self) -> DataError:
-        """Return the error for a table without rows."""
-        return DataError(f"{self.path}: no rows, but at least one is needed.")
+            return self.error(f"what the file declares does not fit in memory ({error})")
+        return self.error(f"no {kind} file, or a damaged one ({str(error)[:200]})")
 
 
 def rows_per_block(X: Any) -> int:

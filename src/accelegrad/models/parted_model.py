@@ -39,24 +39,6 @@ def split_by_part(
     return [piece - a for piece, a in zip(pieces, starts, strict=True)], order
 
 
-def joined(matrix: Any, found: Sequence[TakenRows], order: Any = slice(None)) -> TakenRows:
-    """Return the rows of all parts as one, in the given order."""
-    Xs, ys, shares, known = zip(*found, strict=True)
-    X = _stacked(matrix, [X for X in Xs if X.shape[0]] or Xs[:1])[order]
-    at = None
-    if known[0] is not None:
-        margins, slopes = (np.concatenate(column)[order] for column in zip(*known, strict=True))
-        at = margins, slopes
-    return TakenRows(X, np.concatenate(ys)[order], np.concatenate(shares)[order], at)
-
-
-def _stacked(matrix: Any, Xs: Any) -> Any:
-    if matrix.storage.dense:
-        return np.vstack(Xs).astype(matrix.dtype, copy=False)
-    matrices = [sp.csr_matrix(X) for X in Xs]
-    return sp.vstack(matrices, format="csr").astype(matrix.dtype, copy=False)
-
-
 class PartedPoint(ModelPoint):
     """A point of a parted model: sums; margins and slopes stay with the rows."""
 
@@ -344,12 +326,16 @@ class PartedModel(LinearModel):
         scale = self.n_samples / chosen.size
         return scale * value + self._penalty(w), self._with_penalty(scale * gradient, w)
 
-    def taken(self, rows: RowNumbers, at: Any = None) -> TakenRows:
-        """Return some rows, and the margins and slopes there at a point: one round trip."""
+    def taken(self, rows: RowNumbers) -> TakenRows:  # type: ignore[override]
+        """Return some rows in the given order: one round trip."""
         pieces, order = split_by_part(rows, self.X.ends)
-        given = (tasks.taken,) if at is None else (tasks.taken_at, *at.ref)
-        found = self.parts.each("sample", *given, by_part=[pieces])
-        return joined(self.X, found, np.argsort(order, kind="stable"))
+        back = np.argsort(order, kind="stable")
+        found: list[TakenRows] = self.parts.each("sample", tasks.taken, by_part=[pieces])
+        Xs = [one.X for one in found if one.X.shape[0]]
+        dense = self.X.storage.dense
+        X = np.vstack(Xs) if dense else sp.vstack([sp.csr_matrix(X) for X in Xs], format="csr")
+        y, shares = (np.concatenate([one[i] for one in found])[back] for i in (1, 2))
+        return TakenRows(X.astype(self.X.dtype, copy=False)[back], y, shares, None)
 
     def over_chunks(self, function: Callable[[Any, Vector], Any]) -> list[Any]:
         """Return a function's result on the rows and shares of each part, computed there."""

@@ -5,9 +5,10 @@ A part is a `LinearModel` without an l2 term, whose rows have their shares among
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import reduce
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,24 +19,6 @@ from accelegrad.models.losses import Loss
 from accelegrad.models.matrix import Matrix, RowNumbers
 from accelegrad.models.rounding import largest_entries
 from accelegrad.models.sampling import TakenRows
-
-
-class Part(Protocol):
-    """Some of the rows."""
-
-    @property
-    def rows(self) -> LinearModel:
-        """The rows as a model without an l2 term."""
-
-    @property
-    def first(self) -> int:
-        """The number of the part's first row among all rows."""
-
-    def model(self, by: Any) -> Any:
-        """Return the rows with a loss."""
-
-    def of_columns(self, columns: Any) -> LinearModel:
-        """Return some columns of the rows; None: all."""
 
 
 class Where(NamedTuple):
@@ -49,13 +32,44 @@ class Where(NamedTuple):
     between: tuple[Any, Any, float] | None = None
 
 
-def model_by(rows: LinearModel, by: Loss | int) -> Any:
-    """Return rows with a loss, or as a multinomial model, whose targets are class numbers."""
-    if isinstance(by, Loss):
-        return rows.with_loss(by)
-    from accelegrad.models.multinomial import MultinomialModel
+class Part(ABC):
+    """Some of the rows, as a model without an l2 term; `first` is their first number."""
 
-    return MultinomialModel.of(rows, rows.y.astype(np.intp), by)
+    def __init__(self, rows: LinearModel, first: int) -> None:
+        self.rows, self.first = rows, first
+
+    @abstractmethod
+    def margins(self, name: Any) -> Any:
+        """Return the margins that are stored under a name, or None."""
+
+    def model(self, by: Loss | int) -> Any:
+        """Return the rows with a loss, or as a multinomial model, with class numbers as targets."""
+        if isinstance(by, Loss):
+            return self.rows if by == self.rows.loss else self.rows.with_loss(by)
+        from accelegrad.models.multinomial import MultinomialModel
+
+        return MultinomialModel.of(self.rows, self.rows.y.astype(np.intp), by)
+
+    def of_columns(self, columns: Any) -> LinearModel:
+        """Return some columns of the rows; None: all."""
+        return self.rows if columns is None else self.rows.of_columns(columns, 0.0)
+
+    def at(self, where: Where, w: Vector) -> Any:
+        """Return the point w: a pass over the rows, unless margins are stored."""
+        model, margins = self.model(where.by), self.margins(where.name)
+        if margins is None and where.between is not None:
+            p, q, t = where.between
+            start, end = self.margins(p), self.margins(q)
+            margins = None if start is None or end is None else start + t * (end - start)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return model.at(w) if margins is None else model.with_margins(w, margins)
+
+
+def on_part(task: Callable[..., Any], part: Part, *arguments: Any) -> Any:
+    """Return a task's result for a part: a `Where` and the point after it become its values."""
+    rest = iter(arguments)
+    given = [part.at(some, next(rest)) if isinstance(some, Where) else some for some in rest]
+    return task(part, *given)
 
 
 def add(one: Any, other: Any) -> Any:
@@ -231,11 +245,6 @@ def drawn_numbers(
 def taken(part: Part, rows: RowNumbers) -> TakenRows:
     """Return some rows, by their numbers in the part."""
     return part.rows.taken(rows)
-
-
-def taken_at(part: Part, at: ModelPoint, rows: RowNumbers) -> TakenRows:
-    """Return some rows, by their numbers in the part, with margins and slopes at a point."""
-    return part.rows.taken(rows, at)
 
 
 def on_rows(part: Part, function: Callable[[Any, Vector], Any]) -> Any:

@@ -35,7 +35,7 @@ from accelegrad.models.model_input import (
 )
 from accelegrad.models.parted_model import PartedModel
 from accelegrad.models.row_file import RowFile, mapped, of_blocks
-from accelegrad.models.row_parts import Where, add, model_by
+from accelegrad.models.row_parts import Part, Where, add, on_part
 
 #: Small chunks are processed together, up to BLOCK_ENTRIES numbers. A row counts as its entries
 #: plus about this many vectors that a task needs.
@@ -47,37 +47,59 @@ class StreamedMatrix:
 
     ndim = 2
 
-    def __init__(
-        self,
-        read: Callable[[], Iterator[Any]],
-        ends: npt.NDArray[np.int64],
-        n_features: int,
-        storage: Storage,
-        dtype: Any,
-    ) -> None:
-        self._read, self.ends = read, ends
-        self.shape = (int(ends[-1]), n_features)
-        self.storage, self.dtype = storage, dtype
+    def __init__(self, read: Callable[[], Iterator[Any]]) -> None:
+        self._read, self.shape = read, (0, 0)
+        self.dtype: Any = np.dtype(np.float32)
+        self._ends: list[int] = []
+        self._room = 0  # for further entries in the last part
+        self._entries, self._dense, self._pairs = 0, True, 0.0
+
+    def add(self, X: Any) -> None:
+        """Take note of the next chunk, in the first pass."""
+        rows, dense = X.shape[0], isinstance(X, np.ndarray)
+        entries = int(X.size if dense else X.nnz)
+        self.shape = self.shape[0] + rows, int(X.shape[1])
+        size = entries + VECTORS * rows
+        if size > self._room:
+            self._ends.append(0)
+            self._room = BLOCK_ENTRIES
+        self._ends[-1], self._room = self.shape[0], self._room - size
+        self.dtype = np.promote_types(self.dtype, X.dtype)
+        self._entries, self._dense = self._entries + entries, self._dense and dense
+        self._pairs += 0.0 if dense else pairs_per_row(X) * rows
+
+    @property
+    def ends(self) -> npt.NDArray[np.int64]:
+        """The number of the row behind each part."""
+        return np.array(self._ends)
+
+    @property
+    def storage(self) -> Storage:
+        """How the rows are stored."""
+        pairs = math.inf if self._dense else self._pairs / self.shape[0]
+        return Storage(self._entries, self._dense, pairs)
 
     @property
     def nnz(self) -> int:
         """The number of stored entries."""
-        return self.storage.entries
+        return self._entries
 
     def chunks(self) -> Iterator[tuple[slice, Any]]:
         """Yield each part with its rows: one pass over the source."""
-        start = end = count = number = 0
-        waiting: list[Any] = []
-        for X in self._read():
-            end += X.shape[0]
-            if count == self.ends.size or end > self.ends[count]:
+        ends, start, end, number = iter(self._ends), 0, 0, 0
+        last, waiting = next(ends), list[Any]()
+        for chunk in self._read():
+            if _is_empty(chunk):
+                continue
+            waiting.append(design_matrix(chunk[0], checked=True))
+            del chunk  # keep no chunk while others are processed
+            end += waiting[-1].shape[0]
+            if end > last:
                 break
             number += 1
-            waiting.append(X)
-            del X  # keep no chunk while others are processed
-            if end == self.ends[count]:
+            if end == last:
                 yield slice(start, end), _stacked(waiting)
-                start, count = end, count + 1
+                start, last = end, next(ends, 0)
         if not start == end == self.shape[0]:
             raise ValueError(
                 f"source must give the same chunks in every pass, but chunk {number + 1} is not as "
@@ -114,19 +136,12 @@ class _Reader:
 class _ChunkRows(LinearModel):
     """The rows of a chunk as a model without an l2 term; X is read at the first access."""
 
-    def __init__(
-        self,
-        like: tuple[Loss, bool],
-        n_features: int,
-        y: Vector,
-        shares: Vector,
-        read: Callable[[], Any],
-    ) -> None:
-        (self.loss, self.fit_intercept), self.l2 = like, 0.0
-        self.n_samples, self.n_features = y.size, n_features
-        self.n_parameters = n_features + self.fit_intercept
-        self.y, self.sample_weight, self.shares = y, shares, shares
-        self._read_rows = read
+    def __init__(self, model: StreamedModel, rows: slice, read: Callable[[], Any]) -> None:
+        self.loss, self.fit_intercept, self.l2 = model.loss, model.fit_intercept, 0.0
+        self.n_samples, self.n_features = rows.stop - rows.start, model.X.shape[1]
+        self.n_parameters = self.n_features + self.fit_intercept
+        self.y, self.shares = model.y[rows], np.array(model.shares[rows])
+        self.sample_weight, self._read_rows = self.shares, read
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or "_read_rows" not in self.__dict__ or "X" in self.__dict__:
@@ -137,82 +152,44 @@ class _ChunkRows(LinearModel):
         return getattr(self, name)
 
 
-class _Chunk:
-    def __init__(self, rows: _ChunkRows, first: int) -> None:
-        self.rows, self.first = rows, first
-        self._where = slice(first, first + rows.n_samples)
-
-    def model(self, by: Any) -> Any:
-        return self.rows if by == self.rows.loss else model_by(self.rows, by)
-
-    def of_columns(self, columns: None) -> LinearModel:
-        assert columns is None
-        return self.rows
-
+class _Chunk(Part):
     def at(self, where: Where, w: Vector) -> Any:
         """Return the point's values, and write its margins to its file."""
-        model, margins, kept = self.model(where.by), self._margins(where), where.name
-        with np.errstate(over="ignore", invalid="ignore"):
-            known = model.at(w) if margins is None else model.with_margins(w, margins)
-        if kept.size == self.first:
-            kept.append(known.margins)
+        known = super().at(where, w)
+        if where.name.size == self.first:
+            where.name.append(known.margins)
         return known
 
-    def _margins(self, where: Where) -> Any:
-        if where.name.size >= self._where.stop:
-            return where.name[self._where]
-        if where.between is None:
-            return None
-        p, q, t = where.between
-        if min(p.size, q.size) < self._where.stop:
-            return None
-        start = p[self._where]
-        return start + t * (q[self._where] - start)
+    def margins(self, name: RowFile) -> Any:
+        """Return the margins in a file."""
+        end = self.first + self.rows.n_samples
+        return name[self.first : end] if name.size >= end else None
 
 
 class Chunks:
     """The chunks as parts of a sum; the source is read only if a task needs the rows."""
 
-    def __init__(
-        self, X: StreamedMatrix, y: RowFile, shares: Any, loss: Loss, fit_intercept: bool
-    ) -> None:
-        self._X, self._y, self._shares = X, y, shares
-        self._like = loss, fit_intercept
+    def __init__(self, model: StreamedModel) -> None:
+        self._of = model
 
     def _results(
         self, task: Callable[..., Any], arguments: Sequence[Any], by_part: Sequence[Any]
     ) -> Iterator[Any]:
-        reader, first = _Reader(self._X), 0
-        own = zip(*by_part, strict=True) if by_part else repeat(())
-        for number, (end, more) in enumerate(zip(self._X.ends.tolist(), own, strict=False)):
-            where = slice(first, end)
-            y, shares = self._y[where], np.array(self._shares[where])
-            read = partial(reader.chunk, number)
-            rows = _ChunkRows(self._like, self._X.shape[1], y, shares, read)
-            part, rest = _Chunk(rows, first), iter(arguments)
-            given = [
-                part.at(some, next(rest)) if isinstance(some, Where) else some for some in rest
-            ]
-            yield task(part, *given, *more)
+        model, first = self._of, 0
+        reader, own = _Reader(model.X), zip(*by_part, strict=True) if by_part else repeat(())
+        for number, (end, more) in enumerate(zip(model.X.ends.tolist(), own, strict=False)):
+            rows = _ChunkRows(model, slice(first, end), partial(reader.chunk, number))
+            yield on_part(task, _Chunk(rows, first), *arguments, *more)
             first = end
 
     def each(
-        self,
-        name: str,  # noqa: ARG002
-        task: Callable[..., Any],
-        *arguments: Any,
-        by_part: Sequence[Any] = (),
+        self, _: str, task: Callable[..., Any], *arguments: Any, by_part: Sequence[Any] = ()
     ) -> list[Any]:
         """Return a task's result for each part; `by_part` are lists with one item per part."""
         return list(self._results(task, arguments, by_part))
 
     def total(
-        self,
-        name: str,  # noqa: ARG002
-        task: Callable[..., Any],
-        *arguments: Any,
-        by_part: Sequence[Any] = (),
-        result_bytes: int = 0,  # noqa: ARG002
+        self, _: str, task: Any, *arguments: Any, by_part: Sequence[Any] = (), **__: Any
     ) -> Any:
         """Return the sum of a task's results over the parts."""
         return reduce(add, self._results(task, arguments, by_part))
@@ -289,10 +266,11 @@ class StreamedModel(PartedModel):
         self._set_up(X, chosen, checked_l2(l2), checked_intercept(fit_intercept))
         self.y = _in_file(y, self.n_samples, self.loss)
         self.sample_weight, self.shares = _weights_in_files(sample_weight, self.n_samples)
-        self._split()
 
-    def _split(self) -> None:
-        self.parts = Chunks(self.X, self.y, self.shares, self.loss, self.fit_intercept)
+    @property
+    def parts(self) -> Chunks:
+        """The chunks."""
+        return Chunks(self)
 
     def new_name(self, n_classes: int = 1) -> RowFile:
         """Return a file for the margins of a new point, one or several per row."""
@@ -303,7 +281,6 @@ class StreamedModel(PartedModel):
         other = copy(self)
         other.y = _in_file(y, self.n_samples, self.loss)
         other._proved, other._of_targets = {}, {}
-        other._split()
         return other
 
 
@@ -370,71 +347,37 @@ def read_rows(
     targets: RowFile | None = None,
 ) -> tuple[StreamedMatrix, RowFile, RowFile | None]:
     """Return a source's rows as a matrix, with all targets and weights: the first pass."""
-    read, first = _reader(source), _FirstPass(RowFile() if targets is None else targets)
+    read, y = _reader(source), RowFile() if targets is None else targets
+    X, all_weights = StreamedMatrix(read), None
     for number, chunk in enumerate(read(), start=1):
-        first.add(number, chunk, check)
-    if not first.targets.size:
-        raise ValueError("source must have at least one chunk with rows, but it has none.")
-    return first.matrix(lambda: _matrices(read)), first.targets, first.weights
-
-
-class _FirstPass:
-    def __init__(self, targets: RowFile) -> None:
-        self.targets = targets
-        self.weights: RowFile | None = None
-        self._ends: list[int] = []
-        self._n_features = self._entries = 0
-        self._room = 0  # for further entries in the last part
-        self._dense, self._pairs = True, 0.0
-        self._types: set[Any] = set()
-
-    def add(self, number: int, chunk: Any, check: Callable[[tuple[Any, ...]], Checked]) -> None:
         if not isinstance(chunk, tuple) or len(chunk) not in (2, 3):
             raise TypeError(
                 f"chunk {number} must be a tuple (X, y) or (X, y, sample_weight), not "
                 f"{type(chunk).__name__}."
             )
         if _is_empty(chunk):
-            return
+            continue
         try:
-            X, y, weights = check(chunk)
+            rows, some, weights = check(chunk)
         except ValueError as error:
             raise ValueError(f"chunk {number}: {error}") from error
-        if y.size != X.shape[0]:
-            raise ValueError(f"chunk {number} has {X.shape[0]} rows, but {y.size} targets.")
-        if self.targets.size and X.shape[1] != self._n_features:
+        if some.size != rows.shape[0]:
+            raise ValueError(f"chunk {number} has {rows.shape[0]} rows, but {some.size} targets.")
+        if y.size and rows.shape[1] != X.shape[1]:
             raise ValueError(
-                f"chunk {number} has {X.shape[1]} columns, but the chunks before it have "
-                f"{self._n_features}."
+                f"chunk {number} has {rows.shape[1]} columns, but the chunks before it have "
+                f"{X.shape[1]}."
             )
-        if weights is not None and self.weights is None:
-            self.weights = mapped(np.ones_like, self.targets)
-        self.targets.append(y)
-        if self.weights is not None:
-            self.weights.append(np.ones(y.size) if weights is None else weights)
-        self._n_features = int(X.shape[1])
-        self._take_storage(X)
-
-    def _take_storage(self, X: Any) -> None:
-        self._types.add(X.dtype)
-        dense = isinstance(X, np.ndarray)
-        entries = int(X.size if dense else X.nnz)
-        size = entries + VECTORS * X.shape[0]
-        if size > self._room:
-            self._ends.append(0)
-            self._room = BLOCK_ENTRIES
-        self._ends[-1], self._room = self.targets.size, self._room - size
-        self._entries += entries
-        self._dense &= dense
-        if not dense:
-            self._pairs += pairs_per_row(X) * X.shape[0]
-
-    def matrix(self, read: Callable[[], Iterator[Any]]) -> StreamedMatrix:
-        ends = np.array(self._ends)
-        pairs = math.inf if self._dense else self._pairs / int(ends[-1])
-        storage = Storage(self._entries, self._dense, pairs)
-        dtype = np.result_type(*self._types)
-        return StreamedMatrix(read, ends, self._n_features, storage, dtype)
+        if weights is not None and all_weights is None:
+            all_weights = mapped(np.ones_like, y)
+        y.append(some)
+        if all_weights is not None:
+            all_weights.append(np.ones(some.size) if weights is None else weights)
+        X.add(rows)
+        del chunk, rows  # keep no chunk while the next one is read
+    if not y.size:
+        raise ValueError("source must have at least one chunk with rows, but it has none.")
+    return X, y, all_weights
 
 
 def _reader(source: Any) -> Callable[[], Iterator[Any]]:
@@ -446,12 +389,6 @@ def _reader(source: Any) -> Callable[[], Iterator[Any]]:
             f"another iterable that can be read again and again, not {type(source).__name__}."
         )
     return lambda: iter(source)
-
-
-def _matrices(read: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-    for chunk in read():
-        if not _is_empty(chunk):
-            yield design_matrix(chunk[0], checked=True)
 
 
 def _is_empty(chunk: Any) -> bool:
