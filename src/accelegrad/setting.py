@@ -37,7 +37,7 @@ from accelegrad.rules import (
     Rescaled,
     Rule,
 )
-from accelegrad.rules.distance import SHORTEST, check_distance
+from accelegrad.rules.base import SHORTEST, check_distance
 
 COLUMNS = "columns"
 #: The most that rounding may move x0 when it is projected onto its set, relative to 1 + ||x0||.

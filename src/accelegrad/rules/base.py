@@ -17,11 +17,15 @@ from collections import namedtuple
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
+from accelegrad.errors import is_traced, real_number
 from accelegrad.rules.arrays import Array, as_array, inner, where
 
 Projection: TypeAlias = Callable[[Array], Array]
 Prox: TypeAlias = Callable[[Array, Any], Array]  # (x, step) -> argmin phi + ||. - x||^2 / (2 step)
 State: TypeAlias = Any  # a NamedTuple of arrays and numbers with `iteration` and `step_size`
+
+#: Chosen: the distances that a user may give; their squares, times weights, stay finite and > 0.
+SHORTEST, LONGEST = 1e-100, 1e100
 
 
 def extended_state(module: str, name: str, base: Any, *fields: str) -> Any:
@@ -45,6 +49,23 @@ ABILITIES = {
 }
 
 __all__ = ["Array", "as_array", "inner", "where"]  # from `arrays`
+
+
+def check_distance(name: str, given: Any) -> float:
+    """Return a positive number whose square, times weights, stays in the range of floats."""
+    number = real_number(name, given, above=0)
+    if not is_traced(number) and not SHORTEST <= number <= LONGEST:
+        raise ValueError(
+            f"{name} must be between {SHORTEST:g} and {LONGEST:g}, but it is {given!r}; scale the "
+            "problem."
+        )
+    return number
+
+
+def check_radius(name: str, radius: Any) -> None:
+    """Refuse an initial radius that is neither None nor a positive number of usable size."""
+    if radius is not None:
+        check_distance(name, radius)
 
 
 def weighted_average(state: State, start: Array) -> Array:

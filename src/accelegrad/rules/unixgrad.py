@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from accelegrad.errors import real_number
-from accelegrad.rules.arrays import Array, as_array, inner, larger, where, zero_sum
-from accelegrad.rules.base import Projection, Prox, TwoPhaseRule
-from accelegrad.rules.distance import Probing, check_distance, distance
+from accelegrad.rules.arrays import Array, adaptive_step, as_array, inner, larger, where
+from accelegrad.rules.base import Projection, Prox, TwoPhaseRule, check_distance
+from accelegrad.rules.distance import Probing, distance
 from accelegrad.rules.dog import travelled_weight
-from accelegrad.rules.schedules import adaptive_step
 
 
 class ExtragradientState(NamedTuple):
@@ -56,6 +55,13 @@ class ExtragradientRule(TwoPhaseRule):
     def next_radius(self, state: ExtragradientState, y: Array) -> Any:  # noqa: ARG002
         """Return r_{t+1}."""
         return state.radius
+
+    def init(self, x0: Array) -> ExtragradientState:
+        """Return x_0 = y_0."""
+        x0 = as_array(x0)
+        zero = 0 * x0
+        sums = inner(zero, zero)
+        return ExtragradientState(0, x0, x0, x0, 1.0, sums, sums, 0.0, 0.0, zero, sums)
 
     def weight(self, state: ExtragradientState) -> Any:
         """Return w_t = alpha_t r_t, the sum of the radii up to r_t."""
@@ -170,10 +176,8 @@ class UniXGrad(ExtragradientRule):
 
     def init(self, x0: Array) -> ExtragradientState:
         """Return y_0 = x_0."""
-        x0, zero = as_array(x0), zero_sum(x0)
         scale = 0.0 if self.gradient_scale is None else self.gradient_scale
-        square = scale * scale
-        return ExtragradientState(0, x0, x0, x0, 1.0, zero, zero, square, 0.0, 0 * x0, zero)
+        return super().init(x0)._replace(scale=scale * scale)
 
     def next_scale(self, state: ExtragradientState, square: Any) -> Any:
         """Return G_0^2: what is given, or the first gradient's squared norm."""
@@ -233,10 +237,10 @@ class UDoG(Probing, ExtragradientRule):
     can = frozenset({"project", "prox", "radius", "probe"})
 
     def init(self, x0: Array) -> ExtragradientState:
-        """Return x_0 = y_0."""
-        x0, zero = as_array(x0), zero_sum(x0)
-        radius = self.first_radius(x0)
-        return ExtragradientState(0, x0, x0, x0, radius, zero, zero, 0.0, 0.0, 0 * x0, zero, x0)
+        """Return x_0 = y_0 and the radius r_0."""
+        state = super().init(x0)
+        x0 = state.point
+        return state._replace(radius=self.first_radius(x0), start=x0)
 
     def next_scale(self, state: ExtragradientState, square: Any) -> Any:
         """Return M_t."""
