@@ -36,8 +36,9 @@ from accelegrad.rules import (
     UniXGrad,
 )
 from accelegrad.rules.arrays import LARGEST_SIZE, Tree, adaptive_step, larger, together
-from accelegrad.rules.base import QueryRule, TwoPhaseRule, check_radius, weighted_average
+from accelegrad.rules.base import QueryRule, check_radius, weighted_average
 from accelegrad.rules.diagonal import DiagonalRule
+from accelegrad.rules.unixgrad import TwoPhaseRule
 from accelegrad.rules.untuned import Seen, UntunedAcceleGrad, UntunedState
 
 __all__ = ["AcceleGradState", "a_dog", "accelegrad", "adagrad_norm", "eval_params", "unixgrad"]

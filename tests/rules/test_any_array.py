@@ -33,7 +33,8 @@ from accelegrad.rules import (
     UntunedAcceleGrad,
 )
 from accelegrad.rules.arrays import Tree, as_array, inner, larger, leaves, where
-from accelegrad.rules.base import ABILITIES, KnownEvaluation, TwoPhaseRule
+from accelegrad.rules.base import ABILITIES, KnownEvaluation
+from accelegrad.rules.unixgrad import TwoPhaseRule
 
 STEPS = 300
 FEW_STEPS = 60  # where Python goes through a tree, or NumPy does what it did on the vector

@@ -12,8 +12,7 @@ from scipy.optimize import brentq
 
 from accelegrad.errors import Vector, finite_vector
 from accelegrad.geometry.penalties import L1, OnLeading, Penalty
-from accelegrad.geometry.sets import Box, FeasibleSet, WholeSpace
-from accelegrad.geometry.vectors import read_only
+from accelegrad.geometry.sets import Box, FeasibleSet, WholeSpace, read_only
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import Loss
 from accelegrad.models.matrix import BLOCK_ENTRIES, row_runs

@@ -1,8 +1,8 @@
 """The contracts of a rule.
 
 A **query rule** asks for one gradient per step, at a point that it need not return. A **two-phase
-rule** asks for two. A **step rule** (line search) compares values at several trial points. The
-loop calls only `advance`.
+rule** (`unixgrad.py`) asks for two. A **step rule** (line search) compares values at several trial
+points. The loop calls only `advance`.
 
 Rules are immutable. Query and two-phase rules are pure: `update` returns a new state and changes no
 array in place, so that a run stopped at any moment holds a complete state. States of step rules may
@@ -223,30 +223,6 @@ class QueryRule(GradientRule):
         """Do one step: query, gradient, update."""
         evaluation = oracle(self.query(state))
         return Step(self.update(state, evaluation.gradient), evaluation, self.weight(state))
-
-
-class TwoPhaseRule(GradientRule):
-    """A rule that needs two gradients per step."""
-
-    @abstractmethod
-    def look_ahead(self, state: State, prediction: Array) -> State:
-        """Return the state after the first gradient."""
-
-    @abstractmethod
-    def second_query(self, state: State) -> Array:
-        """Return the point of the second gradient."""
-
-    @abstractmethod
-    def update(self, state: State, prediction: Array, gradient: Array) -> State:
-        """Return the state after both gradients; `state` is that of `look_ahead`."""
-
-    def step(self, state: State, oracle: Oracle) -> Step:
-        """Do one step: a query and a gradient, twice."""
-        prediction = oracle(self.query(state)).gradient
-        ahead = self.look_ahead(state, prediction)
-        evaluation = oracle(self.second_query(ahead))
-        following = self.update(ahead, prediction, evaluation.gradient)
-        return Step(following, evaluation, self.weight(state))
 
 
 class StepRule(Rule):

@@ -11,15 +11,6 @@ from accelegrad.rules.arrays import Array, adaptive_step, larger
 from accelegrad.rules.base import Projection, State, extended_state
 from accelegrad.rules.distance import Probing, distance
 
-
-def travelled_weight(radius: Any, earlier_radii: Any) -> Any:
-    r"""Return :math:`\alpha_t = \sum_{k \le t} r_k / r_t`, between 1 and t + 1.
-
-    It grows like AcceleGrad's weights while the radius is constant, and stays small while it grows.
-    """
-    return (earlier_radii + radius) / radius
-
-
 DistanceState = extended_state(__name__, "DistanceState", DescentState, "start", "radius")
 
 
@@ -101,8 +92,9 @@ class ADoG(Probing, CoupledRule):
         \eta_t = r_t \,\bigl(\textstyle\sum_{k \le t} \alpha_k^2 \|g_k\|^2\bigr)^{-1/2} \\
         z_{t+1} &= P(z_t - \alpha_t \eta_t g_t), \quad y_{t+1} = P(x_t - \eta_t g_t)
 
-    and the output is the average of the :math:`y_{t+1}` with weights :math:`\alpha_t r_t`. One
-    gradient per step, no proof; noisy gradients can make the radius run away.
+    and the output is the average of the :math:`y_{t+1}` with weights :math:`\alpha_t r_t`. The
+    :math:`\alpha_t` grow like AcceleGrad's while the radius is constant, and stay small while it
+    grows. One gradient per step, no proof; noisy gradients can make the radius run away.
 
     Parameters
     ----------
@@ -133,7 +125,7 @@ class ADoG(Probing, CoupledRule):
 
     def coupling(self, state: State) -> tuple[Any, Any]:
         """Return alpha_t and tau_t."""
-        alpha = travelled_weight(state.radius, state.earlier_radii)
+        alpha = self.weight(state) / state.radius
         return alpha, alpha / (state.alpha_sum + alpha)
 
     def weight(self, state: State) -> Any:

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 from accelegrad.errors import real_number
 from accelegrad.rules.arrays import Array, adaptive_step, as_array, inner, larger, where
-from accelegrad.rules.base import Projection, Prox, TwoPhaseRule, check_distance
+from accelegrad.rules.base import GradientRule, Oracle, Projection, Prox, Step, check_distance
 from accelegrad.rules.distance import Probing, distance
-from accelegrad.rules.dog import travelled_weight
 
 
 class ExtragradientState(NamedTuple):
@@ -35,10 +34,10 @@ class ExtragradientState(NamedTuple):
     start: Array | None = None  # x_0, for the distance travelled
 
 
-class ExtragradientRule(TwoPhaseRule):
-    """The points, weights and moves of both; subclasses choose the step sizes.
+class TwoPhaseRule(GradientRule):
+    """A rule that needs two gradients per step; subclasses choose the step sizes.
 
-    The weights are those of `travelled_weight`: t + 1 for a constant radius.
+    Without a start in the state the radius is constant, and with it alpha_t = t + 1.
     """
 
     project: Projection | None
@@ -52,10 +51,6 @@ class ExtragradientRule(TwoPhaseRule):
     def next_scale(self, state: ExtragradientState, square: Any) -> Any:
         """Return G_0^2 or M_t, from alpha_t^2 ||m_t||^2."""
 
-    def next_radius(self, state: ExtragradientState, y: Array) -> Any:  # noqa: ARG002
-        """Return r_{t+1}."""
-        return state.radius
-
     def init(self, x0: Array) -> ExtragradientState:
         """Return x_0 = y_0."""
         x0 = as_array(x0)
@@ -67,10 +62,18 @@ class ExtragradientRule(TwoPhaseRule):
         """Return w_t = alpha_t r_t, the sum of the radii up to r_t."""
         return state.earlier_radii + state.radius
 
+    def step(self, state: ExtragradientState, oracle: Oracle) -> Step:
+        """Do one step: a query and a gradient, twice."""
+        prediction = oracle(self.query(state)).gradient
+        ahead = self.look_ahead(state, prediction)
+        evaluation = oracle(self.second_query(ahead))
+        following = self.update(ahead, prediction, evaluation.gradient)
+        return Step(following, evaluation, self.weight(state))
+
     def look_ahead(self, state: ExtragradientState, prediction: Array) -> ExtragradientState:
         """Return the state with x_{t+1}, after the gradient m_t at z~_t."""
-        prediction = as_array(prediction)
-        alpha, weight = travelled_weight(state.radius, state.earlier_radii), self.weight(state)
+        prediction, weight = as_array(prediction), self.weight(state)
+        alpha = weight / state.radius
         scale = self.next_scale(state, alpha * alpha * inner(prediction, prediction))
         state = state._replace(scale=scale)
         eta = self.next_step_size(state, state.weighted_differences)
@@ -90,13 +93,20 @@ class ExtragradientRule(TwoPhaseRule):
         self, state: ExtragradientState, prediction: Array, gradient: Array
     ) -> ExtragradientState:
         """Return the state with y_{t+1} and the next z~, after the gradient g_t at x~_t."""
-        gradient = as_array(gradient)
-        alpha = travelled_weight(state.radius, state.earlier_radii)
-        surprise = gradient - as_array(prediction)
+        gradient, radius, radii, eta = (
+            as_array(gradient),
+            state.radius,
+            self.weight(state),
+            state.step_size,
+        )
+        alpha, surprise = radii / radius, gradient - as_array(prediction)
         total = state.weighted_differences + alpha * alpha * inner(surprise, surprise)
-        eta = self.second_step_size(state, total)
+        if state.start is not None:
+            eta = self.next_step_size(state, total)
         y = self._move(state.base_point, gradient, alpha * eta)
-        radius, radii = self.next_radius(state, y), self.weight(state)
+        if state.start is not None:
+            farther = larger(distance(state.point, state.start), distance(y, state.start))
+            radius = larger(radius, farther)
         following = radii + radius
         return state._replace(
             iteration=state.iteration + 1,
@@ -107,10 +117,6 @@ class ExtragradientRule(TwoPhaseRule):
             weighted_differences=total,
             step_size=eta,
         )
-
-    def second_step_size(self, state: ExtragradientState, differences: Any) -> Any:  # noqa: ARG002
-        """Return the step size of y; the current difference is in the sum."""
-        return state.step_size
 
     def last(self, state: ExtragradientState) -> Array:
         """Return the last x_t."""
@@ -124,7 +130,7 @@ class ExtragradientRule(TwoPhaseRule):
 
 
 @dataclass(frozen=True)
-class UniXGrad(ExtragradientRule):
+class UniXGrad(TwoPhaseRule):
     r"""UniXGrad: universal and accelerated on a compact set, minimisers on its boundary included.
 
     With :math:`\alpha_t = t`, :math:`A_t = \sum_{i \le t} \alpha_i` and :math:`y_0 = x_0`, for
@@ -191,7 +197,7 @@ class UniXGrad(ExtragradientRule):
 
 
 @dataclass(frozen=True)
-class UDoG(Probing, ExtragradientRule):
+class UDoG(Probing, TwoPhaseRule):
     r"""U-DoG: UniXGrad with the distance travelled in place of a diameter.
 
     With :math:`x_0 = y_0`, for t = 0, 1, ...:
@@ -249,12 +255,3 @@ class UDoG(Probing, ExtragradientRule):
     def next_step_size(self, state: ExtragradientState, differences: Any) -> Any:
         """Return eta^x_t or eta^y_t."""
         return adaptive_step(state.radius, larger(differences, state.scale))
-
-    def second_step_size(self, state: ExtragradientState, differences: Any) -> Any:
-        """Return eta^y_t."""
-        return self.next_step_size(state, differences)
-
-    def next_radius(self, state: ExtragradientState, y: Array) -> Any:
-        """Return r_{t+1}, the distance travelled."""
-        farther = larger(distance(state.point, state.start), distance(y, state.start))
-        return larger(state.radius, farther)
