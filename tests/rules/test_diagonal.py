@@ -1,7 +1,5 @@
 """A step a coordinate: the formulas, the regret, the rates, and solvers from elsewhere."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 from scipy.optimize import lsq_linear
@@ -9,127 +7,9 @@ from scipy.optimize import lsq_linear
 import accelegrad as ag
 from accelegrad.geometry.sets import Box
 from accelegrad.rules import AcceleGrad
-from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.diagonal import DiagonalAcceleGrad, DistanceFreeDiagonalAcceleGrad
-from reference import diagonal as reference
-from stepping import gaps, run_on
+from stepping import Scaled, gaps, run_on
 from toys import FlatQuadratic, slope
-
-STEPS = {2: 80, 1: 60}  # non-smooth: later, rounding decides which subgradient is taken
-
-
-@dataclass
-class Scaled:
-    """||A x - b||_p^p / n, with columns from 1/30 to 30 in size."""
-
-    p: int
-    seed: int
-    n: int = 40
-    d: int = 8
-    spread: float = 1.5
-
-    def __post_init__(self):
-        rng = np.random.default_rng(self.seed)
-        self.scales = 10 ** rng.uniform(-self.spread, self.spread, self.d)
-        self.A = rng.standard_normal((self.n, self.d)) * self.scales
-        self.x_star = rng.standard_normal(self.d) / self.scales
-        self.b = self.A @ self.x_star + 0.1 * rng.standard_normal(self.n)
-        self.x0 = rng.standard_normal(self.d) / self.scales
-        self.calls = 0
-
-    def __call__(self, x):
-        r = self.A @ x - self.b
-        if self.p == 2:
-            return r @ r / self.n, 2 / self.n * (self.A.T @ r)
-        return np.abs(r).sum() / self.n, self.A.T @ np.sign(r) / self.n
-
-    def gradient(self, x):
-        return self(x)[1]
-
-    def oracle(self, x):
-        self.calls += 1
-        return KnownEvaluation(x, *self(x))
-
-    @property
-    def widths(self):
-        return 3 / self.scales
-
-
-def same(actual, expected, problem, what, t):
-    """Compare to 1e-10 of each coordinate's own size: rounding is 1e-10 of widths of 1e-6."""
-    error = np.abs((np.asarray(actual) - expected) * problem.scales).max()
-    assert error <= 1e-10, f"{what} differs by {error:.1e} at t={t}"
-
-
-def same_run(rule, states, expected, problem):
-    for t in range(len(states) - 1):
-        same(rule.query(states[t]), expected.x[t], problem, "x", t)
-        same(states[t + 1].mirror_point, expected.z[t + 1], problem, "z", t)
-        same(rule.last(states[t + 1]), expected.y[t + 1], problem, "y", t)
-        same(rule.output(states[t + 1]), expected.average[t], problem, "y_bar", t)
-        assert rule.weight(states[t]) == expected.alpha[t]
-    for t in range(30):  # later, gradients near zero are mostly rounding
-        g, eta = np.array(expected.g[t]), np.array(expected.eta[t])
-        assert states[t + 1].step_size == pytest.approx(g @ (eta * g) / (g @ g), rel=1e-9)
-
-
-def boxes(problem):
-    near = 0.3 / problem.scales
-    return {
-        "none": None,
-        "active": (problem.x0 - near, problem.x0 + near),
-    }
-
-
-cases = pytest.mark.parametrize("p", [2, 1])
-named = pytest.mark.parametrize("name", ["none", "active"])
-after = pytest.mark.parametrize("project_y", [False, True])
-
-
-@cases
-@named
-@after
-def test_diagonal_accelegrad_is_its_formulas(p, name, project_y):
-    problem, bound = Scaled(p, 1), 2.0
-    box = boxes(problem)[name]
-    rule = DiagonalAcceleGrad(
-        problem.widths, bound, None if box is None else Box(*box).project, project_y
-    )
-    expected = reference.diagonal_accelegrad(
-        problem.gradient, problem.x0, STEPS[p], list(problem.widths), bound, box, project_y
-    )
-    same_run(rule, run_on(problem, rule, STEPS[p]), expected, problem)
-
-
-@cases
-@named
-@after
-@pytest.mark.parametrize("radius", [None, "own", "probed"])
-def test_distance_free_is_its_formulas(p, name, project_y, radius):
-    problem = Scaled(p, 3)
-    box = boxes(problem)[name]
-    given = problem.widths / 100 if radius == "own" else None if radius == "probed" else radius
-    rule = DistanceFreeDiagonalAcceleGrad(
-        given, radius == "probed", None if box is None else Box(*box).project, project_y
-    )
-    states = run_on(problem, rule, STEPS[p])
-    if radius == "probed":
-        r0 = states[1].widths  # the first step is not significant yet
-        assert r0.min() > 1e-4
-    else:
-        r0 = 1e-6 * (1 + np.abs(problem.x0)) if given is None else given * np.ones(problem.d)
-    expected = reference.diagonal_accelegrad(
-        problem.gradient,
-        problem.x0,
-        STEPS[p],
-        box=box,
-        project_y=project_y,
-        r0=list(r0),
-    )
-    same_run(rule, states, expected, problem)
-    for t in range(1, STEPS[p] + 1):
-        same(states[t].widths, expected.r[t], problem, "r", t)
-        assert states[t].radius == pytest.approx(np.linalg.norm(states[t].widths), rel=1e-14)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -9,29 +9,8 @@ from sklearn.linear_model import Lasso
 from accelegrad.geometry.sets import Ball
 from accelegrad.rules import ADoG, DoG, UDoG, UniXGrad
 from accelegrad.rules.base import KnownEvaluation
-from reference import beyond
-from stepping import SETS, gaps, kinds, make, oracle_of, run, same
+from stepping import gaps, kinds, make, oracle_of, run
 from toys import AbsoluteDeviations, LeastSquares, OnTheBoundary, slope
-
-
-def soft_threshold(x, step):
-    return np.sign(x) * np.maximum(np.abs(x) - 0.05 * step, 0)
-
-
-@pytest.mark.parametrize("name", ["none", "box"])
-def test_prox_is_in_its_place(name):
-    fun, x0 = make("smooth", 3)
-    gradient = lambda x: fun(x)[1]  # noqa: E731
-    project, T = SETS[name](x0), 300
-    both = {"project": project, "prox": soft_threshold}
-    for rule, expected in (
-        (UniXGrad(3.0, **both), beyond.unixgrad(gradient, x0, T, 3.0, None, **both)),
-        (UDoG(0.1, **both), beyond.u_dog(gradient, x0, T, 0.1, **both)),
-    ):
-        for t, state in enumerate(run(rule, x0, oracle_of(fun), T)):
-            same(state.base_point, expected.y[t], "y", t)
-            same(rule.last(state), expected.x[t], "x", t)
-
 
 # --- the theorems ---------------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ from scipy.optimize import lsq_linear
 
 from accelegrad.geometry.sets import Simplex
 from accelegrad.rules import UntunedAcceleGrad
-from reference.untuned import untuned_accelegrad
 from toys import LeastSquares
 
 
@@ -28,44 +27,8 @@ def states_of(rule, gradient, x0, steps):
     return states
 
 
-def soft(x, step):
-    return np.sign(x) * np.maximum(np.abs(x) - 0.05 * step, 0.0)
-
-
 def box(x):
     return np.clip(x, -0.5, 0.7)
-
-
-FORMS = {
-    "plain": {},
-    "one step for all": {"diagonal": False},
-    "a radius": {"first_radius": 0.03},
-    "half steps": {"rate": 0.5},
-    "box": {"project": box},
-    "prox": {"prox": soft},
-    "prox and box": {"prox": soft, "project": box, "diagonal": False},
-}
-
-
-@pytest.mark.parametrize("noise", [0.0, 0.3])
-@pytest.mark.parametrize("form", FORMS)
-def test_steps_are_those_of_the_transcription(form, noise):
-    options, x0 = dict(FORMS[form]), box(least_squares()[1])
-    steps = 120
-    states = states_of(UntunedAcceleGrad(**options), least_squares(noise)[0], x0, steps)
-    if "first_radius" in options:
-        options["r0"] = options.pop("first_radius")
-    expected = untuned_accelegrad(least_squares(noise)[0], x0, steps, **options)
-    rule = UntunedAcceleGrad()
-    for t in range(steps):
-        same = {"rtol": 1e-7, "atol": 1e-9, "err_msg": f"at step {t}"}
-        np.testing.assert_allclose(states[t].query_point, expected.x[t], **same)
-        np.testing.assert_allclose(states[t].mirror_point, expected.z[t], **same)
-        np.testing.assert_allclose(rule.output(states[t + 1]), expected.output[t], **same)
-        assert states[t].radius == pytest.approx(expected.r[t], rel=1e-7)
-    assert states[-1].averaged == max(0, steps - expected.settled)
-    if noise and form in ("plain", "one step for all", "a radius", "prox"):
-        assert expected.settled < steps  # or the average would not be tested
 
 
 def test_radius_stays_below_twice_the_distance_in_the_metric():
