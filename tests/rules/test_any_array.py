@@ -43,41 +43,21 @@ SIZE = 12
 # -- points of every shape and library -----------------------------------------------------------
 
 
-def vector(x):
-    return x
-
-
-def matrix(x):
-    return x.reshape(3, 4)
-
-
-def tree(x):
-    return {"w": x[:6].reshape(2, 3), "rest": ([x[6:]],)}
-
-
-SHAPES = {"vector": vector, "matrix": matrix, "tree": tree}
+SHAPES = {
+    "vector": lambda x: x,
+    "matrix": lambda x: x.reshape(3, 4),
+    "tree": lambda x: {"a": x[:6].reshape(2, 3), "b": ([x[6:]],)},
+}
 
 
 def mapped(function, content):
     """Return a tree with each array replaced."""
-    if isinstance(content, Tree):
-        content = content.content
-    if isinstance(content, dict):
-        return {key: mapped(function, part) for key, part in content.items()}
-    if isinstance(content, list | tuple):
-        return type(content)(mapped(function, part) for part in content)
-    return function(content)
+    return jax.tree.map(function, getattr(content, "content", content))
 
 
 def entries(content):
-    """Return all entries, as `tree` and `matrix` took them from a vector."""
-    if isinstance(content, Tree):
-        content = content.content
-    if isinstance(content, dict):
-        return np.concatenate([entries(content["w"]), entries(content["rest"])])
-    if isinstance(content, list | tuple):
-        return np.concatenate([entries(part) for part in content])
-    return np.ravel(np.asarray(content))
+    """Return all entries, in the order of the vector."""
+    return np.concatenate([np.ravel(np.asarray(leaf)) for leaf in leaves(content)])
 
 
 # -- the function: smooth, with curvatures from 0.04 to 1, its minimiser not at the start ----------
@@ -159,7 +139,7 @@ RULES: dict[str, Rule] = {
 
 
 def probes(rule):
-    return "probe" in rule.can and rule.probe
+    return getattr(rule, "probe", False)
 
 
 def first_state(rule, fun, radius=None):

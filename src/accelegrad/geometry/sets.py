@@ -477,8 +477,14 @@ class Halfspace(FeasibleSet):
         self._boundary = Affine(self.normal[np.newaxis], [self.offset])
 
     def project(self, x: Vector) -> Vector:
-        """Return the nearest point of the boundary for a point outside."""
-        return x if float(self._unit.dot(x)) <= self._level else self._boundary.project(x)
+        """Return x - (<n, x> - b) n for a point outside, with n and b scaled to ||n|| = 1."""
+        excess = float(self._unit.dot(x)) - self._level
+        if excess <= 0.0:
+            return x
+        projected: Vector = x - excess * self._unit
+        # A second time: for a distant point the first leaves the rounding error of large numbers.
+        projected -= (float(self._unit.dot(projected)) - self._level) * self._unit
+        return projected
 
     def linear_minimum(self, g: Vector) -> float:
         """Return b <g, n> if g = -a n with a >= 0, up to 1e-12 relative, else -inf."""

@@ -11,7 +11,6 @@ Programming 152, 2015.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -76,16 +75,16 @@ class UniversalRule(StepRule):
     def _prox(self, point: Array) -> Array:
         return point if self.project is None else self.project(point)
 
-    def _searched(self, smoothness: float, attempt: Callable[[float], Step | None]) -> Step:
+    def _searched(self, smoothness: float, attempt: Callable[[float, int], Step | None]) -> Step:
         """Return the first attempt's step that passes; where values are not finite, none does."""
         M = smoothness
         for trials in range(1, self.max_trials + 1):
-            with suppress(NonFiniteError):
-                step = attempt(M)
-                if step is not None:
-                    L = max(M / 2, SHORTEST)  # where the function is flat, it would reach zero
-                    found = step.state._replace(smoothness=L, step_size=1 / M, trials=trials)
-                    return step._replace(state=found)
+            try:
+                step = attempt(M, trials)
+            except NonFiniteError:
+                step = None
+            if step is not None:
+                return step
             M *= 2
         raise LineSearchError(
             f"no step passed the line search's test within max_trials={self.max_trials} doublings "
@@ -138,7 +137,7 @@ class UniversalGradient(UniversalRule):
         """Return the first step P(x - g/M) that passes the test."""
         gradient = at.gradient
 
-        def attempt(M: float) -> Step | None:
+        def attempt(M: float, trials: int) -> Step | None:
             move = gradient / M
             trial = oracle(self._prox(at.point - move))
             if not self._passes(at, trial, M, self.epsilon / 2):
@@ -150,6 +149,9 @@ class UniversalGradient(UniversalRule):
                 gradient=trial.gradient,
                 model_point=state.model_point - move,
                 latest=trial.point,
+                smoothness=max(M / 2, SHORTEST),  # where the function is flat, it would reach zero
+                step_size=1 / M,
+                trials=trials,
                 weighted_sum=state.weighted_sum + trial.point / M,
                 weight_sum=state.weight_sum + 1 / M,
             )
@@ -210,7 +212,7 @@ class UniversalFastGradient(UniversalRule):
         """Search for M and move to y^+."""
         A, y, v = state.total_weight, state.point, self._prox(state.model_point)
 
-        def attempt(M: float) -> Step | None:
+        def attempt(M: float, trials: int) -> Step | None:
             a = (1 + (1 + 4 * M * A) ** 0.5) / (2 * M)
             tau = a / (A + a)
             at = oracle(v + (1 - tau) * (y - v))
@@ -218,12 +220,9 @@ class UniversalFastGradient(UniversalRule):
             trial = oracle(x_hat + (1 - tau) * (y - x_hat))
             if not self._passes(at, trial, M, tau * self.epsilon / 2):
                 return None
-            following = state._replace(
-                iteration=state.iteration + 1,
-                point=trial.point,
-                model_point=state.model_point - a * at.gradient,
-                total_weight=A + a,
-            )
+            model_point, L = state.model_point - a * at.gradient, max(M / 2, SHORTEST)
+            t = state.iteration + 1
+            following = FastState(t, trial.point, model_point, A + a, L, 1 / M, trials)
             return Step(following, at, a)
 
         return self._searched(state.smoothness, attempt)
