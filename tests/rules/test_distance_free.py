@@ -11,7 +11,7 @@ from accelegrad.models.scaling import column_scaling, near_start
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.distance import Probe
 from accelegrad.run.oracle import MinibatchOracle
-from stepping import oracle_of
+from stepping import oracle_of, run
 from toys import LeastSquares
 
 PROBLEM = LeastSquares.random(60, 8, 0)
@@ -31,6 +31,15 @@ def test_a_term_pulls_where_the_gradient_is_zero():
                 else rule.step(state, oracle_of(fun)).state
             )
         np.testing.assert_allclose(rule.last(state), 0.7, atol=1e-6)
+
+
+def test_without_project_y_a_set_limits_z_beside_a_term_too():
+    rule = ag.DistanceFreeAcceleGrad(
+        initial_radius=1.0, project=BOX.project, project_y=False, prox=ag.L1(0.01).prox
+    )
+    states = run(rule, np.zeros(8), oracle_of(PROBLEM), 30)
+    assert all(BOX.contains(state.mirror_point) for state in states)
+    assert not BOX.contains(rule.last(states[-1]))
 
 
 def test_rounding_in_a_corner_proves_nothing():

@@ -41,7 +41,6 @@ class CoupledRule(QueryRule):
     override `learnt`.
     """
 
-    project: Projection | None
     project_y: bool
 
     @abstractmethod
@@ -80,11 +79,8 @@ class CoupledRule(QueryRule):
         eta = self.next_step_size(state, squares)
         move = eta * gradient
         z, y = state.mirror_point - alpha * move, state.query_point - move
-        if self.project is not None:
-            z = self.project(z)
-            if self.project_y:
-                y = self.project(y)
-        return self.following(state, gradient, squares, eta, z, y)
+        y = self.proximal(y) if self.project_y else y
+        return self.following(state, gradient, squares, eta, self.proximal(z), y)
 
     def following(
         self, state: State, gradient: Array, squares: Any, eta: Any, z: Array, y: Array

@@ -30,8 +30,6 @@ class DescentState(NamedTuple):
 class DescentRule(QueryRule):
     """x_{t+1} = P(x_t - eta_t g_t); subclasses choose eta_t and the average's weights."""
 
-    project: Projection | None
-
     @abstractmethod
     def next_step_size(self, state: State, squares: Any) -> Any:
         """Return eta_t; the current gradient is included in the sum."""
@@ -48,12 +46,9 @@ class DescentRule(QueryRule):
         gradient, weight, x = as_array(gradient), self.weight(state), state.query_point
         squares = state.squares + inner(gradient, gradient)
         eta = self.next_step_size(state, squares)
-        following = x - eta * gradient
-        if self.project is not None:
-            following = self.project(following)
         return state._replace(
             iteration=state.iteration + 1,
-            query_point=following,
+            query_point=self.proximal(x - eta * gradient),
             squares=squares,
             step_size=eta,
             weighted_sum=state.weighted_sum + weight * x,

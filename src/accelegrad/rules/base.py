@@ -24,8 +24,9 @@ Projection: TypeAlias = Callable[[Array], Array]
 Prox: TypeAlias = Callable[[Array, Any], Array]  # (x, step) -> argmin phi + ||. - x||^2 / (2 step)
 State: TypeAlias = Any  # a NamedTuple of arrays and numbers with `iteration` and `step_size`
 
-#: Chosen: the distances that a user may give; their squares, times weights, stay finite and > 0.
-SHORTEST, LONGEST = 1e-100, 1e100
+#: The shortest distance that a user may give, the inverse of the longest: their squares, times
+#: weights, neither vanish nor overflow. Chosen.
+SHORTEST = 1e-100
 
 
 def extended_state(module: str, name: str, base: Any, *fields: str) -> Any:
@@ -54,9 +55,10 @@ __all__ = ["Array", "as_array", "inner", "where"]  # from `arrays`
 def check_distance(name: str, given: Any) -> float:
     """Return a positive number whose square, times weights, stays in the range of floats."""
     number = real_number(name, given, above=0)
-    if not is_traced(number) and not SHORTEST <= number <= LONGEST:
+    longest = 1 / SHORTEST
+    if not is_traced(number) and not SHORTEST <= number <= longest:
         raise ValueError(
-            f"{name} must be between {SHORTEST:g} and {LONGEST:g}, but it is {given!r}; scale the "
+            f"{name} must be between {SHORTEST:g} and {longest:g}, but it is {given!r}; scale the "
             "problem."
         )
     return number
@@ -149,6 +151,8 @@ class Rule(ABC):
 
     #: abilities beyond the steps: keys of `ABILITIES`
     can: frozenset[str] = frozenset()
+    project: Projection | None = None
+    prox: Prox | None = None
     #: the name shown to users; by default the class name
     title: ClassVar[str] = "Rule"
 
@@ -179,6 +183,12 @@ class Rule(ABC):
     @abstractmethod
     def last(self, state: State) -> Array:
         """Return the last iterate."""
+
+    def proximal(self, point: Array, step: Any = 0.0) -> Array:
+        """Return the point after the prox for this step and the projection, if given."""
+        if self.prox is not None:
+            point = self.prox(point, step)
+        return point if self.project is None else self.project(point)
 
     def prepared(self, state: State, oracle: Oracle) -> tuple[State, Oracle]:
         """Return the state with what values show before the first step, and the oracle to use then.

@@ -18,8 +18,6 @@ from accelegrad.rules.arrays import Array, inner, leaves
 from accelegrad.rules.base import (
     Evaluated,
     Oracle,
-    Projection,
-    Prox,
     Rule,
     State,
     Step,
@@ -150,8 +148,6 @@ class Probing(Rule):
 
     initial_radius: Any
     probe: bool | None
-    project: Projection | None
-    prox: Prox | None = None
 
     def __post_init__(self) -> None:
         check_radius("initial_radius", self.initial_radius)
@@ -218,15 +214,9 @@ class Probing(Rule):
         direction = uphill / length
 
         def path(reach: float) -> Array:
-            return self._moved(start.point, direction, reach, reach / length)
+            return self.proximal(start.point - reach * direction, reach / length)
 
         return Probe(start, direction, oracle, path).radius(first)
-
-    def _moved(self, point: Array, direction: Array, reach: Any, step: Any) -> Array:
-        moved = point - reach * direction
-        if self.prox is not None:
-            moved = self.prox(moved, step)
-        return moved if self.project is None else self.project(moved)
 
     def fall_from_kink(self, start: Evaluated, oracle: Oracle, first: Any) -> float:
         """Return how far the value falls from a kink, where a subgradient need not point uphill.
@@ -240,7 +230,7 @@ class Probing(Rule):
             if not length > RESOLUTION**0.5 * steepest:
                 break
             try:
-                trial = oracle(self._moved(start.point, uphill / length, first, first / length))
+                trial = oracle(self.proximal(start.point - first * (uphill / length)))
                 subgradients.append(trial.gradient)
             except NonFiniteError:
                 break

@@ -144,7 +144,7 @@ class DistanceFreeAcceleGrad(Probing, CoupledRule):
 
     def weight(self, state: State) -> Any:
         """Return alpha_t r_t."""
-        return super().weight(state) * state.radius
+        return self.coupling(state)[0] * state.radius
 
     def next_step_size(self, state: State, weighted_squares: Any) -> Any:
         """Return eta_t; the current gradient is included in the sum."""
@@ -170,7 +170,8 @@ class DistanceFreeAcceleGrad(Probing, CoupledRule):
         )
         base = where(state.noisy, state.start, state.mirror_point)
         towards = where(state.noisy, state.dual_sum, alpha * gradient)
-        z = self._near(base - eta * towards, eta * where(state.noisy, state.dual_weight, alpha))
+        z = base - eta * towards
+        z = self.proximal(z, eta * where(state.noisy, state.dual_weight, alpha))
         y = self._near(state.query_point - eta * gradient, eta)
         return self.following(state, gradient, squares, eta, z, y)
 
@@ -186,9 +187,9 @@ class DistanceFreeAcceleGrad(Probing, CoupledRule):
         return where(informative, moved / step, gradient)
 
     def _near(self, point: Array, step: Any) -> Array:
-        if self.prox is not None:
-            point = self.prox(point, step)
-        return self.project(point) if self.project is not None and self.project_y else point
+        if self.project_y:
+            return self.proximal(point, step)
+        return point if self.prox is None else self.prox(point, step)
 
     def learnt(self, state: State, gradient: Array, moved: State) -> State:
         """Return `moved` with z kept near x_0, and the radius with its evidence."""

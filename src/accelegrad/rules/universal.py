@@ -72,9 +72,6 @@ class UniversalRule(StepRule):
         real_number("initial_smoothness", self.initial_smoothness, above=0)
         whole_number("max_trials", self.max_trials, least=1)
 
-    def _prox(self, point: Array) -> Array:
-        return point if self.project is None else self.project(point)
-
     def _searched(self, smoothness: float, attempt: Callable[[float, int], Step | None]) -> Step:
         """Return the first attempt's step that passes; where values are not finite, none does."""
         M = smoothness
@@ -139,7 +136,7 @@ class UniversalGradient(UniversalRule):
 
         def attempt(M: float, trials: int) -> Step | None:
             move = gradient / M
-            trial = oracle(self._prox(at.point - move))
+            trial = oracle(self.proximal(at.point - move))
             if not self._passes(at, trial, M, self.epsilon / 2):
                 return None
             following = state._replace(
@@ -183,7 +180,7 @@ class UniversalDualGradient(UniversalGradient):
     def step(self, state: GradientState, oracle: Oracle) -> Step:
         """Search for M, and move to x_{k+1}."""
         step = self._descended(state, oracle(state.point), oracle)
-        point = self._prox(step.state.model_point)
+        point = self.proximal(step.state.model_point)
         return step._replace(state=step.state._replace(point=point, value=None, gradient=None))
 
 
@@ -210,13 +207,13 @@ class UniversalFastGradient(UniversalRule):
 
     def step(self, state: FastState, oracle: Oracle) -> Step:
         """Search for M and move to y^+."""
-        A, y, v = state.total_weight, state.point, self._prox(state.model_point)
+        A, y, v = state.total_weight, state.point, self.proximal(state.model_point)
 
         def attempt(M: float, trials: int) -> Step | None:
             a = (1 + (1 + 4 * M * A) ** 0.5) / (2 * M)
             tau = a / (A + a)
             at = oracle(v + (1 - tau) * (y - v))
-            x_hat = self._prox(v - a * at.gradient)
+            x_hat = self.proximal(v - a * at.gradient)
             trial = oracle(x_hat + (1 - tau) * (y - x_hat))
             if not self._passes(at, trial, M, tau * self.epsilon / 2):
                 return None

@@ -40,9 +40,6 @@ class TwoPhaseRule(GradientRule):
     Without a start in the state the radius is constant, and with it alpha_t = t + 1.
     """
 
-    project: Projection | None
-    prox: Prox | None
-
     @abstractmethod
     def next_step_size(self, state: ExtragradientState, differences: Any) -> Any:
         """Return the step size for a sum of squared differences."""
@@ -77,7 +74,7 @@ class TwoPhaseRule(GradientRule):
         scale = self.next_scale(state, alpha * alpha * inner(prediction, prediction))
         state = state._replace(scale=scale)
         eta = self.next_step_size(state, state.weighted_differences)
-        x = self._move(state.base_point, prediction, alpha * eta)
+        x = self.proximal(state.base_point - alpha * eta * prediction, alpha * eta)
         return state._replace(
             point=x,
             step_size=eta,
@@ -103,7 +100,7 @@ class TwoPhaseRule(GradientRule):
         total = state.weighted_differences + alpha * alpha * inner(surprise, surprise)
         if state.start is not None:
             eta = self.next_step_size(state, total)
-        y = self._move(state.base_point, gradient, alpha * eta)
+        y = self.proximal(state.base_point - alpha * eta * gradient, alpha * eta)
         if state.start is not None:
             farther = larger(distance(state.point, state.start), distance(y, state.start))
             radius = larger(radius, farther)
@@ -121,12 +118,6 @@ class TwoPhaseRule(GradientRule):
     def last(self, state: ExtragradientState) -> Array:
         """Return the last x_t."""
         return state.point
-
-    def _move(self, point: Array, gradient: Array, step: Any) -> Array:
-        moved = point - step * gradient
-        if self.prox is not None:
-            moved = self.prox(moved, step)
-        return moved if self.project is None else self.project(moved)
 
 
 @dataclass(frozen=True)

@@ -190,11 +190,7 @@ class UntunedAcceleGrad(QueryRule):
         """Return z and y after the step."""
         z = state.mirror_point - alpha * step * gradient
         y = state.query_point - step * gradient
-        if self.prox is not None:
-            z, y = self.prox(z, alpha * step), self.prox(y, step)
-        if self.project is not None:
-            z, y = self.project(z), self.project(y)
-        return z, y
+        return self.proximal(z, alpha * step), self.proximal(y, step)
 
     def following(self, state: UntunedState, squares: Any, z: Array, y: Array) -> UntunedState:
         """Return the state with z, y and the squares of step t."""
