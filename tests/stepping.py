@@ -1,5 +1,6 @@
 """What tests that step a rule by hand share: functions, oracles, runs and comparisons."""
 
+from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
@@ -37,6 +38,55 @@ def noisy(fun, seed, size):
         return fun(x)[1] + size * np.random.default_rng([seed, next(calls)]).standard_normal(x.size)
 
     return gradient
+
+
+class Inexact:
+    """An oracle of gradients alone, which says that it is not exact."""
+
+    exact_values = False
+
+    def __init__(self, gradient):
+        self.gradient = gradient
+
+    def __call__(self, x):
+        return KnownEvaluation(x, np.nan, self.gradient(x))
+
+
+@dataclass
+class Scaled:
+    """||A x - b||_p^p / n, with columns from 1/30 to 30 in size."""
+
+    p: int
+    seed: int
+    n: int = 40
+    d: int = 8
+    spread: float = 1.5
+
+    def __post_init__(self):
+        rng = np.random.default_rng(self.seed)
+        self.scales = 10 ** rng.uniform(-self.spread, self.spread, self.d)
+        self.A = rng.standard_normal((self.n, self.d)) * self.scales
+        self.x_star = rng.standard_normal(self.d) / self.scales
+        self.b = self.A @ self.x_star + 0.1 * rng.standard_normal(self.n)
+        self.x0 = rng.standard_normal(self.d) / self.scales
+        self.calls = 0
+
+    def __call__(self, x):
+        r = self.A @ x - self.b
+        if self.p == 2:
+            return r @ r / self.n, 2 / self.n * (self.A.T @ r)
+        return np.abs(r).sum() / self.n, self.A.T @ np.sign(r) / self.n
+
+    def gradient(self, x):
+        return self(x)[1]
+
+    def oracle(self, x):
+        self.calls += 1
+        return KnownEvaluation(x, *self(x))
+
+    @property
+    def widths(self):
+        return 3 / self.scales
 
 
 def run(rule, x0, oracle, steps):

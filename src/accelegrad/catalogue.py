@@ -30,7 +30,7 @@ from accelegrad.rules import (
     UniversalGradient,
     UniXGrad,
 )
-from accelegrad.rules.distance import check_distance
+from accelegrad.rules.base import check_distance
 from accelegrad.solvers.dual_ascent import DualAscent
 from accelegrad.solvers.interior_point import InteriorPoint
 from accelegrad.solvers.newton import SketchedNewton

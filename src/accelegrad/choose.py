@@ -48,7 +48,7 @@ from accelegrad.rules import (
     Rescaled,
     Rule,
 )
-from accelegrad.rules.distance import SHORTEST
+from accelegrad.rules.base import SHORTEST
 from accelegrad.solvers.curvature import FACTOR_PRODUCT, Costs
 from accelegrad.solvers.interior_point import has_one_kink
 from accelegrad.solvers.row_oracle import RowRule

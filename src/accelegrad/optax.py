@@ -35,11 +35,10 @@ from accelegrad.rules import (
     UDoG,
     UniXGrad,
 )
-from accelegrad.rules.arrays import Tree, larger, together
-from accelegrad.rules.base import QueryRule, TwoPhaseRule, weighted_average
+from accelegrad.rules.arrays import LARGEST_SIZE, Tree, adaptive_step, larger, together
+from accelegrad.rules.base import QueryRule, check_radius, weighted_average
 from accelegrad.rules.diagonal import DiagonalRule
-from accelegrad.rules.distance import check_radius
-from accelegrad.rules.schedules import LARGEST_SIZE, adaptive_step
+from accelegrad.rules.unixgrad import TwoPhaseRule
 from accelegrad.rules.untuned import Seen, UntunedAcceleGrad, UntunedState
 
 __all__ = ["AcceleGradState", "a_dog", "accelegrad", "adagrad_norm", "eval_params", "unixgrad"]

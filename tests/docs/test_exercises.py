@@ -17,7 +17,7 @@ TESTS = (
     "tests/geometry/test_sets.py",
     "tests/proofs/test_fuzz.py",
     "tests/docs/test_site.py",
-    "tests/rules/test_rules.py",
+    "tests/rules/test_transcriptions.py",
     "tests/rules/test_any_array.py",
 )
 WORDS = ("smooth_hinge", "slab", "cover_everything", "public_name", "averaging")

@@ -52,17 +52,10 @@ def naive_simplex(x, total):
 
 
 def naive_l1(x, center, radius):
-    offset = [a - b for a, b in zip(x, center, strict=True)]
-    if math.fsum(map(abs, offset)) <= radius:
+    offset = x - center
+    if math.fsum(abs(offset)) <= radius:
         return np.array(x)
-    t = falling_root(
-        lambda t: math.fsum(max(abs(v) - t, 0.0) for v in offset) - radius,
-        0.0,
-        max(map(abs, offset)),
-    )
-    return np.array(
-        [c + math.copysign(max(abs(v) - t, 0.0), v) for c, v in zip(center, offset, strict=True)]
-    )
+    return center + np.copysign(naive_simplex(abs(offset), radius), offset)
 
 
 def naive_ball(x, center, radius):
@@ -81,12 +74,6 @@ def naive_affine(x, A, b):
     rows, d = A.shape
     kkt = np.block([[np.eye(d), A.T], [A, np.zeros((rows, rows))]])
     return np.linalg.lstsq(kkt, np.concatenate([x, b]), rcond=1e-13)[0][:d]
-
-
-def naive_halfspace(x, normal, offset):
-    if math.fsum(normal * x) <= offset:
-        return np.array(x)
-    return naive_affine(x, normal[None, :], np.array([offset]))
 
 
 def naive_polyhedron(x, G, h):
@@ -127,37 +114,33 @@ def ball_case(rng, scale, d):
     return Case(Ball(center, radius), d, sample, lambda x: naive_ball(x, center, radius), 3 * scale)
 
 
-def box_case(rng, scale, d):
-    lower = scale * rng.standard_normal(d)
-    upper = lower + scale * rng.uniform(0.0, 2.0, d)
-    upper[0] = lower[0]
-
+def box_members(lower, upper, scale):
     def sample(r):
-        return np.clip(r.choice([lower, upper, r.uniform(lower, upper)]), lower, upper)
+        u = scale * 10.0 ** r.uniform(-1, 3) * r.standard_normal(lower.size)
+        return np.clip(r.choice([np.zeros_like(lower), u, 1e9 * u]), lower, upper)
 
-    return Case(Box(lower, upper), d, sample, lambda x: naive_box(x, lower, upper), 3 * scale)
+    return sample
+
+
+def box_case(rng, scale, d, lower=None, upper=None):
+    """Closed, with an equation."""
+    lower = scale * rng.standard_normal(d) if lower is None else lower
+    upper = lower + scale * np.append(0.0, rng.uniform(0.0, 2.0, d - 1)) if upper is None else upper
+    members, project = box_members(lower, upper, scale), lambda x: naive_box(x, lower, upper)
+    return Case(Box(lower, upper), d, members, project, 3 * scale)
 
 
 def open_box_case(rng, scale, d):
     lower = np.where(rng.uniform(size=d) < 0.5, -INF, scale * rng.standard_normal(d))
     upper = np.where(rng.uniform(size=d) < 0.5, INF, 3 * scale)
     lower[-1], upper[-1] = -scale, INF
-
-    def sample(r):
-        u = scale * 10.0 ** r.uniform(-1, 3) * r.standard_normal(d)
-        return np.minimum(np.maximum(u, lower), upper)
-
-    return Case(Box(lower, upper), d, sample, lambda x: naive_box(x, lower, upper), 3 * scale)
+    return box_case(rng, scale, d, lower, upper)
 
 
 def nonnegative_case(rng, scale, d):
-    return Case(
-        NonNegative(),
-        d,
-        lambda r: scale * 10.0 ** r.uniform(-1, 3) * np.maximum(r.standard_normal(d), 0.0),
-        lambda x: naive_box(x, [0.0] * d, [INF] * d),
-        0.0,
-    )
+    case = box_case(rng, scale, d, np.zeros(d), np.full(d, INF))
+    case.feasible_set, case.size = NonNegative(), 0.0
+    return case
 
 
 def simplex_members(r, d, total):
@@ -193,7 +176,13 @@ def halfspace_case(rng, scale, d):
         return u if r.uniform() < 0.5 else u - scale * r.exponential() * unit
 
     chosen = Halfspace(normal, offset)
-    return Case(chosen, d, sample, lambda x: naive_halfspace(x, normal, offset), abs(level))
+    return Case(
+        chosen,
+        d,
+        sample,
+        lambda x: naive_polyhedron(x, normal[None], np.array([offset])),
+        abs(level),
+    )
 
 
 def affine_case(rng, scale, d):

@@ -23,7 +23,7 @@ from accelegrad.rules import (
     UniXGrad,
     UntunedAcceleGrad,
 )
-from accelegrad.rules.base import TwoPhaseRule
+from accelegrad.rules.unixgrad import TwoPhaseRule
 from processes import run_python
 
 STEPS = 100

@@ -72,29 +72,25 @@ def test_what_the_problem_tells_is_a_cap():
 
 
 class TestScale:
-    def test_auto_scales_where_nothing_was_said(self):
-        for wish in ({"minibatches": True}, {"restart": "adaptive"}):
-            chosen = setting(model=linear_model(), scale="auto", **wish)
-            assert isinstance(chosen.rule, Rescaled)
-            chosen = setting(model=linear_model(), scale=None, **wish)
-            assert not isinstance(chosen.rule, Rescaled)
-
     @pytest.mark.parametrize(
-        "wish",
+        ("method", "wish", "scaled"),
         [
-            {"method": "accelegrad"},
-            {"diameter": 3.0},
-            {"feasible_set": BOX},
-            {"penalty": ag.L1(0.1)},
+            # "auto" scales where nothing was said,
+            ("auto", {"minibatches": True, "scale": "auto"}, True),
+            ("auto", {"restart": "adaptive", "scale": "auto"}, True),
+            ("auto", {"minibatches": True, "scale": None}, False),
+            ("auto", {"restart": "adaptive", "scale": None}, False),
+            # and leaves named settings alone;
+            ("accelegrad", {"scale": "auto"}, False),
+            ("auto", {"diameter": 3.0, "scale": "auto"}, False),
+            ("auto", {"feasible_set": BOX, "scale": "auto"}, False),
+            ("auto", {"penalty": ag.L1(0.1), "scale": "auto"}, False),
+            # "columns" scales any method.
+            *((m, {"scale": "columns"}, True) for m in ("accelegrad", "dog", "u-dog", "adagrad")),
         ],
     )
-    def test_auto_leaves_named_settings_alone(self, wish):
-        chosen = setting(model=linear_model(), scale="auto", **wish)
-        assert not isinstance(chosen.rule, Rescaled)
-
-    def test_columns_scales_any_method(self):
-        for method in ("accelegrad", "dog", "u-dog", "adagrad"):
-            assert isinstance(setting(method, linear_model(), scale="columns").rule, Rescaled)
+    def test_which_settings_scale(self, method, wish, scaled):
+        assert isinstance(setting(method, linear_model(), **wish).rule, Rescaled) is scaled
 
     @pytest.mark.parametrize("intercept", [False, True])
     def test_the_result_is_in_the_users_coordinates(self, intercept):
@@ -118,14 +114,6 @@ class TestScale:
         ag.minimize(model, scale=own, **options)
         with pytest.raises(ag.CheckpointError, match="scale"):
             ag.minimize(model, scale=own[[0, 2, 1, 3, 4]], max_iter=9, resume=tmp_path / "run")
-
-    def test_resuming_is_bit_for_bit(self, tmp_path):
-        model = linear_model(l2=0.01, fit_intercept=True)
-        whole = ag.minimize(model, max_iter=60)
-        ag.minimize(model, max_iter=25, checkpoint=tmp_path / "run")
-        resumed = ag.minimize(model, max_iter=60, resume=tmp_path / "run")
-        np.testing.assert_array_equal(resumed.x, whole.x)
-        assert resumed.lower_bound == whole.lower_bound
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from accelegrad.errors import (
     real_number,
     whole_number,
 )
-from accelegrad.geometry.vectors import (
+from accelegrad.geometry.sets import (
     OnVectors,
     check_users_object,
     length,
@@ -40,16 +40,6 @@ from accelegrad.geometry.vectors import (
     users_dimension,
 )
 from accelegrad.linalg import scaled_square
-
-__all__ = [
-    "L1",
-    "ElasticNet",
-    "GroupL2",
-    "NuclearNorm",
-    "OnLeading",
-    "Penalty",
-    "as_penalty",
-]
 
 _Labels = npt.NDArray[np.intp]
 
@@ -218,34 +208,25 @@ class GroupL2(Penalty):
     ) -> None:
         self.strength = real_number("strength", strength, above=0.0)
         self._dimension = None if size is None else whole_number("size", size, least=1)
-        labels, self._count = self._labels(groups)
-        # Coordinates in no group get an extra one, whose factor is always 1: see prox.
-        self._member = read_only(np.where(labels == -1, self._count, labels))
-        self._strengths = self.strength * self._checked_weights(weights)
-
-    def _labels(self, groups: Any) -> tuple[_Labels, int]:
-        """Return each coordinate's group number, -1 for none, and the number of groups."""
         lists = _index_lists(groups)
         if lists is not None:
-            return _labels_of_lists(lists, self._dimension), len(lists)
-        labels, count = _consecutive_labels(groups)
-        if self._dimension not in (None, labels.size):
+            labels, self._count = _labels_of_lists(lists, self._dimension), len(lists)
+        else:
+            labels, self._count = _consecutive_labels(groups)
+            if self._dimension not in (None, labels.size):
+                raise ValueError(
+                    f"size must be {labels.size}, the number of labels in groups, "
+                    f"but it is {self._dimension}."
+                )
+            self._dimension = labels.size
+        # Coordinates in no group get an extra one, whose factor is always 1: see prox.
+        self._member = read_only(np.where(labels == -1, self._count, labels))
+        factors = np.ones(self._count) if weights is None else _weights("weights", weights)
+        if factors.size != self._count:
             raise ValueError(
-                f"size must be {labels.size}, the number of labels in groups, "
-                f"but it is {self._dimension}."
+                f"weights must have one entry per group, {self._count}, but it has {factors.size}."
             )
-        self._dimension = labels.size
-        return labels, count
-
-    def _checked_weights(self, weights: Any) -> Vector:
-        if weights is None:
-            return np.ones(self._count)
-        checked = _weights("weights", weights)
-        if checked.size != self._count:
-            raise ValueError(
-                f"weights must have one entry per group, {self._count}, but it has {checked.size}."
-            )
-        return checked
+        self._strengths = self.strength * factors
 
     def check_dimension(self, size: int) -> None:
         """Raise ValueError unless points of `size` coordinates have all the indices."""
@@ -543,13 +524,6 @@ def _labels_of_lists(lists: list[Any], size: int | None) -> _Labels:
         raise ValueError(
             f"groups must hold indices {allowed}, but groups[{owners[first]}] has {flat[first]}."
         )
-    _refuse_overlap(flat, owners)
-    labels = np.full(end, -1, dtype=np.intp)
-    labels[flat] = owners
-    return labels
-
-
-def _refuse_overlap(flat: _Labels, owners: _Labels) -> None:
     order = np.argsort(flat, kind="stable")
     repeated = np.flatnonzero(np.diff(flat[order]) == 0)
     if repeated.size:
@@ -558,3 +532,6 @@ def _refuse_overlap(flat: _Labels, owners: _Labels) -> None:
             f"groups must not overlap, but the coordinate {flat[first]} is in groups"
             f"[{owners[first]}] and again in groups[{owners[second]}]."
         )
+    labels = np.full(end, -1, dtype=np.intp)
+    labels[flat] = owners
+    return labels

@@ -17,8 +17,15 @@ from accelegrad.geometry.nearest_point import (
     nearest_point,
     roughly_nearest,
 )
-from accelegrad.geometry.sets import INCONSISTENT, LARGEST, Box, FeasibleSet
-from accelegrad.geometry.vectors import finite_matrix, read_only, refuse_limits
+from accelegrad.geometry.sets import (
+    INCONSISTENT,
+    LARGEST,
+    Box,
+    FeasibleSet,
+    finite_matrix,
+    read_only,
+    refuse_limits,
+)
 from accelegrad.linalg import FEW, ROUNDED_UP, SMALLEST, UNIT, growth, norm
 
 __all__ = ["Polyhedron"]

@@ -8,12 +8,13 @@ after construction.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 from scipy.linalg.blas import ddot
 
 from accelegrad import threads
@@ -25,31 +26,10 @@ from accelegrad.errors import (
     real_number,
     whole_number,
 )
-from accelegrad.geometry.vectors import (
-    OnVectors,
-    check_users_object,
-    finite_matrix,
-    length,
-    number_or_vector,
-    read_only,
-    refuse_limits,
-    users_dimension,
-)
+from accelegrad.kernels import read_only
 from accelegrad.linalg import UNIT, growth, norm
 
-__all__ = [
-    "Affine",
-    "Ball",
-    "Box",
-    "FeasibleSet",
-    "Halfspace",
-    "L1Ball",
-    "NonNegative",
-    "Product",
-    "Simplex",
-    "WholeSpace",
-    "as_feasible_set",
-]
+T = TypeVar("T", bound=npt.NDArray[Any])
 
 # A part of g outside a cone or subspace is treated as rounding if its share is at most this.
 NEGLIGIBLE = 1e-12
@@ -60,9 +40,37 @@ INCONSISTENT = 1e-9
 #: boundary, relative to the radius; the largest growth of steps. Chosen.
 MOST_STEPS, ON_BOUNDARY, MOST_GROWTH = 30, 1e-6, 1e3
 #: Longer steps, and the inverse of shorter ones, lose digits.
-LONGEST_STEP = 1e304
+LONGEST_STEP = 1.0 / float(np.finfo(np.float64).smallest_normal)
 # Larger sets count as unbounded: squares of such numbers overflow.
 LARGEST = 1e150
+
+
+class OnVectors(ABC):
+    """A set or function of vectors, with its dimension and repr."""
+
+    #: its name in messages
+    role: ClassVar[str]
+    #: the constructor's parameters shown by `repr`, each an attribute too
+    _shown: ClassVar[tuple[str, ...]] = ()
+    _dimension: int | None = None
+
+    @property
+    def dimension(self) -> int | None:
+        """The number of coordinates, None if any number fits."""
+        return self._dimension
+
+    def check_dimension(self, size: int) -> None:
+        """Raise ValueError unless points of `size` coordinates fit."""
+        needed = self.dimension
+        if needed is not None and size != needed:
+            raise ValueError(
+                f"{self.role} {self!r} has dimension {needed}, but the points have {size} "
+                f"coordinates; it needs {needed}."
+            )
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={short_text(getattr(self, name))}" for name in self._shown)
+        return f"{type(self).__name__}({shown})"
 
 
 class FeasibleSet(OnVectors):
@@ -253,8 +261,13 @@ class _CentredSet(FeasibleSet):
     _shown = ("center", "radius")
 
     def __init__(self, center: npt.ArrayLike, radius: float) -> None:
-        self.center = number_or_vector("center", center)
+        self.center: float | Vector
+        if real_array("center", center).ndim == 0:
+            self.center = real_number("center", center)
+        else:
+            self.center = read_only(finite_vector("center", center))
         self._dimension = length(self.center)
+        self._at_origin = not np.any(self.center)
         self.radius = real_number("radius", radius, above=0.0)
 
     @property
@@ -275,10 +288,6 @@ class Ball(_CentredSet):
     radius : float
         Positive.
     """
-
-    def __init__(self, center: npt.ArrayLike, radius: float) -> None:
-        super().__init__(center, radius)
-        self._at_origin = not np.any(self.center)
 
     def project(self, x: Vector) -> Vector:
         """Return c + r (x - c) / ||x - c|| for a point outside."""
@@ -309,7 +318,7 @@ class Box(FeasibleSet):
     """
 
     _projects_exactly = True
-    _shown = ("lower", "upper")
+    _shown: ClassVar[tuple[str, ...]] = ("lower", "upper")
 
     def __init__(self, lower: npt.ArrayLike, upper: npt.ArrayLike) -> None:
         self.lower = _bound("lower", lower, refused=math.inf)
@@ -369,11 +378,10 @@ class Box(FeasibleSet):
 class NonNegative(Box):
     """The orthant {u: u >= 0}."""
 
+    _shown = ()
+
     def __init__(self) -> None:
         super().__init__(0.0, math.inf)
-
-    def __repr__(self) -> str:
-        return "NonNegative()"
 
 
 class Simplex(FeasibleSet):
@@ -465,8 +473,8 @@ class Halfspace(FeasibleSet):
         if size == 0.0:
             raise ValueError("normal must not be zero, but all its entries are 0.")
         self._dimension = self.normal.size
-        self._unit = self.normal / size
-        self._level = self.offset / size
+        self._unit, self._level = self.normal / size, self.offset / size
+        self._boundary = Affine(self.normal[np.newaxis], [self.offset])
 
     def project(self, x: Vector) -> Vector:
         """Return x - (<n, x> - b) n for a point outside, with n and b scaled to ||n|| = 1."""
@@ -480,33 +488,22 @@ class Halfspace(FeasibleSet):
 
     def linear_minimum(self, g: Vector) -> float:
         """Return b <g, n> if g = -a n with a >= 0, up to 1e-12 relative, else -inf."""
-        along = float(self._unit.dot(g))
-        if along <= 0.0 and self._neglected(g) <= NEGLIGIBLE * norm(g):
-            return along * self._level
-        return -math.inf
+        return -math.inf if self._unit.dot(g) > 0.0 else self._boundary.linear_minimum(g)
 
     def _neglected(self, g: Vector) -> float:
-        return norm(g - float(self._unit.dot(g)) * self._unit)
+        return self._boundary._neglected(g)
 
     def linear_minimum_in_ball(self, g: Vector, center: Vector, radius: float) -> float:
-        """Return the exact minimum.
-
-        If the lowest point c - r g / ||g|| of the ball lies outside, the minimum is on the
-        hyperplane: in a ball with centre P(c) and radius sqrt(r^2 - s^2), s the distance of c.
-        Without a common point, <g, P(c)> is returned: any number is a bound.
-        """
+        """Return the exact minimum: at the lowest point of the ball, or on the boundary."""
         size = norm(g)
         if size == 0.0:
             return 0.0
         if math.isinf(radius):
             return self.linear_minimum(g)
-        along = float(self._unit.dot(g))
         height = float(self._unit.dot(center)) - self._level
-        if height <= radius * (along / size):
+        if height <= radius * (float(self._unit.dot(g)) / size):
             return float(g.dot(center)) - radius * size
-        error = growth(g.size) * (norm(center) + abs(self._level))
-        chord = _half_chord(radius, height, error)
-        return float(g.dot(center)) - height * along - chord * norm(g - along * self._unit)
+        return self._boundary.linear_minimum_in_ball(g, center, radius)
 
     def _scale(self) -> float:
         return abs(self._level)
@@ -527,7 +524,14 @@ class Affine(FeasibleSet):
     """
 
     def __init__(self, A: npt.ArrayLike, b: npt.ArrayLike) -> None:
-        matrix, right = _equations(A, b)
+        matrix, right = finite_matrix("A", A), finite_vector("b", b)
+        if right.size != matrix.shape[0]:
+            raise ValueError(
+                f"b must have one entry per row of A, {matrix.shape[0]}, but it has {right.size}."
+            )
+        lengths = np.array([norm(row) for row in matrix])
+        lengths[lengths == 0.0] = 1.0
+        matrix, right = matrix / lengths[:, np.newaxis], right / lengths
         left, singular, rows = np.linalg.svd(matrix, full_matrices=False)
         cut = singular[0] * max(matrix.shape) * UNIT
         self.rank = int(np.count_nonzero(singular > cut))
@@ -537,9 +541,6 @@ class Affine(FeasibleSet):
         self._level: Vector = read_only(shared)
         self._nearest_zero: Vector = read_only(self._level @ self._basis)
         self._shape, self._dimension = matrix.shape, matrix.shape[1]
-        self._refuse_contradiction(matrix, right)
-
-    def _refuse_contradiction(self, matrix: Vector, right: Vector) -> None:
         residual = np.abs(matrix @ self._nearest_zero - right)
         allowed = INCONSISTENT * (norm(self._nearest_zero) + np.abs(right))
         if (residual > allowed).any():
@@ -571,7 +572,9 @@ class Affine(FeasibleSet):
         return -math.inf
 
     def _neglected(self, g: Vector) -> float:
-        return norm(self._aside(g))
+        if self.rank == self.dimension:
+            return 0.0
+        return norm(g - self._basis.dot(g).dot(self._basis))
 
     def linear_minimum_in_ball(self, g: Vector, center: Vector, radius: float) -> float:
         """Return the exact minimum, <g, p> - sqrt(r^2 - ||c - p||^2) ||g_0||.
@@ -583,14 +586,9 @@ class Affine(FeasibleSet):
             return self.linear_minimum(g)
         nearest = self.project(center)
         error = growth(g.size + self.rank) * (norm(center) + norm(nearest))
-        chord = _half_chord(radius, norm(center - nearest), error)
-        return float(g.dot(nearest)) - chord * norm(self._aside(g))
-
-    def _aside(self, g: Vector) -> Vector:
-        if self.rank == self.dimension:
-            return np.zeros_like(g)
-        aside: Vector = g - self._basis.dot(g).dot(self._basis)
-        return aside
+        distance = max(0.0, norm(center - nearest) - error)
+        chord = math.sqrt(max(0.0, (radius - distance) * (radius + distance)))
+        return float(g.dot(nearest)) - chord * self._neglected(g)
 
     def _scale(self) -> float:
         return norm(self._nearest_zero)
@@ -722,6 +720,71 @@ def as_feasible_set(given: Any) -> FeasibleSet:
     return _Foreign(given)
 
 
+def check_users_object(role: str, kind: str, given: Any, *methods: str) -> None:
+    """Refuse a user's object without the required methods, given as calls."""
+    if isinstance(given, type):
+        raise TypeError(
+            f"{role} must be a {kind}, not the class {given.__name__}; call the class first."
+        )
+    if not all(callable(getattr(given, method.split("(")[0], None)) for method in methods):
+        calls = (
+            f"a method {methods[0]}" if len(methods) == 1 else "methods " + " and ".join(methods)
+        )
+        plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
+        raise TypeError(
+            f"{role} must be one of accelegrad's {plural} or an object with {calls}, not {given!r}."
+        )
+
+
+def users_dimension(role: str, given: Any) -> int | None:
+    """Return the dimension of a user's object, None if it has none."""
+    size = getattr(given, "dimension", None)
+    return None if size is None else whole_number(f"{role}.dimension", size, least=1)
+
+
+def finite_matrix(name: str, given: Any) -> Vector:
+    """Return a copy as a dense matrix of finite numbers."""
+    if sp.issparse(given):
+        given = given.toarray()  # type: ignore[attr-defined]
+    matrix = np.array(real_array(name, given), dtype=np.float64)
+    if matrix.ndim != 2 or matrix.size == 0:
+        raise ValueError(f"{name} must be a matrix with entries, but its shape is {matrix.shape}.")
+    if not np.isfinite(matrix).all():
+        row, column = (int(i) for i in np.argwhere(~np.isfinite(matrix))[0])
+        found = matrix[row, column]
+        raise ValueError(f"{name} must be finite, but {name}[{row}, {column}] is {found}.")
+    return matrix
+
+
+def refuse_limits(name: str, limits: Vector, refused: float) -> None:
+    """Refuse NaN and the infinity that no point satisfies, as lower or upper limits."""
+    wrong = np.atleast_1d(np.isnan(limits) | (limits == refused))
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        where = f"[{first}]" if limits.ndim else ""
+        raise ValueError(
+            f"{name} must be a number or {-refused}, but {name}{where} is {limits.flat[first]}."
+        )
+
+
+def length(point: float | Vector) -> int | None:
+    """Return the number of entries, None for a number."""
+    return point.size if isinstance(point, np.ndarray) else None
+
+
+def short_text(given: Any) -> str:
+    """Return a short text for a number or a vector."""
+    if not isinstance(given, np.ndarray):
+        return repr(given)
+    return np.array2string(given, separator=", ", threshold=6, edgeitems=2)
+
+
+def read_only(array: T) -> T:
+    """Make an array read-only and return it."""
+    array.setflags(write=False)
+    return array
+
+
 def _block(index: int, given: Any) -> tuple[FeasibleSet, int]:
     name = f"blocks[{index}]"
     size: int | None = None
@@ -754,17 +817,6 @@ def _length(block: slice) -> int:
     return int(block.stop - block.start)
 
 
-def _equations(A: Any, b: Any) -> tuple[Vector, Vector]:
-    matrix, right = finite_matrix("A", A), finite_vector("b", b)
-    if right.size != matrix.shape[0]:
-        raise ValueError(
-            f"b must have one entry per row of A, {matrix.shape[0]}, but it has {right.size}."
-        )
-    lengths = np.array([norm(row) for row in matrix])
-    lengths[lengths == 0.0] = 1.0
-    return matrix / lengths[:, None], right / lengths
-
-
 def _project_onto_simplex(x: Vector, total: float) -> Vector:
     """Return max(x - t, 0) with the t for which the entries add up to `total`.
 
@@ -784,12 +836,6 @@ def _project_onto_simplex(x: Vector, total: float) -> Vector:
 
 def _usable(diameter: float) -> float:
     return diameter if diameter <= LARGEST else math.inf
-
-
-def _half_chord(radius: float, distance: float, error: float) -> float:
-    """Return the radius of a ball's cross-section at `distance`, known up to `error`."""
-    distance = max(0.0, abs(distance) - error)
-    return math.sqrt(max(0.0, (radius - distance) * (radius + distance)))
 
 
 def _dot(g: Vector, point: float | Vector) -> float:

@@ -11,8 +11,7 @@ import scipy.sparse as sp
 
 from accelegrad.errors import Vector, finite_vector
 from accelegrad.geometry.penalties import L1, OnLeading, Penalty
-from accelegrad.geometry.sets import Box, FeasibleSet, WholeSpace
-from accelegrad.geometry.vectors import read_only
+from accelegrad.geometry.sets import Box, FeasibleSet, WholeSpace, read_only
 from accelegrad.linalg import root_between
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import Loss

@@ -7,10 +7,18 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from accelegrad.errors import real_number
-from accelegrad.rules.arrays import Array, as_array, inner, zero_sum
-from accelegrad.rules.base import Projection, QueryRule, State
-from accelegrad.rules.distance import check_distance
-from accelegrad.rules.schedules import accelegrad_step, importance_weight
+from accelegrad.rules.arrays import Array, adaptive_step, as_array, inner
+from accelegrad.rules.base import Projection, QueryRule, State, check_distance
+
+
+def importance_weight(t: Any) -> Any:
+    r"""AcceleGrad's :math:`\alpha_t`: 1 for t <= 2, then (t+1)/4 (eq. 2 of the paper)."""
+    return (t < 3) + (t >= 3) * ((t + 1) / 4)
+
+
+def accelegrad_step(diameter: Any, gradient_bound: Any, weighted_squares: Any) -> Any:
+    r""":math:`\eta_t = 2D / (G^2 + \sum_{s \le t} \alpha_s^2 \|g_s\|^2)^{1/2}` (eq. 2)."""
+    return adaptive_step(2 * diameter, gradient_bound * gradient_bound + weighted_squares)
 
 
 class CoupledState(NamedTuple):
@@ -26,16 +34,6 @@ class CoupledState(NamedTuple):
     weight_sum: Any
 
 
-class Moved(NamedTuple):
-    """The results of a step before the rule learns from it."""
-
-    gradient: Array  # g_t
-    squares: Any  # the sum of squares, with that of g_t
-    eta: Any
-    z: Array
-    y: Array
-
-
 class CoupledRule(QueryRule):
     """The coupling x = tau z + (1 - tau) y of a gradient step (y) with a mirror step (z).
 
@@ -43,76 +41,69 @@ class CoupledRule(QueryRule):
     override `learnt`.
     """
 
-    project: Projection | None
     project_y: bool
 
     @abstractmethod
     def next_step_size(self, state: State, weighted_squares: Any) -> Any:
         """Return eta_t; the current gradient is included in the sum."""
 
-    def acceleration(self, state: State) -> Any:
-        """Return alpha_t."""
-        return importance_weight(state.iteration)
-
-    def coupling(self, state: State) -> Any:
-        """Return tau_t, the share of z_t in x_{t+1}."""
-        return 1 / self.acceleration(state)
+    def coupling(self, state: State) -> tuple[Any, Any]:
+        """Return alpha_t, and tau_t, the share of z_t in x_{t+1}."""
+        alpha = importance_weight(state.iteration)
+        return alpha, 1 / alpha
 
     def weight(self, state: State) -> Any:
         """Return the weight of y_{t+1} in the average: alpha_t."""
-        return self.acceleration(state)
+        return self.coupling(state)[0]
 
     def square(self, gradient: Array) -> Any:
         """Return the gradient's term in the sum of squares: its squared norm."""
         return inner(gradient, gradient)
 
-    def learnt(self, state: State, moved: Moved) -> tuple[Array, dict[str, Any]]:  # noqa: ARG002
-        """Return z_{t+1} and the fields that the rule adds to `CoupledState`."""
-        return moved.z, {}
+    def learnt(self, state: State, gradient: Array, moved: State) -> State:  # noqa: ARG002
+        """Return `moved`, the state after the steps, with what the rule learns from g_t."""
+        return moved
 
     def init(self, x0: Array) -> State:
         """Return y_0 = z_0 = x_0."""
-        return CoupledState(*first_fields(as_array(x0)))
+        x0 = as_array(x0)
+        zero = 0 * x0
+        return CoupledState(
+            0, x0, x0, x0, self.square(zero), 0.0, weighted_sum=zero, weight_sum=inner(zero, zero)
+        )
 
     def update(self, state: State, gradient: Array) -> State:
         """Return the state after the gradient g_t at x_{t+1}."""
-        gradient, alpha = as_array(gradient), self.acceleration(state)
+        gradient, (alpha, _) = as_array(gradient), self.coupling(state)
         squares = state.weighted_squares + alpha * alpha * self.square(gradient)
         eta = self.next_step_size(state, squares)
         move = eta * gradient
         z, y = state.mirror_point - alpha * move, state.query_point - move
-        if self.project is not None:
-            z = self.project(z)
-            if self.project_y:
-                y = self.project(y)
-        return self.following(state, Moved(gradient, squares, eta, z, y))
+        y = self.proximal(y) if self.project_y else y
+        return self.following(state, gradient, squares, eta, self.proximal(z), y)
 
-    def following(self, state: State, moved: Moved) -> State:
+    def following(
+        self, state: State, gradient: Array, squares: Any, eta: Any, z: Array, y: Array
+    ) -> State:
         """Return the state after the steps to z and y."""
-        weight, y = self.weight(state), moved.y
-        z, others = self.learnt(state, moved)
-        after = state._replace(
+        weight = self.weight(state)
+        moved = state._replace(
             iteration=state.iteration + 1,
             mirror_point=z,
             gradient_point=y,
-            weighted_squares=moved.squares,
-            step_size=moved.eta,
+            weighted_squares=squares,
+            step_size=eta,
             weighted_sum=state.weighted_sum + weight * y,
             weight_sum=state.weight_sum + weight,
-            **others,
         )
+        after = self.learnt(state, gradient, moved)
+        (_, tau), z = self.coupling(after), after.mirror_point
         # tau z + (1 - tau) y, exact where z = y, so that no bound is overrun
-        return after._replace(query_point=z + (1 - self.coupling(after)) * (y - z))
+        return after._replace(query_point=z + (1 - tau) * (y - z))
 
     def last(self, state: State) -> Array:
         """Return the last y_t."""
         return state.gradient_point
-
-
-def first_fields(x0: Array, squares: Any = None) -> tuple[Any, ...]:
-    """Return the fields of `CoupledState` before the first step."""
-    zero = zero_sum(x0)
-    return 0, x0, x0, x0, zero if squares is None else squares, 0.0, 0 * x0, zero
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from accelegrad.errors import nearest, real_number
-from accelegrad.rules.arrays import Array, as_array, inner, zero_sum
-from accelegrad.rules.base import Projection, QueryRule, State
-from accelegrad.rules.distance import check_distance
-from accelegrad.rules.schedules import adagrad_step
+from accelegrad.rules.arrays import Array, adaptive_step, as_array, inner
+from accelegrad.rules.base import Projection, QueryRule, State, check_distance
 
-DECAYS = ("sqrt", "constant")  # how the step size of `Subgradient` falls
+
+def adagrad_step(diameter: Any, squares: Any) -> Any:
+    r""":math:`\eta_t = D / (2 \sum_{s \le t} \|g_s\|^2)^{1/2}` (Alg. 1)."""
+    return adaptive_step(diameter, 2 * squares)
 
 
 class DescentState(NamedTuple):
@@ -29,28 +30,25 @@ class DescentState(NamedTuple):
 class DescentRule(QueryRule):
     """x_{t+1} = P(x_t - eta_t g_t); subclasses choose eta_t and the average's weights."""
 
-    project: Projection | None
-
     @abstractmethod
     def next_step_size(self, state: State, squares: Any) -> Any:
         """Return eta_t; the current gradient is included in the sum."""
 
     def init(self, x0: Array) -> State:
         """Return the state at x_0."""
-        x0, zero = as_array(x0), zero_sum(x0)
-        return DescentState(0, x0, zero, 0.0, 0 * x0, zero)
+        x0 = as_array(x0)
+        zero = 0 * x0
+        sums = inner(zero, zero)
+        return DescentState(0, x0, sums, 0.0, zero, sums)
 
     def update(self, state: State, gradient: Array) -> State:
         """Return the state after the gradient at x_t."""
         gradient, weight, x = as_array(gradient), self.weight(state), state.query_point
         squares = state.squares + inner(gradient, gradient)
         eta = self.next_step_size(state, squares)
-        following = x - eta * gradient
-        if self.project is not None:
-            following = self.project(following)
         return state._replace(
             iteration=state.iteration + 1,
-            query_point=following,
+            query_point=self.proximal(x - eta * gradient),
             squares=squares,
             step_size=eta,
             weighted_sum=state.weighted_sum + weight * x,
@@ -129,8 +127,9 @@ class Subgradient(DescentRule):
 
     def __post_init__(self) -> None:
         real_number("step_size", self.step_size, above=0)
-        if self.decay not in DECAYS:
-            raise ValueError(f"decay is {self.decay!r}: {nearest(self.decay, DECAYS)}")
+        decays = ("sqrt", "constant")
+        if self.decay not in decays:
+            raise ValueError(f"decay is {self.decay!r}: {nearest(self.decay, decays)}")
 
     def next_step_size(self, state: State, squares: Any = None) -> Any:  # noqa: ARG002
         """Return c/sqrt(t+1) or c."""

@@ -1,9 +1,8 @@
 """Functions that formulas need beyond + - * /, for NumPy, torch and JAX arrays and trees of them.
 
-Rules use operators, `inner`, `where` and `either`, and no Python `if` on array values, so that JAX
-can trace them. Sums over a run (squared norms, weights) are float64 for NumPy and torch, where they
-do not change the type of an array they multiply. In JAX they would; there sums have the arrays'
-type.
+Rules use operators and these functions, and no Python `if` on array values, so that JAX can trace
+them. Sums over a run (squared norms, weights) are float64 for NumPy and torch, where they do not
+change the type of an array they multiply. In JAX they would; there sums have the arrays' type.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,6 +19,11 @@ Array: TypeAlias = Any  # of any shape, of NumPy, torch or JAX; or a `Tree` of s
 
 #: The type of a comparison that is not traced.
 TRUTHS = (bool, np.bool_)
+#: The torch and optax optimizers divide gradients that are larger than this or smaller than its
+#: inverse by a power of two, which keeps sums of squares in the range of float32 and changes no
+#: step. Chosen: entries 1e20 times smaller than the largest count, and later gradients may be 1e7
+#: times larger.
+LARGEST_SIZE = 2.0**20
 
 
 def library_of(array: Any) -> Any:
@@ -34,7 +39,7 @@ def inner(a: Array, b: Array) -> Any:
     if type(a) is np.ndarray and a.ndim == 1:
         return float(a.dot(b))
     if isinstance(a, TREES):
-        return (a if isinstance(a, Tree) else Tree(a)).inner(b)
+        return sum(inner(x, y) for x, y in zip(leaves(a), leaves(b), strict=True))
     library = library_of(a)
     if library is np:
         return float(np.vdot(a, b))
@@ -68,6 +73,14 @@ def larger(a: Any, b: Any) -> Any:
     return where(b > a, b, a)
 
 
+def adaptive_step(scale: Any, total: Any) -> Any:
+    """Return scale / sqrt(total), and zero where the total (hence every gradient) is zero."""
+    zero = total == 0
+    # With a bare root as denominator XLA would compute a slower reciprocal root.
+    # The order matters: torch makes a number times a truth value float32.
+    return scale / ((total + zero) ** 0.5 + zero) * (total > 0)
+
+
 # -- trees ---------------------------------------------------------------------------------------
 
 
@@ -91,19 +104,9 @@ class Tree:
     def __repr__(self) -> str:
         return f"Tree({self.content!r})"
 
-    def inner(self, other: Any) -> Any:
-        """Return the inner product with another tree."""
-        return sum(inner(x, y) for x, y in zip(leaves(self), leaves(other), strict=True))
-
-    def __neg__(self) -> Tree:
-        return together(operator.neg, self)
-
-    def __abs__(self) -> Tree:
-        return together(abs, self)
-
 
 TREES = (Tree, dict, list, tuple)
-OPERATORS = ("add", "sub", "mul", "truediv", "pow", "gt", "ge", "lt", "le", "eq")
+OPERATORS = ("neg", "abs", "add", "sub", "mul", "truediv", "pow", "gt", "ge", "lt", "le", "eq")
 REFLECTED = ("add", "sub", "mul", "truediv")  # comparisons are reflected by each other
 
 
@@ -111,8 +114,17 @@ def as_array(given: Any) -> Array:
     """Return a tree of arrays as a `Tree`, an array unchanged."""
     if type(given) is np.ndarray or not isinstance(given, dict | list | tuple):
         return given
-    _tell_jax()
+    if "jax" in sys.modules:
+        _register(sys.modules["jax"])
     return Tree(given)
+
+
+@cache
+def _register(jax: Any) -> None:
+    """Register `Tree` with JAX."""
+    jax.tree_util.register_pytree_node(
+        Tree, lambda tree: ((tree.content,), None), lambda _, parts: Tree(*parts)
+    )
 
 
 def leaves(tree: Any) -> Iterator[Any]:
@@ -133,52 +145,30 @@ def together(function: Callable[..., Any], *parts: Any) -> Tree:
     shape = next(part.content for part in parts if isinstance(part, Tree))
     columns = [iter(leaves(part)) if isinstance(part, Tree) else None for part in parts]
 
-    def next_result() -> Any:
+    def filled(shape: Any) -> Any:
+        if isinstance(shape, dict):
+            found = {key: filled(shape[key]) for key in sorted(shape)}
+            return {key: found[key] for key in shape}
+        if isinstance(shape, list | tuple):
+            results = [filled(part) for part in shape]
+            return type(shape)(*results) if hasattr(shape, "_fields") else type(shape)(results)
         pairs = zip(parts, columns, strict=True)
         return function(*(part if column is None else next(column) for part, column in pairs))
 
-    return Tree(_filled(shape, next_result))
+    return Tree(filled(shape))
 
 
-def _filled(shape: Any, next_leaf: Callable[[], Any]) -> Any:
-    if isinstance(shape, dict):
-        found = {key: _filled(shape[key], next_leaf) for key in sorted(shape)}
-        return {key: found[key] for key in shape}
-    if isinstance(shape, list | tuple):
-        parts = [_filled(part, next_leaf) for part in shape]
-        return type(shape)(*parts) if hasattr(shape, "_fields") else type(shape)(parts)
-    return next_leaf()
+def _operator(name: str) -> Callable[..., Any]:
+    function = getattr(operator, name)
+    return lambda *operands: together(function, *operands)
 
 
-def _tell_jax() -> None:
-    """Register `Tree` with JAX, if JAX is loaded."""
-    jax = sys.modules.get("jax")
-    if jax is not None and not _JAX_KNOWS:
-        jax.tree_util.register_pytree_node(
-            Tree, lambda tree: ((tree.content,), None), lambda _, parts: Tree(*parts)
-        )
-        _JAX_KNOWS.append(Tree)
-
-
-_JAX_KNOWS: list[type] = []
-
-
-def zero_sum(x0: Array) -> Any:
-    """Return zero in the type of sums over a run: 0.0, in JAX an array of the points' type."""
-    first = next(leaves(x0))
-    library = library_of(first)
-    return library.zeros((), first.dtype) if library.__name__ == "jax.numpy" else 0.0
-
-
-def _operator(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda self, other: together(function, self, other)
-
-
-def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
+def _reflected(name: str) -> Callable[..., Any]:
+    function = getattr(operator, name)
     return lambda self, other: together(function, other, self)
 
 
 for _name in OPERATORS:
-    setattr(Tree, f"__{_name}__", _operator(getattr(operator, _name)))
+    setattr(Tree, f"__{_name}__", _operator(_name))
 for _name in REFLECTED:
-    setattr(Tree, f"__r{_name}__", _reflected(getattr(operator, _name)))
+    setattr(Tree, f"__r{_name}__", _reflected(_name))

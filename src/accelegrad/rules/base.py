@@ -1,8 +1,8 @@
 """The contracts of a rule.
 
 A **query rule** asks for one gradient per step, at a point that it need not return. A **two-phase
-rule** asks for two. A **step rule** (line search) compares values at several trial points. The
-loop calls only `advance`.
+rule** (`unixgrad.py`) asks for two. A **step rule** (line search) compares values at several trial
+points. The loop calls only `advance`.
 
 Rules are immutable. Query and two-phase rules are pure: `update` returns a new state and changes no
 array in place, so that a run stopped at any moment holds a complete state. States of step rules may
@@ -17,11 +17,16 @@ from collections import namedtuple
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
+from accelegrad.errors import is_traced, real_number
 from accelegrad.rules.arrays import Array, as_array, inner, where
 
 Projection: TypeAlias = Callable[[Array], Array]
 Prox: TypeAlias = Callable[[Array, Any], Array]  # (x, step) -> argmin phi + ||. - x||^2 / (2 step)
 State: TypeAlias = Any  # a NamedTuple of arrays and numbers with `iteration` and `step_size`
+
+#: The shortest distance that a user may give, the inverse of the longest: their squares, times
+#: weights, neither vanish nor overflow. Chosen.
+SHORTEST = 1e-100
 
 
 def extended_state(module: str, name: str, base: Any, *fields: str) -> Any:
@@ -45,6 +50,24 @@ ABILITIES = {
 }
 
 __all__ = ["Array", "as_array", "inner", "where"]  # from `arrays`
+
+
+def check_distance(name: str, given: Any) -> float:
+    """Return a positive number whose square, times weights, stays in the range of floats."""
+    number = real_number(name, given, above=0)
+    longest = 1 / SHORTEST
+    if not is_traced(number) and not SHORTEST <= number <= longest:
+        raise ValueError(
+            f"{name} must be between {SHORTEST:g} and {longest:g}, but it is {given!r}; scale the "
+            "problem."
+        )
+    return number
+
+
+def check_radius(name: str, radius: Any) -> None:
+    """Refuse an initial radius that is neither None nor a positive number of usable size."""
+    if radius is not None:
+        check_distance(name, radius)
 
 
 def weighted_average(state: State, start: Array) -> Array:
@@ -128,6 +151,8 @@ class Rule(ABC):
 
     #: abilities beyond the steps: keys of `ABILITIES`
     can: frozenset[str] = frozenset()
+    project: Projection | None = None
+    prox: Prox | None = None
     #: the name shown to users; by default the class name
     title: ClassVar[str] = "Rule"
 
@@ -158,6 +183,12 @@ class Rule(ABC):
     @abstractmethod
     def last(self, state: State) -> Array:
         """Return the last iterate."""
+
+    def proximal(self, point: Array, step: Any = 0.0) -> Array:
+        """Return the point after the prox for this step and the projection, if given."""
+        if self.prox is not None:
+            point = self.prox(point, step)
+        return point if self.project is None else self.project(point)
 
     def prepared(self, state: State, oracle: Oracle) -> tuple[State, Oracle]:
         """Return the state with what values show before the first step, and the oracle to use then.
@@ -202,30 +233,6 @@ class QueryRule(GradientRule):
         """Do one step: query, gradient, update."""
         evaluation = oracle(self.query(state))
         return Step(self.update(state, evaluation.gradient), evaluation, self.weight(state))
-
-
-class TwoPhaseRule(GradientRule):
-    """A rule that needs two gradients per step."""
-
-    @abstractmethod
-    def look_ahead(self, state: State, prediction: Array) -> State:
-        """Return the state after the first gradient."""
-
-    @abstractmethod
-    def second_query(self, state: State) -> Array:
-        """Return the point of the second gradient."""
-
-    @abstractmethod
-    def update(self, state: State, prediction: Array, gradient: Array) -> State:
-        """Return the state after both gradients; `state` is that of `look_ahead`."""
-
-    def step(self, state: State, oracle: Oracle) -> Step:
-        """Do one step: a query and a gradient, twice."""
-        prediction = oracle(self.query(state)).gradient
-        ahead = self.look_ahead(state, prediction)
-        evaluation = oracle(self.second_query(ahead))
-        following = self.update(ahead, prediction, evaluation.gradient)
-        return Step(following, evaluation, self.weight(state))
 
 
 class StepRule(Rule):

@@ -8,14 +8,11 @@ from typing import Any
 import numpy as np
 
 from accelegrad.errors import finite_vector, real_number
-from accelegrad.rules.accelegrad import CoupledRule, CoupledState, Moved, first_fields
-from accelegrad.rules.arrays import Array, as_array, inner, larger
+from accelegrad.rules.accelegrad import CoupledRule, CoupledState, accelegrad_step
+from accelegrad.rules.arrays import Array, inner, larger
 from accelegrad.rules.base import Evaluated, Oracle, Projection, State, extended_state
-from accelegrad.rules.distance import SMALLEST_SHARE, Probing, probed
+from accelegrad.rules.distance import SMALLEST_SHARE, Probing, norm
 from accelegrad.rules.distance_free import REACH
-from accelegrad.rules.schedules import accelegrad_step
-
-SIGNIFICANT = 3.0  # standard deviations: a sum of gradients this large is not noise alone; chosen
 
 
 class DiagonalRule(CoupledRule):
@@ -25,10 +22,9 @@ class DiagonalRule(CoupledRule):
         """Return the squares of the gradient's entries, each for its coordinate."""
         return gradient * gradient
 
-    def following(self, state: State, moved: Moved) -> State:
-        """Return the state after the steps to z and y; its `step_size` is one number."""
-        step = mean_step(moved.gradient, moved.eta * moved.gradient)
-        return super().following(state, moved._replace(eta=step))
+    def learnt(self, state: State, gradient: Array, moved: State) -> State:  # noqa: ARG002
+        """Return `moved` with one number as its `step_size`."""
+        return moved._replace(step_size=mean_step(gradient, moved.step_size * gradient))
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,11 +76,10 @@ class DiagonalAcceleGrad(DiagonalRule):
         object.__setattr__(self, "diameter", checked_widths("diameter", self.diameter))
         real_number("gradient_bound", self.gradient_bound, least=0)
 
-    def init(self, x0: Array) -> CoupledState:
+    def init(self, x0: Array) -> State:
         """Return y_0 = z_0 = x_0."""
         check_shape("diameter", self.diameter, x0)
-        x0 = as_array(x0)
-        return CoupledState(*first_fields(x0, 0 * x0))
+        return super().init(x0)
 
     def next_step_size(self, state: State, weighted_squares: Any) -> Any:  # noqa: ARG002
         """Return eta_t, one number per coordinate."""
@@ -149,45 +144,47 @@ class DistanceFreeDiagonalAcceleGrad(Probing, DiagonalRule):
     def init(self, x0: Array) -> State:
         """Return y_0 = z_0 = x_0 and the widths r_0."""
         check_shape("initial_radius", self.initial_radius, x0)
-        x0 = as_array(x0)
-        zero = 0 * x0
-        given = self.initial_radius
+        first, given = super().init(x0), self.initial_radius
+        x0, zero = first.query_point, first.weighted_sum
         widths = SMALLEST_SHARE * unit(x0) if given is None else given + zero
-        state = TravelState(*first_fields(x0, zero), x0, widths, 0.0, zero)
-        return state._replace(**widths_and_radius(widths))
+        return TravelState(*first, x0, widths, norm(widths), zero)
 
-    def _probed(self, state: State, oracle: Oracle) -> tuple[State, Oracle]:
-        share, oracle = probed(oracle, state.start, self._search)
-        widths = (share or SMALLEST_SHARE) * unit(state.start)
-        return state._replace(**widths_and_radius(widths)), oracle
+    def begun(self, state: State, found: float) -> State:
+        """Return the first state with the widths that the probe found, in units of 1 + |x0_j|."""
+        widths = found * unit(state.start)
+        return state._replace(widths=widths, radius=norm(widths))
 
-    def _search(self, gradient: Array, start: Evaluated, oracle: Oracle) -> float:
+    def fall(self, uphill: Array, start: Evaluated, oracle: Oracle) -> float:
         """Return how far the value falls along the gradient's signs, in units of 1 + |x0_j|.
 
         Along the gradient itself only the steepest coordinate would move.
         """
-        uphill = unit(start.point) * ((gradient > 0) * 1.0 - (gradient < 0) * 1.0)
-        length = inner(uphill, uphill) ** 0.5
-        fall = self._fall_along(uphill, start, oracle, SMALLEST_SHARE * length)
+        uphill = unit(start.point) * ((uphill > 0) * 1.0 - (uphill < 0) * 1.0)
+        length = norm(uphill)
+        fall = self.fall_along(uphill, start, oracle, SMALLEST_SHARE * length)
         return float(fall / (length + (length == 0)))
 
     def next_step_size(self, state: State, weighted_squares: Any) -> Any:
         """Return eta_t, one number per coordinate."""
         return state.widths * accelegrad_step(1.0, 0.0, weighted_squares)
 
-    def learnt(self, state: State, moved: Moved) -> tuple[Array, dict[str, Any]]:
-        """Return z_{t+1}, kept near x_0, and the widths with the evidence for them."""
+    def learnt(self, state: State, gradient: Array, moved: State) -> State:
+        """Return `moved` with z kept near x_0, and the widths with the evidence for them."""
         x0 = state.start
-        total = state.gradient_sum + self.acceleration(state) * moved.gradient
-        significant = total * total >= SIGNIFICANT**2 * moved.squares
-        widths = larger(state.widths, abs(moved.y - x0) * significant)
-        z = -larger(-larger(moved.z, x0 - REACH * widths), -(x0 + REACH * widths))
-        return z, {**widths_and_radius(widths), "gradient_sum": total}
-
-
-def widths_and_radius(widths: Array) -> dict[str, Any]:
-    """Return the state's fields for these widths."""
-    return {"widths": widths, "radius": inner(widths, widths) ** 0.5}
+        total = state.gradient_sum + self.coupling(state)[0] * gradient
+        significant = total * total >= 9 * moved.weighted_squares  # three standard deviations
+        widths = larger(state.widths, abs(moved.gradient_point - x0) * significant)
+        low, high = x0 - REACH * widths, x0 + REACH * widths
+        return (
+            super()
+            .learnt(state, gradient, moved)
+            ._replace(
+                mirror_point=-larger(-larger(moved.mirror_point, low), -high),
+                widths=widths,
+                radius=norm(widths),
+                gradient_sum=total,
+            )
+        )
 
 
 def unit(x0: Array) -> Array:

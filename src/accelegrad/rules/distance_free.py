@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from accelegrad.errors import real_number
-from accelegrad.rules.accelegrad import CoupledRule, CoupledState, Moved, first_fields
-from accelegrad.rules.arrays import Array, as_array, either, inner, larger, where, zero_sum
+from accelegrad.rules.accelegrad import CoupledRule, CoupledState, accelegrad_step
+from accelegrad.rules.arrays import Array, adaptive_step, as_array, either, inner, larger, where
 from accelegrad.rules.base import Oracle, Projection, Prox, State, extended_state
 from accelegrad.rules.distance import Probing
-from accelegrad.rules.schedules import accelegrad_step, adaptive_step
 
 # Variants of the step and of the radius's growth were measured on exact and noisy problems.
 REACH = 3  # the ball or box around x0 that z stays in, in radii or widths; chosen, not measured
@@ -123,10 +122,10 @@ class DistanceFreeAcceleGrad(Probing, CoupledRule):
 
     def init(self, x0: Array) -> State:
         """Return y_0 = z_0 = x_0."""
-        x0 = as_array(x0)
-        zero, sums = 0 * x0, zero_sum(x0)
+        first = super().init(x0)
+        x0, zero, sums = first.query_point, first.weighted_sum, first.weight_sum
         more = (zero, sums, zero, True) if self.has_set_or_term else (None,) * 4
-        return DistanceFreeState(*first_fields(x0), x0, self.first_radius(x0), sums, zero, *more)
+        return DistanceFreeState(*first, x0, self.first_radius(x0), sums, zero, *more)
 
     def capped(self, radius: Any) -> Any:
         """Return the radius, at most `largest_radius`."""
@@ -145,7 +144,7 @@ class DistanceFreeAcceleGrad(Probing, CoupledRule):
 
     def weight(self, state: State) -> Any:
         """Return alpha_t r_t."""
-        return self.acceleration(state) * state.radius
+        return self.coupling(state)[0] * state.radius
 
     def next_step_size(self, state: State, weighted_squares: Any) -> Any:
         """Return eta_t; the current gradient is included in the sum."""
@@ -155,7 +154,7 @@ class DistanceFreeAcceleGrad(Probing, CoupledRule):
         """Return the state after the gradient g_t at x_{t+1}."""
         if not self.has_set_or_term:
             return super().update(state, gradient)
-        gradient, alpha = as_array(gradient), self.acceleration(state)
+        gradient, (alpha, _) = as_array(gradient), self.coupling(state)
         change = either(
             state.iteration == 0,
             lambda: self._mapping(state, gradient),
@@ -171,9 +170,10 @@ class DistanceFreeAcceleGrad(Probing, CoupledRule):
         )
         base = where(state.noisy, state.start, state.mirror_point)
         towards = where(state.noisy, state.dual_sum, alpha * gradient)
-        z = self._near(base - eta * towards, eta * where(state.noisy, state.dual_weight, alpha))
+        z = base - eta * towards
+        z = self.proximal(z, eta * where(state.noisy, state.dual_weight, alpha))
         y = self._near(state.query_point - eta * gradient, eta)
-        return self.following(state, Moved(gradient, squares, eta, z, y))
+        return self.following(state, gradient, squares, eta, z, y)
 
     def _mapping(self, state: State, gradient: Array) -> Array:
         """Return the gradient mapping at x_0 for a step of the radius's length.
@@ -187,24 +187,25 @@ class DistanceFreeAcceleGrad(Probing, CoupledRule):
         return where(informative, moved / step, gradient)
 
     def _near(self, point: Array, step: Any) -> Array:
-        if self.prox is not None:
-            point = self.prox(point, step)
-        return self.project(point) if self.project is not None and self.project_y else point
+        if self.project_y:
+            return self.proximal(point, step)
+        return point if self.prox is None else self.prox(point, step)
 
-    def learnt(self, state: State, moved: Moved) -> tuple[Array, dict[str, Any]]:
-        """Return z_{t+1}, kept near x_0, and the radius with its evidence."""
-        x0, x, r = state.start, state.query_point, state.radius
-        gradient, _, eta, z, y = moved
-        mapping = gradient if self.prox is None else (x - y) / (eta + (eta == 0))
-        weight = self.acceleration(state) * r * r
-        evidence = state.evidence + weight * inner(mapping, x0 - x)
-        gradient_sum = state.gradient_sum + weight * mapping
+    def learnt(self, state: State, gradient: Array, moved: State) -> State:
+        """Return `moved` with z kept near x_0, and the radius with its evidence."""
+        x0, x, r, eta = state.start, state.query_point, state.radius, moved.step_size
+        if self.prox is not None:  # the gradient mapping, which includes the term's slope
+            gradient = (x - moved.gradient_point) / (eta + (eta == 0))
+        weight = self.weight(state) * r
+        evidence = state.evidence + weight * inner(gradient, x0 - x)
+        gradient_sum = state.gradient_sum + weight * gradient
         proven = self._proven(evidence, gradient_sum, x0, eta / (r * r))
-        return held(z, x0, REACH * r), {
-            "radius": self.capped(larger(r, TRUST * proven)),
-            "evidence": evidence,
-            "gradient_sum": gradient_sum,
-        }
+        return moved._replace(
+            mirror_point=held(moved.mirror_point, x0, REACH * r),
+            radius=self.capped(larger(r, TRUST * proven)),
+            evidence=evidence,
+            gradient_sum=gradient_sum,
+        )
 
     def _proven(self, evidence: Any, gradient_sum: Array, x0: Array, step: Any) -> Any:
         """Return a lower bound on the distance from x0 to a minimiser, or zero."""

@@ -5,21 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from accelegrad.rules.accelegrad import CoupledRule, CoupledState, Moved, first_fields
+from accelegrad.rules.accelegrad import CoupledRule, CoupledState
 from accelegrad.rules.adagrad import DescentRule, DescentState
-from accelegrad.rules.arrays import Array, as_array, larger, zero_sum
+from accelegrad.rules.arrays import Array, adaptive_step, larger
 from accelegrad.rules.base import Projection, State, extended_state
 from accelegrad.rules.distance import Probing, distance
-from accelegrad.rules.schedules import adaptive_step
-
-
-def travelled_weight(radius: Any, earlier_radii: Any) -> Any:
-    r"""Return :math:`\alpha_t = \sum_{k \le t} r_k / r_t`, between 1 and t + 1.
-
-    It grows like AcceleGrad's weights while the radius is constant, and stays small while it grows.
-    """
-    return (earlier_radii + radius) / radius
-
 
 DistanceState = extended_state(__name__, "DistanceState", DescentState, "start", "radius")
 
@@ -58,8 +48,9 @@ class DoG(Probing, DescentRule):
 
     def init(self, x0: Array) -> State:
         """Return the state at x_0."""
-        x0 = as_array(x0)
-        return DistanceState(*super().init(x0), x0, self.first_radius(x0))
+        first = super().init(x0)
+        x0 = first.query_point
+        return DistanceState(*first, x0, self.first_radius(x0))
 
     def weight(self, state: State) -> Any:
         """Return r_t."""
@@ -101,8 +92,9 @@ class ADoG(Probing, CoupledRule):
         \eta_t = r_t \,\bigl(\textstyle\sum_{k \le t} \alpha_k^2 \|g_k\|^2\bigr)^{-1/2} \\
         z_{t+1} &= P(z_t - \alpha_t \eta_t g_t), \quad y_{t+1} = P(x_t - \eta_t g_t)
 
-    and the output is the average of the :math:`y_{t+1}` with weights :math:`\alpha_t r_t`. One
-    gradient per step, no proof; noisy gradients can make the radius run away.
+    and the output is the average of the :math:`y_{t+1}` with weights :math:`\alpha_t r_t`. The
+    :math:`\alpha_t` grow like AcceleGrad's while the radius is constant, and stay small while it
+    grows. One gradient per step, no proof; noisy gradients can make the radius run away.
 
     Parameters
     ----------
@@ -127,18 +119,14 @@ class ADoG(Probing, CoupledRule):
 
     def init(self, x0: Array) -> State:
         """Return y_0 = z_0 = x_0."""
-        x0, zero = as_array(x0), zero_sum(x0)
-        radius = self.first_radius(x0)
-        return CoupledDistanceState(*first_fields(x0), x0, radius, zero, zero)
+        first = super().init(x0)
+        x0, zero = first.query_point, first.weight_sum
+        return CoupledDistanceState(*first, x0, self.first_radius(x0), zero, zero)
 
-    def acceleration(self, state: State) -> Any:
-        """Return alpha_t."""
-        return travelled_weight(state.radius, state.earlier_radii)
-
-    def coupling(self, state: State) -> Any:
-        """Return tau_t."""
-        alpha = self.acceleration(state)
-        return alpha / (state.alpha_sum + alpha)
+    def coupling(self, state: State) -> tuple[Any, Any]:
+        """Return alpha_t and tau_t."""
+        alpha = self.weight(state) / state.radius
+        return alpha, alpha / (state.alpha_sum + alpha)
 
     def weight(self, state: State) -> Any:
         """Return alpha_t r_t, the sum of the radii up to r_t."""
@@ -148,10 +136,10 @@ class ADoG(Probing, CoupledRule):
         """Return eta_t; the current gradient is included in the sum."""
         return adaptive_step(state.radius, weighted_squares)
 
-    def learnt(self, state: State, moved: Moved) -> tuple[Array, dict[str, Any]]:
-        """Return z_{t+1}, and the distance travelled."""
-        return moved.z, {
-            "radius": larger(state.radius, distance(moved.z, state.start)),
-            "earlier_radii": self.weight(state),
-            "alpha_sum": state.alpha_sum + self.acceleration(state),
-        }
+    def learnt(self, state: State, gradient: Array, moved: State) -> State:  # noqa: ARG002
+        """Return `moved` with the distance travelled."""
+        return moved._replace(
+            radius=larger(state.radius, distance(moved.mirror_point, state.start)),
+            earlier_radii=self.weight(state),
+            alpha_sum=state.alpha_sum + self.coupling(state)[0],
+        )

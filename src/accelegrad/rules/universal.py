@@ -10,13 +10,14 @@ Programming 152, 2015.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from accelegrad.errors import LineSearchError, NonFiniteError, real_number, whole_number
 from accelegrad.rules.arrays import Array, as_array, inner
 from accelegrad.rules.base import (
+    SHORTEST,
     Evaluated,
     KnownEvaluation,
     Oracle,
@@ -25,9 +26,6 @@ from accelegrad.rules.base import (
     StepRule,
     weighted_average,
 )
-from accelegrad.rules.schedules import fast_gradient_weight
-
-SMALLEST_SMOOTHNESS = 1e-60  # the least L: where the function is flat, halving would lead to zero
 
 
 class GradientState(NamedTuple):
@@ -74,27 +72,22 @@ class UniversalRule(StepRule):
         real_number("initial_smoothness", self.initial_smoothness, above=0)
         whole_number("max_trials", self.max_trials, least=1)
 
-    def _prox(self, point: Array) -> Array:
-        return point if self.project is None else self.project(point)
-
-    def _trials(self, smoothness: float) -> Iterator[tuple[int, float]]:
-        for count in range(1, self.max_trials + 1):
-            yield count, smoothness
-            smoothness *= 2
-
-    def _exhausted(self, smoothness: float) -> LineSearchError:
-        return LineSearchError(
+    def _searched(self, smoothness: float, attempt: Callable[[float, int], Step | None]) -> Step:
+        """Return the first attempt's step that passes; where values are not finite, none does."""
+        M = smoothness
+        for trials in range(1, self.max_trials + 1):
+            try:
+                step = attempt(M, trials)
+            except NonFiniteError:
+                step = None
+            if step is not None:
+                return step
+            M *= 2
+        raise LineSearchError(
             f"no step passed the line search's test within max_trials={self.max_trials} doublings "
             f"of the smoothness {smoothness:g}: the values are noisy, the gradient is wrong, or "
             "the function is not convex."
         )
-
-    def _try(self, oracle: Oracle, point: Array) -> Evaluated | None:
-        """Evaluate a trial point; None if the function is not finite there."""
-        try:
-            return oracle(point)
-        except NonFiniteError:
-            return None
 
     def _passes(self, at: Evaluated, trial: Evaluated, smoothness: float, slack: float) -> bool:
         """Test f(u) <= f(x) + <g, u - x> + M/2 ||u - x||^2 + slack, u the trial point."""
@@ -103,42 +96,7 @@ class UniversalRule(StepRule):
         return bool(trial.value <= model + slack)
 
 
-class _AveragingRule(UniversalRule):
-    def init(self, x0: Array) -> GradientState:
-        x0, L = as_array(x0), self.initial_smoothness
-        return GradientState(0, x0, None, None, x0, x0, L, 0.0, 0, 0 * x0, 0.0)
-
-    def output(self, state: GradientState) -> Array:
-        return weighted_average(state, state.point)
-
-    def last(self, state: GradientState) -> Array:
-        return state.latest
-
-    def _descended(
-        self, state: GradientState, at: Evaluated, oracle: Oracle
-    ) -> tuple[GradientState, float]:
-        """Return the state after the first step P(x - g/M) that passes the test, and M."""
-        for trials, M in self._trials(state.smoothness):
-            trial = self._try(oracle, self._prox(at.point - at.gradient / M))
-            if trial is None or not self._passes(at, trial, M, self.epsilon / 2):
-                continue
-            following = state._replace(
-                iteration=state.iteration + 1,
-                point=trial.point,
-                value=trial.value,
-                gradient=trial.gradient,
-                latest=trial.point,
-                smoothness=max(M / 2, SMALLEST_SMOOTHNESS),
-                step_size=1 / M,
-                trials=trials,
-                weighted_sum=state.weighted_sum + trial.point / M,
-                weight_sum=state.weight_sum + 1 / M,
-            )
-            return following, M
-        raise self._exhausted(state.smoothness)
-
-
-class UniversalGradient(_AveragingRule):
+class UniversalGradient(UniversalRule):
     r"""Universal primal gradient method.
 
     :math:`x^+ = P(x - g/M)`, accepted when
@@ -159,17 +117,55 @@ class UniversalGradient(_AveragingRule):
 
     title = "universal gradient"
 
+    def init(self, x0: Array) -> GradientState:
+        """Return the state at x_0."""
+        x0, L = as_array(x0), self.initial_smoothness
+        return GradientState(0, x0, None, None, x0, x0, L, 0.0, 0, 0 * x0, 0.0)
+
     def step(self, state: GradientState, oracle: Oracle) -> Step:
         """Search for M and move to x^+."""
         if state.gradient is None or state.value is None:
             at: Evaluated = oracle(state.point)
         else:
             at = KnownEvaluation(state.point, state.value, state.gradient)
-        following, M = self._descended(state, at, oracle)
-        return Step(following, at, 1 / M)
+        return self._descended(state, at, oracle)
+
+    def _descended(self, state: GradientState, at: Evaluated, oracle: Oracle) -> Step:
+        """Return the first step P(x - g/M) that passes the test."""
+        gradient = at.gradient
+
+        def attempt(M: float, trials: int) -> Step | None:
+            move = gradient / M
+            trial = oracle(self.proximal(at.point - move))
+            if not self._passes(at, trial, M, self.epsilon / 2):
+                return None
+            following = state._replace(
+                iteration=state.iteration + 1,
+                point=trial.point,
+                value=trial.value,
+                gradient=trial.gradient,
+                model_point=state.model_point - move,
+                latest=trial.point,
+                smoothness=max(M / 2, SHORTEST),  # where the function is flat, it would reach zero
+                step_size=1 / M,
+                trials=trials,
+                weighted_sum=state.weighted_sum + trial.point / M,
+                weight_sum=state.weight_sum + 1 / M,
+            )
+            return Step(following, at, 1 / M)
+
+        return self._searched(state.smoothness, attempt)
+
+    def output(self, state: GradientState) -> Array:
+        """Return the average of the accepted points."""
+        return weighted_average(state, state.point)
+
+    def last(self, state: GradientState) -> Array:
+        """Return the point accepted last."""
+        return state.latest
 
 
-class UniversalDualGradient(_AveragingRule):
+class UniversalDualGradient(UniversalGradient):
     r"""Universal dual gradient method.
 
     :math:`x_k = P(x_0 - \sum_{i<k} g_i/M_i)`. M is tested at :math:`x_k`, whose gradient it weighs:
@@ -183,13 +179,9 @@ class UniversalDualGradient(_AveragingRule):
 
     def step(self, state: GradientState, oracle: Oracle) -> Step:
         """Search for M, and move to x_{k+1}."""
-        at = oracle(state.point)
-        following, M = self._descended(state, at, oracle)
-        model_point = state.model_point - at.gradient / M
-        following = following._replace(
-            model_point=model_point, point=self._prox(model_point), value=None, gradient=None
-        )
-        return Step(following, at, 1 / M)
+        step = self._descended(state, oracle(state.point), oracle)
+        point = self.proximal(step.state.model_point)
+        return step._replace(state=step.state._replace(point=point, value=None, gradient=None))
 
 
 class UniversalFastGradient(UniversalRule):
@@ -215,24 +207,22 @@ class UniversalFastGradient(UniversalRule):
 
     def step(self, state: FastState, oracle: Oracle) -> Step:
         """Search for M and move to y^+."""
-        A, y = state.total_weight, state.point
-        v = self._prox(state.model_point)
-        for trials, M in self._trials(state.smoothness):
-            a = fast_gradient_weight(M, A)
+        A, y, v = state.total_weight, state.point, self.proximal(state.model_point)
+
+        def attempt(M: float, trials: int) -> Step | None:
+            a = (1 + (1 + 4 * M * A) ** 0.5) / (2 * M)
             tau = a / (A + a)
-            at = self._try(oracle, v + (1 - tau) * (y - v))
-            if at is None:
-                continue
-            x_hat = self._prox(v - a * at.gradient)
-            trial = self._try(oracle, x_hat + (1 - tau) * (y - x_hat))
-            if trial is not None and self._passes(at, trial, M, tau * self.epsilon / 2):
-                model_point = state.model_point - a * at.gradient
-                L = max(M / 2, SMALLEST_SMOOTHNESS)
-                following = FastState(
-                    state.iteration + 1, trial.point, model_point, A + a, L, 1 / M, trials
-                )
-                return Step(following, at, a)
-        raise self._exhausted(state.smoothness)
+            at = oracle(v + (1 - tau) * (y - v))
+            x_hat = self.proximal(v - a * at.gradient)
+            trial = oracle(x_hat + (1 - tau) * (y - x_hat))
+            if not self._passes(at, trial, M, tau * self.epsilon / 2):
+                return None
+            model_point, L = state.model_point - a * at.gradient, max(M / 2, SHORTEST)
+            t = state.iteration + 1
+            following = FastState(t, trial.point, model_point, A + a, L, 1 / M, trials)
+            return Step(following, at, a)
+
+        return self._searched(state.smoothness, attempt)
 
     def output(self, state: FastState) -> Array:
         """Return y_k."""

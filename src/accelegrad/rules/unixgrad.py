@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from accelegrad.errors import real_number
-from accelegrad.rules.arrays import Array, as_array, inner, larger, where, zero_sum
-from accelegrad.rules.base import Projection, Prox, TwoPhaseRule
-from accelegrad.rules.distance import Probing, check_distance, distance
-from accelegrad.rules.dog import travelled_weight
-from accelegrad.rules.schedules import adaptive_step
+from accelegrad.rules.arrays import Array, adaptive_step, as_array, inner, larger, where
+from accelegrad.rules.base import GradientRule, Oracle, Projection, Prox, Step, check_distance
+from accelegrad.rules.distance import Probing, distance
 
 
 class ExtragradientState(NamedTuple):
@@ -36,14 +34,11 @@ class ExtragradientState(NamedTuple):
     start: Array | None = None  # x_0, for the distance travelled
 
 
-class ExtragradientRule(TwoPhaseRule):
-    """The points, weights and moves of both; subclasses choose the step sizes.
+class TwoPhaseRule(GradientRule):
+    """A rule that needs two gradients per step; subclasses choose the step sizes.
 
-    The weights are those of `travelled_weight`: t + 1 for a constant radius.
+    Without a start in the state the radius is constant, and with it alpha_t = t + 1.
     """
-
-    project: Projection | None
-    prox: Prox | None
 
     @abstractmethod
     def next_step_size(self, state: ExtragradientState, differences: Any) -> Any:
@@ -53,22 +48,33 @@ class ExtragradientRule(TwoPhaseRule):
     def next_scale(self, state: ExtragradientState, square: Any) -> Any:
         """Return G_0^2 or M_t, from alpha_t^2 ||m_t||^2."""
 
-    def next_radius(self, state: ExtragradientState, y: Array) -> Any:  # noqa: ARG002
-        """Return r_{t+1}."""
-        return state.radius
+    def init(self, x0: Array) -> ExtragradientState:
+        """Return x_0 = y_0."""
+        x0 = as_array(x0)
+        zero = 0 * x0
+        sums = inner(zero, zero)
+        return ExtragradientState(0, x0, x0, x0, 1.0, sums, sums, 0.0, 0.0, zero, sums)
 
     def weight(self, state: ExtragradientState) -> Any:
         """Return w_t = alpha_t r_t, the sum of the radii up to r_t."""
         return state.earlier_radii + state.radius
 
+    def step(self, state: ExtragradientState, oracle: Oracle) -> Step:
+        """Do one step: a query and a gradient, twice."""
+        prediction = oracle(self.query(state)).gradient
+        ahead = self.look_ahead(state, prediction)
+        evaluation = oracle(self.second_query(ahead))
+        following = self.update(ahead, prediction, evaluation.gradient)
+        return Step(following, evaluation, self.weight(state))
+
     def look_ahead(self, state: ExtragradientState, prediction: Array) -> ExtragradientState:
         """Return the state with x_{t+1}, after the gradient m_t at z~_t."""
-        prediction = as_array(prediction)
-        alpha, weight = travelled_weight(state.radius, state.earlier_radii), self.weight(state)
+        prediction, weight = as_array(prediction), self.weight(state)
+        alpha = weight / state.radius
         scale = self.next_scale(state, alpha * alpha * inner(prediction, prediction))
         state = state._replace(scale=scale)
         eta = self.next_step_size(state, state.weighted_differences)
-        x = self._move(state.base_point, prediction, alpha * eta)
+        x = self.proximal(state.base_point - alpha * eta * prediction, alpha * eta)
         return state._replace(
             point=x,
             step_size=eta,
@@ -84,13 +90,20 @@ class ExtragradientRule(TwoPhaseRule):
         self, state: ExtragradientState, prediction: Array, gradient: Array
     ) -> ExtragradientState:
         """Return the state with y_{t+1} and the next z~, after the gradient g_t at x~_t."""
-        gradient = as_array(gradient)
-        alpha = travelled_weight(state.radius, state.earlier_radii)
-        surprise = gradient - as_array(prediction)
+        gradient, radius, radii, eta = (
+            as_array(gradient),
+            state.radius,
+            self.weight(state),
+            state.step_size,
+        )
+        alpha, surprise = radii / radius, gradient - as_array(prediction)
         total = state.weighted_differences + alpha * alpha * inner(surprise, surprise)
-        eta = self.second_step_size(state, total)
-        y = self._move(state.base_point, gradient, alpha * eta)
-        radius, radii = self.next_radius(state, y), self.weight(state)
+        if state.start is not None:
+            eta = self.next_step_size(state, total)
+        y = self.proximal(state.base_point - alpha * eta * gradient, alpha * eta)
+        if state.start is not None:
+            farther = larger(distance(state.point, state.start), distance(y, state.start))
+            radius = larger(radius, farther)
         following = radii + radius
         return state._replace(
             iteration=state.iteration + 1,
@@ -102,23 +115,13 @@ class ExtragradientRule(TwoPhaseRule):
             step_size=eta,
         )
 
-    def second_step_size(self, state: ExtragradientState, differences: Any) -> Any:  # noqa: ARG002
-        """Return the step size of y; the current difference is in the sum."""
-        return state.step_size
-
     def last(self, state: ExtragradientState) -> Array:
         """Return the last x_t."""
         return state.point
 
-    def _move(self, point: Array, gradient: Array, step: Any) -> Array:
-        moved = point - step * gradient
-        if self.prox is not None:
-            moved = self.prox(moved, step)
-        return moved if self.project is None else self.project(moved)
-
 
 @dataclass(frozen=True)
-class UniXGrad(ExtragradientRule):
+class UniXGrad(TwoPhaseRule):
     r"""UniXGrad: universal and accelerated on a compact set, minimisers on its boundary included.
 
     With :math:`\alpha_t = t`, :math:`A_t = \sum_{i \le t} \alpha_i` and :math:`y_0 = x_0`, for
@@ -170,10 +173,8 @@ class UniXGrad(ExtragradientRule):
 
     def init(self, x0: Array) -> ExtragradientState:
         """Return y_0 = x_0."""
-        x0, zero = as_array(x0), zero_sum(x0)
         scale = 0.0 if self.gradient_scale is None else self.gradient_scale
-        square = scale * scale
-        return ExtragradientState(0, x0, x0, x0, 1.0, zero, zero, square, 0.0, 0 * x0, zero)
+        return super().init(x0)._replace(scale=scale * scale)
 
     def next_scale(self, state: ExtragradientState, square: Any) -> Any:
         """Return G_0^2: what is given, or the first gradient's squared norm."""
@@ -187,7 +188,7 @@ class UniXGrad(ExtragradientRule):
 
 
 @dataclass(frozen=True)
-class UDoG(Probing, ExtragradientRule):
+class UDoG(Probing, TwoPhaseRule):
     r"""U-DoG: UniXGrad with the distance travelled in place of a diameter.
 
     With :math:`x_0 = y_0`, for t = 0, 1, ...:
@@ -233,10 +234,10 @@ class UDoG(Probing, ExtragradientRule):
     can = frozenset({"project", "prox", "radius", "probe"})
 
     def init(self, x0: Array) -> ExtragradientState:
-        """Return x_0 = y_0."""
-        x0, zero = as_array(x0), zero_sum(x0)
-        radius = self.first_radius(x0)
-        return ExtragradientState(0, x0, x0, x0, radius, zero, zero, 0.0, 0.0, 0 * x0, zero, x0)
+        """Return x_0 = y_0 and the radius r_0."""
+        state = super().init(x0)
+        x0 = state.point
+        return state._replace(radius=self.first_radius(x0), start=x0)
 
     def next_scale(self, state: ExtragradientState, square: Any) -> Any:
         """Return M_t."""
@@ -245,12 +246,3 @@ class UDoG(Probing, ExtragradientRule):
     def next_step_size(self, state: ExtragradientState, differences: Any) -> Any:
         """Return eta^x_t or eta^y_t."""
         return adaptive_step(state.radius, larger(differences, state.scale))
-
-    def second_step_size(self, state: ExtragradientState, differences: Any) -> Any:
-        """Return eta^y_t."""
-        return self.next_step_size(state, differences)
-
-    def next_radius(self, state: ExtragradientState, y: Array) -> Any:
-        """Return r_{t+1}, the distance travelled."""
-        farther = larger(distance(state.point, state.start), distance(y, state.start))
-        return larger(state.radius, farther)

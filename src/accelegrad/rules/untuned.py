@@ -10,21 +10,19 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from accelegrad.errors import real_number
-from accelegrad.rules.arrays import Array, as_array, inner, larger, where, zero_sum
-from accelegrad.rules.base import Projection, Prox, QueryRule, State
+from accelegrad.rules.accelegrad import importance_weight
+from accelegrad.rules.arrays import Array, adaptive_step, as_array, inner, larger, where
+from accelegrad.rules.base import Projection, Prox, QueryRule, State, check_radius
 from accelegrad.rules.diagonal import mean_step
-from accelegrad.rules.distance import SMALLEST_SHARE, check_radius
+from accelegrad.rules.distance import SMALLEST_SHARE
 from accelegrad.rules.distance_free import TRUST
-from accelegrad.rules.schedules import adaptive_step, importance_weight
 
 # Chosen on prototypes, on eight data sets with two losses.
 STEP = 2.5  # m, radii in the numerator of the step size
-EXACT = 1e3  # the signal-to-noise ratio from which gradients count as exact
-ACCELERATION = 10.0  # the largest weight, times the cube root of the signal-to-noise ratio
+EXACT = 1e3  # signal-to-noise ratios from this on count as exact; beyond its cube they are rounding
 # The radius is settled once it has not grown by a tenth for as long as it took to reach it.
 GROWTH, PATIENCE = 1.1, 10
 NEAR = 1e3  # up to this multiple of the smallest radius, gradients differ from x0's only by noise
-CLEAREST = 1e9  # signal-to-noise ratios beyond this are rounding
 #: The initial radius without momentum, relative to the size of x0. It can be larger because noise
 #: is not measured near x0. Loss after 310 batches of 32 rows (ten classes, 784 columns): 0.36;
 #: from a millionth on 1.8 (AcceleGrad, which has to start there: 0.53).
@@ -144,8 +142,10 @@ class UntunedAcceleGrad(QueryRule):
 
     def init(self, x0: Array) -> UntunedState:
         """Return z_0 = x_0."""
-        x0, sums = as_array(x0), zero_sum(x0)
-        smallest = self._smallest_radius(x0)
+        x0 = as_array(x0)
+        sums = inner(0 * x0, 0 * x0)
+        count = inner(0 * x0 + 1, 0 * x0 + 1) if self.diagonal else 1.0
+        smallest = SMALLEST_SHARE * (1 + (inner(x0, x0) / count) ** 0.5)
         first = smallest * (1.0 if self.momentum else DESCENT_SHARE / SMALLEST_SHARE)
         radius = first if self.first_radius is None else self.first_radius + 0 * smallest
         squares = 0 * x0 if self.diagonal else sums
@@ -153,18 +153,15 @@ class UntunedAcceleGrad(QueryRule):
             0, x0, x0, squares, x0, 0.0, smallest, radius, sums, sums, sums, 0, radius, 0.0
         )
 
-    def _smallest_radius(self, x0: Array) -> Any:
-        count = inner(0 * x0 + 1, 0 * x0 + 1) if self.diagonal else 1.0
-        return SMALLEST_SHARE * (1 + (inner(x0, x0) / count) ** 0.5)
-
     def weight(self, state: State) -> Any:
         """Return the weight of the next point in the average."""
         return (state.averaged + 1) ** 2
 
     def acceleration(self, state: State) -> Any:
         """Return alpha_t."""
-        most = largest_weight(clearness(state.agreement, state.compared))
-        paper = importance_weight(state.iteration)
+        clear, paper = clearness(state), importance_weight(state.iteration)
+        # The largest weight that pays under noise; without noise it limits nothing.
+        most = 10.0 * clear ** (1 / 3) * (1 + clear * clear / (EXACT * EXACT))
         return larger(1.0, where(paper < most, paper, most))
 
     def update(self, state: UntunedState, gradient: Array) -> UntunedState:
@@ -184,7 +181,8 @@ class UntunedAcceleGrad(QueryRule):
 
     def squares(self, state: UntunedState, gradient: Array, alpha: Any) -> Any:
         """Return r_t Q_t."""
-        return state.squares + state.radius * alpha * alpha * self._square(gradient)
+        square = gradient * gradient if self.diagonal else inner(gradient, gradient)
+        return state.squares + state.radius * alpha * alpha * square
 
     def moved(
         self, state: UntunedState, gradient: Array, alpha: Any, step: Any
@@ -192,11 +190,7 @@ class UntunedAcceleGrad(QueryRule):
         """Return z and y after the step."""
         z = state.mirror_point - alpha * step * gradient
         y = state.query_point - step * gradient
-        if self.prox is not None:
-            z, y = self.prox(z, alpha * step), self.prox(y, step)
-        if self.project is not None:
-            z, y = self.project(z), self.project(y)
-        return z, y
+        return self.proximal(z, alpha * step), self.proximal(y, step)
 
     def following(self, state: UntunedState, squares: Any, z: Array, y: Array) -> UntunedState:
         """Return the state with z, y and the squares of step t."""
@@ -210,9 +204,6 @@ class UntunedAcceleGrad(QueryRule):
         )
         tau = 1 / self.acceleration(following)
         return following._replace(query_point=z + (1 - tau) * (y - z))
-
-    def _square(self, gradient: Array) -> Any:
-        return gradient * gradient if self.diagonal else inner(gradient, gradient)
 
     def seen(
         self,
@@ -263,9 +254,12 @@ def learnt(state: UntunedState, seen: Seen, moved: Any, *, changed: bool) -> Unt
     """
     searching = state.averaged == 0
     comparable = searching * is_comparable(state.iteration, state.radius, state.smallest_radius)
-    agreement = state.agreement + comparable * (seen.cosine * abs(seen.cosine))
-    compared = state.compared + comparable * 1.0
-    exact = exactness(clearness(agreement, compared))
+    following = state._replace(
+        agreement=state.agreement + comparable * (seen.cosine * abs(seen.cosine)),
+        compared=state.compared + comparable * 1.0,
+    )
+    clear = clearness(following)
+    exact = clear * clear / (clear * clear + EXACT * EXACT)
     weight = searching * adaptive_step(moved, seen.size * seen.size)
     evidence = state.evidence + weight * seen.evidence
     suggested = adaptive_step(TRUST * evidence * seen.size**0.5, seen.stretch)
@@ -275,19 +269,22 @@ def learnt(state: UntunedState, seen: Seen, moved: Any, *, changed: bool) -> Unt
         suggested = where(suggested < TRUST * reached, suggested, TRUST * reached)
     radius = larger(state.radius, searching * larger(suggested, exact * reached))
     grew = radius > GROWTH * state.grown_from
-    return state._replace(
+    return following._replace(
         radius=radius,
         evidence=evidence,
-        agreement=agreement,
-        compared=compared,
         last_growth=where(grew, state.iteration + 1, state.last_growth),
         grown_from=where(grew, radius, state.grown_from),
     )
 
 
 def averaging(state: UntunedState) -> tuple[Any, Any]:
-    """Return the number of points in the average after this step, and the newest one's share."""
-    count = state.averaged + where(settled(state), 1.0, 0.0)
+    """Return the number of points in the average after this step, and the newest one's share.
+
+    There are none before the radius has stopped growing, after leaving x0 (noise can hold it back).
+    """
+    waited = state.iteration + 1 >= 2 * state.last_growth + PATIENCE
+    settled = (state.averaged > 0) | (waited & (state.radius >= NEAR * state.smallest_radius))
+    count = state.averaged + where(settled, 1.0, 0.0)
     return count, 6 * count / ((count + 1) * (2 * count + 1))  # k^2 / (1 + 4 + ... + k^2)
 
 
@@ -299,23 +296,7 @@ def is_comparable(iteration: Any, radius: Any, smallest: Any) -> Any:
     return (iteration > 0) & ((radius < NEAR * smallest) | (iteration < PATIENCE))
 
 
-def clearness(agreement: Any, compared: Any) -> Any:
+def clearness(state: UntunedState) -> Any:
     r"""Return the signal-to-noise ratio :math:`\rho`; zero while nothing is known."""
-    noise = larger(compared - agreement, compared / CLEAREST)
-    return larger(0.0, agreement / (noise + (noise == 0)))
-
-
-def exactness(clear: Any) -> Any:
-    """Return how exact the gradients are, between 0 and 1."""
-    return clear * clear / (clear * clear + EXACT * EXACT)
-
-
-def largest_weight(clear: Any) -> Any:
-    """Return the largest weight that pays under noise; without noise it limits nothing."""
-    return ACCELERATION * clear ** (1 / 3) * (1 + clear * clear / (EXACT * EXACT))
-
-
-def settled(state: UntunedState) -> Any:
-    """Tell whether the radius has stopped growing, after leaving x0 (noise can hold it back)."""
-    waited = state.iteration + 1 >= 2 * state.last_growth + PATIENCE
-    return (state.averaged > 0) | (waited & (state.radius >= NEAR * state.smallest_radius))
+    noise = larger(state.compared - state.agreement, state.compared / EXACT**3)
+    return larger(0.0, state.agreement / (noise + (noise == 0)))

@@ -26,9 +26,9 @@ from accelegrad.models.matrix import RowNumbers
 from accelegrad.models.model_input import check_places, row_shares
 from accelegrad.models.scaling import ColumnScaling, can_scale, column_scaling
 from accelegrad.rules import DistanceFreeAcceleGrad, Rescaled, Rule
+from accelegrad.rules.accelegrad import importance_weight
 from accelegrad.rules.base import KnownEvaluation, State
 from accelegrad.rules.distance import smallest_radius
-from accelegrad.rules.schedules import importance_weight
 from accelegrad.run.oracle import QUIET
 from accelegrad.sklearn.data import Data, joined
 from accelegrad.sklearn.objective import Problem

@@ -10,12 +10,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from accelegrad.rules.schedules import (
-    accelegrad_step,
-    adagrad_step,
-    adaptive_step,
-    importance_weight,
-)
+from accelegrad.rules.accelegrad import accelegrad_step, importance_weight
+from accelegrad.rules.adagrad import adagrad_step
+from accelegrad.rules.arrays import adaptive_step
 from accelegrad.torch.optimizer import (
     AVERAGE,
     SQUARES,

@@ -17,9 +17,8 @@ from torch.optim.optimizer import Optimizer, ParamsT
 from torch.optim.swa_utils import update_bn
 
 from accelegrad.errors import hint_at_rate, real_number
-from accelegrad.rules.arrays import larger
-from accelegrad.rules.distance import check_distance
-from accelegrad.rules.schedules import LARGEST_SIZE
+from accelegrad.rules.arrays import LARGEST_SIZE, larger
+from accelegrad.rules.base import check_distance
 from accelegrad.torch.tensors import (
     Bucket,
     Number,

@@ -12,9 +12,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from accelegrad.rules.arrays import larger, where
+from accelegrad.rules.arrays import adaptive_step, larger, where
 from accelegrad.rules.distance import SMALLEST_SHARE
-from accelegrad.rules.schedules import adaptive_step
 from accelegrad.rules.untuned import (
     DESCENT_SHARE,
     Seen,

@@ -84,7 +84,7 @@ const Rules = (() => {
     };
   }
 
-  // -- weights and steps (rules/schedules.py) -------------------------------------------------
+  // -- weights and steps (rules/accelegrad.py) ------------------------------------------------
   const weight = (t) => (t < 3 ? 1 : (t + 1) / 4); // alpha_t
   const adaptive = (scale, total) => (total > 0 ? scale / Math.sqrt(total) : 0);
   const coupled = (t, z, y) => add(z, times(1 - 1 / weight(t), sub(y, z)));
