@@ -107,7 +107,7 @@ def test_a_failing_task_is_named(tmp_path):
 
 
 def test_an_interrupt_within_a_task_is_not_taken_for_its_end(tmp_path, monkeypatch):
-    from accelegrad_lab.engine.synthetic import PaperProblem
+    from accelegrad_lab.paper.regression import PaperProblem
 
     calls = []
     original = PaperProblem.fun

@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import linprog
 
 from accelegrad.models.sampling import BatchSampler
-from accelegrad_lab.engine.synthetic import paper_regression
+from accelegrad_lab.paper.regression import paper_regression
 
 GENERATORS = [np.random.PCG64, np.random.MT19937]
 

@@ -7,12 +7,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from scipy.optimize import brentq
 from scipy.special import ndtri
 
-from accelegrad.errors import Vector
-from accelegrad.roots import root_between
-
-Matrix = npt.NDArray[np.float64]
+Vector = Matrix = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 _TOPICS = 30
@@ -120,7 +118,7 @@ def _distinct_words(n: int, nnz: int, most: float) -> Vector:
         return float(np.minimum(scale * quantiles, most - 1.0).mean()) - (nnz - 1.0)
 
     largest = (most - 1.0) / float(quantiles[0])
-    scale = root_between(excess, 0.0, largest)
+    scale = float(brentq(excess, 0.0, largest, xtol=1e-300, rtol=1e-15))
     return 1.0 + np.minimum(scale * quantiles, most - 1.0)
 
 

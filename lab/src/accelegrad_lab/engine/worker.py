@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 GRACE = 0.5  # seconds beyond the limit after which a run is ended: it may be on its way back
+THREADS = [f"{library}_NUM_THREADS" for library in ("OMP", "OPENBLAS", "MKL", "NUMBA")]
 PREPARING = 600.0  # seconds that may go by before the clock starts (imports, compilation)
 BEGUN = "begun"  # said whenever a clock starts
 
@@ -161,10 +162,9 @@ class Worker:
         if self._connection is None:
             context = multiprocessing.get_context("spawn")
             self._connection, theirs = context.Pipe()
-            self._process = context.Process(
-                target=serve, args=(theirs, self._one_thread), daemon=True
-            )
-            self._process.start()
+            self._process = context.Process(target=serve, args=(theirs,), daemon=True)
+            with environment(**dict.fromkeys(THREADS, "1") if self._one_thread else {}):
+                self._process.start()
             theirs.close()
             try:
                 self._heard(self._connection, PREPARING)
@@ -215,12 +215,11 @@ def ignore_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def serve(connection: Connection, on_one_thread: bool) -> None:
+def serve(connection: Connection) -> None:
     """Call what is asked for until the other end is closed."""
     ignore_interrupts()
     connection.send(("ready", None))
-    threads = one_thread() if on_one_thread else contextlib.nullcontext()
-    with threads, contextlib.suppress(EOFError):
+    with contextlib.suppress(EOFError):
         while True:
             function, arguments = connection.recv()
             try:

@@ -20,8 +20,17 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import spsolve
 
-from accelegrad.geometry.penalties import L1, ElasticNet, GroupL2, NuclearNorm
-from accelegrad.geometry.sets import Affine, Box, L1Ball, NonNegative, Simplex
+from accelegrad import (
+    L1,
+    Affine,
+    Box,
+    ElasticNet,
+    GroupL2,
+    L1Ball,
+    NonNegative,
+    NuclearNorm,
+    Simplex,
+)  # fmt: skip
 from accelegrad_lab.functions import formulas
 from accelegrad_lab.functions.formulas import Formula, Vector, max_at, of_neighbours
 from accelegrad_lab.functions.problem import (
