@@ -225,8 +225,8 @@ def _partial_fit(name: str) -> Call:
 
     def call() -> Outcome:
         estimator = AcceleGradClassifier(random_state=0)
-        for part in chunks:
-            estimator.partial_fit(*part, classes=np.unique(y))
+        for rows, targets in chunks:
+            estimator.partial_fit(rows, targets, classes=np.unique(y))
         return Outcome(success=True, value=float(1 - estimator.score(X, y)))
 
     return call

@@ -384,13 +384,18 @@ def _facts(name: str, table: Mapping[str, str]) -> str:
     )
 
 
-def _table(pairs: Iterable[tuple[str, str]], kind: str = "pairs") -> str:
+def _table(pairs: Iterable[tuple[str, str]]) -> str:
     """Return names and values as a table."""
-    rows = "".join(
-        f'<tr><th scope="row">{escape(name)}</th><td>{escape(value)}</td></tr>'
-        for name, value in pairs
+    return _table_of([(escape(name), [escape(value)]) for name, value in pairs], "pairs")
+
+
+def _table_of(rows: Iterable[tuple[str, Iterable[str]]], kind: str, head: str = "") -> str:
+    """Return rows of HTML, each with its name, as a table."""
+    lines = "".join(
+        f'<tr><th scope="row">{name}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+        for name, cells in rows
     )
-    return f'<table class="{kind}">{rows}</table>'
+    return f'<table class="{kind}">{head}{lines}</table>'
 
 
 # --- words as HTML --------------------------------------------------------------------------------
@@ -422,40 +427,19 @@ def evidence_tables(evidence: Iterable[tuple[str, str]]) -> str:
 
     Neighbours with the same keys share a table.
     """
-    rows = [(what, text, cells_of(text)) for what, text in evidence]
+    found = [(typeset(what), cells_of(text) or [("", text)]) for what, text in evidence]
     tables = []
-    for keys, group in groupby(rows, key=lambda row: tuple(key for key, _ in row[2])):
-        together = list(group)
-        tables.append(_keyed_table(keys, together) if keys else _pairs_table(together))
+    for keys, group in groupby(found, key=lambda row: [key for key, _ in row[1]]):
+        rows = [(what, [typeset(value) for _, value in cells]) for what, cells in group]
+        heads = "".join(f'<th scope="col">{typeset(key)}</th>' for key in keys)
+        head = "" if keys == [""] else f"<tr><td></td>{heads}</tr>"
+        tables.append(_table_of(rows, "evidence", head))
     return "".join(f'<div class="numbers">{table}</div>' for table in tables)
 
 
-Cells = list[tuple[str, str]]
-Row = tuple[str, str, Cells]
-
-
-def cells_of(text: str) -> Cells:
+def cells_of(text: str) -> list[tuple[str, str]]:
     """Return the cells of "1: 0.5 · 2: 0.3"; none where a text is something else."""
     parts = text.split(" · ")
     if len(parts) == 1 or not all(": " in part for part in parts):
         return []
     return [(key, value) for key, _, value in (part.partition(": ") for part in parts)]
-
-
-def _keyed_table(keys: Sequence[str], rows: Sequence[Row]) -> str:
-    heads = "".join(f'<th scope="col">{typeset(key)}</th>' for key in keys)
-    lines = "".join(
-        f'<tr><th scope="row">{typeset(what)}</th>'
-        + "".join(f"<td>{typeset(value)}</td>" for _, value in cells)
-        + "</tr>"
-        for what, _, cells in rows
-    )
-    return f'<table class="evidence"><tr><td></td>{heads}</tr>{lines}</table>'
-
-
-def _pairs_table(rows: Sequence[Row]) -> str:
-    lines = "".join(
-        f'<tr><th scope="row">{typeset(what)}</th><td>{typeset(text)}</td></tr>'
-        for what, text, _ in rows
-    )
-    return f'<table class="evidence">{lines}</table>'
