@@ -20,7 +20,7 @@ from accelegrad.errors import Vector
 from accelegrad_lab.engine.content import Claim, Figure, Report, Verdict
 from accelegrad_lab.engine.line_file import put
 from accelegrad_lab.playground import playground
-from accelegrad_lab.report.prepared import Entry, Line, PreparedFigure, prepare
+from accelegrad_lab.report.prepared import Entry, PreparedFigure, prepare
 
 SIGNS = {Verdict.HOLDS: "✓", Verdict.IN_PART: "◐", Verdict.FAILS: "✗"}
 CLASSES = {Verdict.HOLDS: "holds", Verdict.IN_PART: "in-part", Verdict.FAILS: "fails"}
@@ -76,48 +76,14 @@ def _figure_data(prepared: PreparedFigure) -> dict[str, Any]:
     """Return one figure; equal arrays, as curves of a panel often share x, are stored once."""
     arrays: dict[tuple[float | None, ...], int] = {}
 
-    def stored(values: Vector) -> int:
-        return arrays.setdefault(_numbers(values), len(arrays))
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return arrays.setdefault(_numbers(value), len(arrays))
+        return vars(value)
 
-    def line_data(line: Line) -> dict[str, Any]:
-        return {
-            "entry": line.entry,
-            "x": {name: stored(values) for name, values in line.x.items()},
-            "y": stored(line.y),
-            "band": None if line.band is None else [stored(edge) for edge in line.band],
-            "marked": line.marked.tolist(),
-            "note": line.note,
-        }
-
-    rows = [
-        [
-            {
-                "title": panel.panel.title,
-                "axes": list(panel.panel.x_axes),
-                "yLabel": panel.panel.y_label,
-                "log": bool(panel.panel.log_x),
-                "logY": bool(panel.panel.log_y),
-                "lines": [line_data(line) for line in panel.lines],
-            }
-            for panel in row
-        ]
-        for row in prepared.rows
-    ]
-    return {
-        "id": _figure_id(prepared.figure.name),
-        "entries": [
-            {
-                "method": entry.method,
-                "variant": entry.variant,
-                "dash": entry.dash,
-                "light": entry.colour.light,
-                "dark": entry.colour.dark,
-            }
-            for entry in prepared.entries
-        ],
-        "rows": rows,
-        "arrays": list(arrays),
-    }
+    parts = {"entries": prepared.entries, "rows": prepared.rows}
+    parts = json.loads(json.dumps(parts, default=plain))
+    return {"id": _figure_id(prepared.figure.name), **parts, "arrays": list(arrays)}
 
 
 def _numbers(values: Vector) -> tuple[float | None, ...]:
