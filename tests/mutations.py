@@ -211,8 +211,7 @@ def main() -> None:
         trees: SimpleQueue[Path] = SimpleQueue()
         for place in range(given.processes):
             tree = Path(folder, str(place))
-            ignored = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(ROOT / "src", tree / "src", ignore=ignored)
+            shutil.copytree(ROOT / "src", tree / "src")  # with kernels that are compiled
             trees.put(tree)
 
         def judged(fault: Fault) -> tuple[str, float]:

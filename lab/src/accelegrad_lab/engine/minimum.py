@@ -150,11 +150,18 @@ def _newton(rows: _Rows, f: _Smooth, w: Vector, enough: float, end: float) -> Ve
         if time.perf_counter() > end or _gap_at_most(rows, gradient) <= enough:
             break
         step = _newton_step(rows, f.curvatures(margins), gradient)
-        line = _Line(f, margins, rows.matrix @ step, rows.penalties, w, step)
-        share = line.descent(float(gradient @ step))
-        if not share:
+        along, slope, share = rows.matrix @ step, float(gradient @ step), 1.0
+
+        def value(share: float) -> float:  # the margins are known: it costs no product
+            at, losses = w + share * step, f.values(margins + share * along)  # noqa: B023
+            return float(losses.mean()) + float(rows.penalties @ (at * at)) / 2
+
+        start = value(0.0)
+        while share > 1e-12 and value(share) > start + 1e-4 * share * slope:
+            share /= 2
+        if share <= 1e-12 or value(share) >= start:  # only rounding is left
             break
-        w, margins = w + share * step, margins + share * line.along
+        w, margins = w + share * step, margins + share * along
     return w
 
 
@@ -162,31 +169,6 @@ def _gap_at_most(rows: _Rows, gradient: Vector) -> float:
     """Return a bound of the gap by strong convexity, where all parameters have a penalty."""
     least = float(rows.penalties.min())
     return float(gradient @ gradient) / (2 * least) if least > 0 else math.inf
-
-
-class _Line(NamedTuple):
-    """The function along a step; the margins along it are known, so it costs no product."""
-
-    f: _Smooth
-    margins: Vector
-    along: Vector
-    penalties: Vector
-    w: Vector
-    step: Vector
-
-    def value(self, share: float) -> float:
-        w = self.w + share * self.step
-        losses = self.f.values(self.margins + share * self.along)
-        return float(losses.mean()) + float(self.penalties @ (w * w)) / 2
-
-    def descent(self, slope: float) -> float:
-        """Return a share of the step by which the function falls enough; 0 where rounding rules."""
-        start, share = self.value(0.0), 1.0
-        while share > 1e-12:
-            if self.value(share) <= start + 1e-4 * share * slope:
-                return share if self.value(share) < start else 0.0
-            share /= 2
-        return 0.0
 
 
 def _newton_step(rows: _Rows, curvatures: Vector, gradient: Vector) -> Vector:
