@@ -16,7 +16,6 @@ import pytest
 import accelegrad as ag
 from accelegrad import LinearModel
 from accelegrad.cli.main import main
-from accelegrad.files.tables import DataError
 from accelegrad.models.losses import LOSSES
 from accelegrad_lab.commands.compare import add_compare
 from accelegrad_lab.compare.compare import CompareRequest, compare
@@ -204,15 +203,6 @@ def test_the_curves_are_right(classes: CompareRequest) -> None:
     assert 40 <= float(universal["epochs"]) < 50
 
 
-def test_a_method_that_cannot_take_the_loss_is_told_before_any_work(tmp_path: Path) -> None:
-    X = features()
-    data = libsvm_file(tmp_path / "data", X, numbers(X))
-    asked = request(data, tmp_path / "out", loss="squared", methods=("dual-ascent",), l2=0.0)
-    with pytest.raises(ValueError, match="l2"):
-        compare(asked)
-    assert not list((tmp_path / "out" / "results").glob("model-minimum*"))
-
-
 def test_results_are_used_again(classes: CompareRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(parameters: dict[str, Any], store: Store) -> Outcome:
         raise AssertionError(f"computed again: {parameters}")
@@ -251,56 +241,6 @@ def test_a_peer_that_diverges_is_reported_and_does_not_squeeze_the_figure(tmp_pa
     words = text_of(compare(request(path, tmp_path / "out", loss="squared", peers=("sgd",))))
     assert "are not drawn" in words
     assert "(nothing to draw)" in words
-
-
-# -- what is wrong ---------------------------------------------------------------------------------
-
-
-def test_wrong_files_are_told_before_anything_is_computed(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    good, X = data_for("logistic", tmp_path), features()
-    compare(request(good, out, epochs=2))
-    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
-    bad = tmp_path / "bad"
-    bad.write_text("1 1:2\n-1 1:x\n")
-    with pytest.raises(DataError, match=r"bad, line 2: could not convert string to float"):
-        compare(request(bad, out))
-    with pytest.raises(DataError, match="nowhere: cannot be read"):
-        compare(request(tmp_path / "nowhere", out))
-    three = libsvm_file(tmp_path / "three", X, np.arange(len(X)) % 3)
-    with pytest.raises(DataError, match=r"three: y must hold two distinct labels.*'squared'"):
-        compare(request(three, out, loss="hinge"))
-    one = libsvm_file(tmp_path / "one", X[:1], np.ones(1))
-    with pytest.raises(DataError, match=r"one: the file has 1 row, .* at least 2"):
-        compare(request(one, out, loss="squared"))
-    with pytest.raises(DataError, match="only tables with columns have one to choose"):
-        compare(request(good, out, target="y"))
-    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
-    # The same file may be right for another loss.
-    compare(request(three, out, loss="squared", epochs=2))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (dict(loss="hing"), r"no loss 'hing': did you mean 'hinge'\?"),
-        (dict(methods=("adagrd",)), r"no method 'adagrd': did you mean 'adagrad'\?"),
-        (dict(methods=()), "no method is given"),
-        (dict(peers=("libliner",)), r"no peer 'libliner': did you mean 'liblinear'\?"),
-        (dict(loss="hinge", peers=("saga",)), r"'saga' does not minimise .*'liblinear', 'sgd'"),
-        (dict(peers=("liblinear",), l2=0.0), "'liblinear' cannot be run here: it needs l2 > 0"),
-        (dict(l2=-1.0), "l2 must be"),
-        (dict(epochs=0), "epochs must be"),
-        (dict(batch_size=0), "batch_size must be"),
-        (dict(diameter=0.0), "diameter must be"),
-        (dict(quantile=1.5), "quantile must be"),
-    ],
-)
-def test_wrong_options_are_told(options: dict[str, Any], message: str, tmp_path: Path) -> None:
-    path = data_for("logistic", tmp_path)
-    with pytest.raises(ValueError, match=message):
-        compare(request(path, tmp_path / "out", **options))
-    assert not (tmp_path / "out" / "index.html").exists()
 
 
 # -- the command -----------------------------------------------------------------------------------

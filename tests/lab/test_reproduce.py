@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import re
 import signal
 import subprocess
 import sys
@@ -349,31 +348,6 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(stills, "draw_still", lambda figure: {})
     assert cli.main(arguments) == 0
     assert {path: path.stat().st_mtime_ns for path in (out / "results").iterdir()} == before
-
-
-def test_usage(capsys, tmp_path):
-    assert cli.main(["reproduce", "--list"]) == 0
-    listed = capsys.readouterr().out
-    assert all(name in listed for name in EXPERIMENTS)
-    assert cli.main(["reproduce", "determinstic", "--out", str(tmp_path)]) == 1
-    assert "did you mean 'deterministic'" in capsys.readouterr().err
-    missing = str(tmp_path / "missing.svm")
-    assert cli.main(["reproduce", "large-batch", "--data", missing, "--out", str(tmp_path)]) == 1
-    assert "missing.svm" in capsys.readouterr().err
-    broken = tmp_path / "broken.svm"
-    broken.write_text("1 1:0.5\n2 2:1\n3 1:1\n")  # three classes
-    assert (
-        cli.main(["reproduce", "large-batch", "--data", str(broken), "--out", str(tmp_path)]) == 1
-    )
-    assert re.match("accelegrad reproduce: .*two distinct labels", capsys.readouterr().err)
-    for wrong in (["--seeds", "0"], ["--jobs", "x"], ["--nonsense"]):
-        with pytest.raises(SystemExit) as stop:
-            cli.main(["reproduce", *wrong])
-        assert stop.value.code == 2
-    with pytest.raises(SystemExit) as stop:
-        cli.main(["reproduce", "--help"])
-    assert stop.value.code == 0
-    assert "--quick" in capsys.readouterr().out
 
 
 def test_claims_that_compare_experiments_find_what_they_need(tmp_path):
