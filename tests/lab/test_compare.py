@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.datasets import dump_svmlight_file
 
 import accelegrad as ag
 from accelegrad import LinearModel
@@ -31,13 +32,13 @@ from reference.losses import loss_values
 SMOOTH = tuple(method for method in METHODS if method != "interior-point")
 
 
-def features(seed: int = 0, n: int = 90, d: int = 4) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal((n, d))
+def features(n: int = 90, d: int = 4) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal((n, d))
 
 
-def labels(X: np.ndarray, low: int = 1, high: int = 2) -> np.ndarray:
+def labels(X: np.ndarray) -> np.ndarray:
     noise = np.random.default_rng(1).logistic(size=len(X))
-    return np.where(X @ np.arange(1.0, X.shape[1] + 1) + noise > 0, high, low)
+    return np.where(X @ np.arange(1.0, X.shape[1] + 1) + noise > 0, 2, 1)
 
 
 def numbers(X: np.ndarray) -> np.ndarray:
@@ -46,18 +47,8 @@ def numbers(X: np.ndarray) -> np.ndarray:
 
 
 def libsvm_file(path: Path, X: np.ndarray, y: np.ndarray) -> Path:
-    rows = (
-        " ".join([repr(t.item()), *(f"{j + 1}:{v.item()!r}" for j, v in enumerate(x) if v)])
-        for x, t in zip(X, y, strict=True)
-    )
-    path.write_text("\n".join(rows) + "\n")
+    dump_svmlight_file(X, y, str(path), zero_based=False)
     return path
-
-
-def data_for(loss: str, path: Path) -> Path:
-    """Write a file for a loss."""
-    X = features()
-    return libsvm_file(path / "data", X, (labels if LOSSES[loss].classification else numbers)(X))
 
 
 def logistic_minimum(X: np.ndarray, y: np.ndarray, l2: float) -> np.ndarray:
@@ -222,7 +213,8 @@ def test_results_are_used_again(classes: CompareRequest, monkeypatch: pytest.Mon
 
 
 def test_quantile_regression_without_l2_has_a_peer(tmp_path: Path) -> None:
-    path = data_for("quantile", tmp_path)
+    X = features()
+    path = libsvm_file(tmp_path / "data", X, numbers(X))
     asked = request(path, tmp_path / "out", loss="quantile", quantile=0.8, peers=("sklearn",))
     words = text_of(compare(replace(asked, l2=0.0)))
     assert re.search(r"lower bound [\d.]+ by the dual: P\* is certified to a relative", words)

@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+from sklearn.datasets import dump_svmlight_file
 
 from accelegrad.cli import main as cli
 from accelegrad_lab.datasets import as_binary
@@ -102,7 +103,7 @@ def test_the_numbers_do_not_depend_on_the_number_of_processes(tmp_path):
 
 def test_a_failing_task_is_named(tmp_path):
     with pytest.raises(TaskError, match=r"regression with .*'method': 'newton'"):
-        run_tasks([small_task(method="newton")], Store(tmp_path), jobs=1, progress=SILENT)
+        run_tasks([small_task(method="newton")], Store(tmp_path), jobs=2, progress=SILENT)
 
 
 def test_an_interrupt_within_a_task_is_not_taken_for_its_end(tmp_path, monkeypatch):
@@ -277,15 +278,9 @@ def test_large_batch_claims_follow_the_numbers():
 
 def write_data(path, rows=40, seed=0):
     rng = np.random.default_rng(seed)
-    lines = []
-    for _ in range(rows):
-        columns = np.sort(rng.choice(12, size=4, replace=False)) + 1
-        values = rng.standard_normal(4)
-        label = 1 if values.sum() + rng.standard_normal() > 0 else -1
-        lines.append(
-            f"{label} " + " ".join(f"{c}:{v:.4f}" for c, v in zip(columns, values, strict=True))
-        )
-    path.write_text("\n".join(lines) + "\n")
+    X = np.where(rng.random((rows, 12)) < 1 / 3, rng.standard_normal((rows, 12)), 0.0)
+    y = np.where(X.sum(axis=1) + rng.standard_normal(rows) > 0, 1, -1)
+    dump_svmlight_file(X, y, str(path), zero_based=False)
     return path
 
 

@@ -119,12 +119,7 @@ def as_binary(y: npt.ArrayLike) -> Vector:
 
 
 def sparse_text(
-    n: int = 20242,
-    d: int = 47236,
-    nnz: int = 74,
-    *,
-    seed: int,
-    label_noise: float = 0.05,
+    n: int = 20242, d: int = 47236, nnz: int = 74, *, seed: int, label_noise: float = 0.05
 ) -> Dataset:
     """Make sparse text-like data; the default size is that of the RCV1 training set.
 

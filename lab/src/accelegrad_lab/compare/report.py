@@ -183,10 +183,7 @@ def build_report(comparison: Comparison, seconds: float) -> Report:
         )
         summary += f"\n\nTime to a gap of {level:g} P*: {words}."
     # Against seconds, and against epochs where any method has some.
-    shown = {
-        "seconds": comparison.series,
-        "epochs": [s for s in comparison.series if s.has_epochs],
-    }
+    shown = {"seconds": comparison.series, "epochs": [s for s in comparison.series if s.has_epochs]}
     figures = [_figure(comparison, axis, series) for axis, series in shown.items() if series]
     return Report(title, summary, _claims(comparison), figures, _facts(comparison, seconds))
 

@@ -12,7 +12,7 @@ import os
 import signal
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
@@ -90,20 +90,16 @@ def compilations() -> Iterator[list[Any]]:
 @contextlib.contextmanager
 def environment(**variables: str | None) -> Iterator[None]:
     """Have variables (or have them not: None) for processes that are started in the block."""
-    before = {name: os.environ.get(name) for name in variables}
+    before = dict(os.environ)
     try:
-        _set(variables)
+        for name, value in variables.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
         yield
     finally:
-        _set(before)
-
-
-def _set(variables: Mapping[str, str | None]) -> None:
-    for name, value in variables.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
+        os.environ.clear()
+        os.environ.update(before)
 
 
 class Worker:

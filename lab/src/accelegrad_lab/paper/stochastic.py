@@ -102,10 +102,7 @@ class Stochastic(RegressionExperiment):
                 searches_fail(own),
                 standard_rate(own),
             ]
-        free = {
-            "exact": Deterministic(projected=False).families(setup, results),
-            "noisy": own,
-        }
+        free = {"exact": Deterministic(projected=False).families(setup, results), "noisy": own}
         projected = {
             "exact": Deterministic(projected=True).families(setup, results),
             "noisy": Stochastic(projected=True).families(setup, results),
