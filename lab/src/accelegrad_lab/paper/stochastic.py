@@ -110,9 +110,10 @@ class Stochastic(RegressionExperiment):
         return [works_without_projection(projected, free), works_underestimated(free)]
 
 
-def _ratio(families: Families, p: int, rho: float, point: str = "average") -> float:
+def _ratio(families: Families, p: int, rho: float) -> float:
     """AcceleGrad's final gap over AdaGrad's."""
-    return families[p, "accelegrad", rho].final(point) / families[p, "adagrad", rho].final(point)
+    ours, theirs = (families[p, method, rho].final("average") for method in ADAPTIVE)
+    return ours / theirs
 
 
 def _ratios(families: Families) -> dict[tuple[int, float], float]:
