@@ -1,11 +1,13 @@
 """Plant single-line faults in the library and see whether the tests find them.
 
-Run: python tests/mutations.py --count 60 --seed 1 [--room proofs]
+Run: python tests/mutations.py --count 60 --seed 1 [--room proofs] [--processes 2 --seconds 40]
 
 Faults are drawn at random, spread evenly over the rooms: a sign, a factor, an off-by-one, a
 reversed comparison, a negated condition or two swapped arguments. Each is planted in a copy of the
-source tree, and the tests of its room run on it until one fails. A fault that survives is printed
-with its line, to be judged: a test is missing, the line can go, or the fault changes nothing.
+source tree, and the tests of its room run on it until one fails, those nearest to its file first
+(faults in kernels as plain Python first). A fault that survives is printed with its line, to be
+judged: a test is missing, the line can go, or the fault changes nothing. With --seconds slow tests
+are left out, and a fault whose tests take longer is undecided.
 """
 
 import argparse
@@ -18,7 +20,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
@@ -40,7 +44,7 @@ TESTS = {
     "torch": ("torch",),
     "top": ("minimize", "optax", "run", "estimators"),
 }
-LONGEST = 900.0  # seconds for the tests of one fault: endless loops count as found; chosen
+LONGEST = 900.0  # seconds for the nearest tests, and for the others; chosen
 
 SWAPPED = {
     ast.Add: "-",
@@ -134,32 +138,52 @@ def drawn(count: int, seed: int, only: str | None) -> list[Fault]:
     return [rooms[names[k % len(names)]][k // len(names)] for k in range(count)]
 
 
-def is_found(fault: Fault, tree: Path) -> str | None:
-    """Return the first test that fails with the fault, or None."""
+def stages(fault: Fault) -> tuple[list[str], list[str]]:
+    """Return the files of tests that look at a fault's room: the nearest to its file, and others."""
+    module = ".".join(fault.path.relative_to(SOURCE.parent).with_suffix("").parts)
+    folders = (ROOT / "tests" / folder for folder in TESTS[room_of(fault.path)])
+    files = [file for folder in folders for file in sorted(folder.glob("test_*.py"))]
+
+    def nearness(file: Path) -> int:
+        return 2 * (fault.path.stem in file.stem) + (module in file.read_text())
+
+    nearest = sorted(filter(nearness, files), key=nearness, reverse=True)
+    return list(map(str, nearest)), [str(file) for file in files if file not in nearest]
+
+
+def ran(files: list[str], tree: Path, seconds: float | None, **variables: str) -> str | None:
+    """Return the first of some tests that fails with the source tree, or None."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+    paths = os.pathsep.join(map(str, (tree / "src", ROOT / "lab" / "src")))
+    done = subprocess.run(
+        [*command, *(["-m", "not slow"] if seconds else []), *files],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": paths, **variables},
+        capture_output=True,
+        text=True,
+        timeout=seconds or LONGEST,
+    )
+    if done.returncode in (0, 5):
+        return None
+    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return (failed or ["the run itself"])[0][:120]
+
+
+def verdict(fault: Fault, tree: Path, seconds: float | None) -> str:
+    """Plant a fault in a source tree; return what finds it, or that it survives."""
     planted = tree / "src" / "accelegrad" / fault.path.relative_to(SOURCE)
     lines = fault.path.read_text().splitlines()
     lines[fault.line - 1] = fault.after
     planted.write_text("\n".join(lines) + "\n")
+    plain = {"NUMBA_DISABLE_JIT": "1"} if room_of(fault.path) == "kernels" else {}
     try:
-        for folder in TESTS[room_of(fault.path)]:
-            command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-            try:
-                ran = subprocess.run(
-                    [*command, f"tests/{folder}"],
-                    cwd=ROOT,
-                    env={**os.environ, "PYTHONPATH": str(tree / "src")},
-                    capture_output=True,
-                    text=True,
-                    timeout=LONGEST,
-                )
-            except subprocess.TimeoutExpired:
-                return f"tests/{folder} takes too long"
-            if ran.returncode not in (0, 5):
-                failed = [
-                    line for line in ran.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))
-                ]
-                return (failed or ["the run itself"])[0][:120]
-        return None
+        nearest, others = stages(fault)
+        for files, variables in ((nearest, plain), (others, {}), (nearest if plain else [], {})):
+            if files and (found := ran(files, tree, seconds, **variables)):
+                return found
+        return "SURVIVES"
+    except subprocess.TimeoutExpired:  # an endless loop, or many tests
+        return "UNDECIDED" if seconds else "takes too long"
     finally:
         shutil.copy2(fault.path, planted)
 
@@ -170,26 +194,41 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--room", choices=sorted(TESTS))
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--seconds", type=float, help="for the nearest tests, and for the others")
     parser.add_argument("--list", action="store_true", help="print the faults and stop")
     given = parser.parse_args()
     chosen = drawn(given.count, given.seed, given.room)
-    survivors = 0
-    with tempfile.TemporaryDirectory() as folder:
-        tree = Path(folder)
-        shutil.copytree(ROOT / "src", tree / "src", ignore=shutil.ignore_patterns("__pycache__"))
-        for fault in chosen:
-            where = f"{fault.path.relative_to(SOURCE)}:{fault.line}"
-            said = f"{where}\n    {fault.before.strip()}\n    {fault.after.strip()}"
-            if given.list:
-                print(said)
-                continue
-            start = time.monotonic()
-            found = is_found(fault, tree)
-            survivors += found is None
-            verdict = found or "SURVIVES"
-            print(f"{said}\n    -> {verdict} ({time.monotonic() - start:.0f} s)", flush=True)
-    if not given.list:
-        print(f"{len(chosen) - survivors} of {len(chosen)} faults found")
+    words = [
+        f"{fault.path.relative_to(SOURCE)}:{fault.line}\n    {fault.before.strip()}\n"
+        f"    {fault.after.strip()}"
+        for fault in chosen
+    ]
+    if given.list:
+        print("\n".join(words))
+        return
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(given.processes) as pool:
+        trees: SimpleQueue[Path] = SimpleQueue()
+        for place in range(given.processes):
+            tree = Path(folder, str(place))
+            shutil.copytree(ROOT / "src", tree / "src")  # with kernels that are compiled
+            trees.put(tree)
+
+        def judged(fault: Fault) -> tuple[str, float]:
+            start, tree = time.monotonic(), trees.get()
+            try:
+                return verdict(fault, tree, given.seconds), time.monotonic() - start
+            finally:
+                trees.put(tree)
+
+        count = {"SURVIVES": 0, "UNDECIDED": 0}
+        for said, (found, seconds) in zip(words, pool.map(judged, chosen), strict=True):
+            print(f"{said}\n    -> {found} ({seconds:.0f} s)", flush=True)
+            if found in count:
+                count[found] += 1
+    survivors, undecided = count.values()
+    found = len(chosen) - survivors - undecided
+    print(f"{found} of {len(chosen)} faults found, {survivors} survive, {undecided} undecided")
 
 
 if __name__ == "__main__":

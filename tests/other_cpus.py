@@ -41,18 +41,8 @@ class Facts(NamedTuple):
     """What the choices of code depend on."""
 
     machine: str
-    openblas: list[str]
-    """The CPUs whose code the OpenBLAS libraries have chosen; none if BLAS is another library."""
-    numpy: list[str]
-    """What NumPy has code for, finds on this CPU and can do without."""
-
-
-class Setting(NamedTuple):
-    """A CPU to be taken for this one: the variables that say so, or why it is left out."""
-
-    name: str
-    variables: dict[str, str]
-    left_out: str = ""
+    openblas: list[str]  # whose code the OpenBLAS libraries have chosen; none: another library
+    numpy: list[str]  # what NumPy has code for, finds on this CPU and can do without
 
 
 def facts() -> Facts:
@@ -67,25 +57,16 @@ def facts() -> Facts:
     return Facts(platform.machine(), chosen, extensions.get("found", []))
 
 
-def settings(here: Facts) -> list[Setting]:
-    """Return the CPUs that this one can be taken for."""
-    names = {"Haswell": "no AVX-512 in BLAS", "Nehalem": "no AVX anywhere"}
-    if here.machine.lower() not in ("x86_64", "amd64"):
-        reason = f"this CPU is no x86 but {here.machine}"
-        return [Setting(name, {}, reason) for name in names.values()]
-    if not here.openblas:
-        reason = "BLAS is another library than OpenBLAS"
-        return [Setting(name, {}, reason) for name in names.values()]
-    newer = bool(WITH_AVX512.intersection(here.openblas))
-    reason = "" if newer else f"OpenBLAS takes the code for {', '.join(here.openblas)} here anyway"
+def settings(here: Facts) -> dict[str, dict[str, str]]:
+    """Return the variables of each older CPU that this one can be taken for."""
+    if here.machine.lower() not in ("x86_64", "amd64") or not here.openblas:
+        return {}
+    found = {}
+    if WITH_AVX512.intersection(here.openblas):  # else it would be taken for itself
+        found["no AVX-512 in BLAS"] = {"OPENBLAS_CORETYPE": "Haswell"}
     disabled = {"NPY_DISABLE_CPU_FEATURES": " ".join(here.numpy)} if here.numpy else {}
-    return [
-        Setting(names["Haswell"], {"OPENBLAS_CORETYPE": "Haswell"} if newer else {}, reason),
-        Setting(
-            names["Nehalem"],
-            {"OPENBLAS_CORETYPE": "Nehalem", "NUMBA_CPU_NAME": "generic", **disabled},
-        ),
-    ]
+    older = {"OPENBLAS_CORETYPE": "Nehalem", "NUMBA_CPU_NAME": "generic"}
+    return {**found, "no AVX anywhere": {**older, **disabled}}
 
 
 def facts_under(variables: dict[str, str]) -> Facts:
@@ -118,34 +99,26 @@ def numeric_files() -> list[str]:
     return [str(file) for file in files if file.stem not in NOT_NUMERIC]
 
 
-def shared_out(files: list[str], parts: int) -> list[list[str]]:
-    """Return the files in so many parts, each of them in one."""
-    return [files[part::parts] for part in range(parts)]
-
-
 def main(options: list[str]) -> int:
     """Run the numeric tests under the settings; return 0 if all passed, else 1."""
     failed = []
     files, chosen = numeric_files(), settings(facts())
-    for setting in chosen:
-        if setting.left_out:
-            print(f"{setting.name}: left out, as {setting.left_out}", flush=True)
-    possible = [setting for setting in chosen if not setting.left_out]
+    if not chosen:
+        print("left out: this is no x86 CPU, or BLAS is another library than OpenBLAS", flush=True)
     whole = "--all" in options
     options = [option for option in options if option != "--all"]
-    parts = [files] * len(possible) if whole else shared_out(files, len(possible))
-    for setting, part in zip(possible, parts, strict=True):
-        given = " ".join(f"{name}={value!r}" for name, value in setting.variables.items())
-        print(f"{setting.name}: {given}", flush=True)
-        without_effect = missed(setting.variables, facts_under(setting.variables))
+    for place, (name, variables) in enumerate(chosen.items()):
+        print(f"{name}: {variables}", flush=True)
+        without_effect = missed(variables, facts_under(variables))
         if without_effect:
-            print(f"{setting.name}: {without_effect}", flush=True)
-            failed.append(setting.name)
+            print(f"{name}: {without_effect}", flush=True)
+            failed.append(name)
             continue
+        part = files if whole else files[place :: len(chosen)]
         command = [sys.executable, "-m", "pytest", *options, *part]
-        done = subprocess.run(command, env={**os.environ, **setting.variables}, check=False)
+        done = subprocess.run(command, env={**os.environ, **variables}, check=False)
         if done.returncode:
-            failed.append(setting.name)
+            failed.append(name)
     if failed:
         print(f"The numeric tests failed with: {'; '.join(failed)}", flush=True)
     return bool(failed)

@@ -1,6 +1,7 @@
 """The site: snippets run, names and statuses are complete, links in the sources lead somewhere."""
 
 import importlib
+import pkgutil
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import release
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+NAME = r"`(accelegrad(?:\.[A-Za-z_]\w*)+)`"
 #: Modules that users import from, with the public names that are not in an `__all__`
 DOORS = tuple(f"accelegrad{door}" for door in ("", ".sklearn", ".torch", ".optax", ".dask"))
 BESIDES = {
@@ -22,10 +24,8 @@ BESIDES = {
     "accelegrad.sklearn.model_file.save_model",
     "accelegrad.sklearn.model_file.load_model",
 }
-
-
-#: Pages whose snippets run elsewhere (tests/docs/test_pages.py, tests/dask/test_ray.py), or need the results of an experiment
-ELSEWHERE = {"experiments.md", "optax.md", "ray.md", "torch.md"}
+#: Pages whose snippets run elsewhere (tests/dask/test_ray.py), or need the results of an experiment
+ELSEWHERE = {"experiments.md", "ray.md"}
 SLOW = {"dask.md"}  # it starts processes
 
 
@@ -52,6 +52,17 @@ def test_the_reference_has_every_public_name_and_no_other():
     documented = re.findall(r"^\.\. auto(?:class|function|exception):: ([\w.]+)$", text, re.M)
     public = {f"{door}.{name}" for door in DOORS for name in importlib.import_module(door).__all__}
     assert sorted(documented) == sorted(public | BESIDES)
+
+
+def test_names_that_are_written_down_exist():
+    pages = [ROOT / "README.md", *DOCS.glob("*.md"), *ROOT.glob("src/**/*.py")]
+    named = {name: page for page in pages for name in re.findall(NAME, page.read_text("utf-8"))}
+    assert len(named) > 20
+    for name, page in named.items():
+        try:
+            pkgutil.resolve_name(name)
+        except (ImportError, AttributeError):
+            pytest.fail(f"{page}: {name} does not exist")
 
 
 def test_every_status_is_explained():
@@ -109,12 +120,9 @@ def test_every_extra_is_tried_before_a_release():
         assert set(tried) == {"", *for_users}
 
 
-def test_the_lab_has_the_version_of_the_library_and_needs_it():
+def test_the_lab_and_the_citation_have_the_version_of_the_library():
     project = tomllib.loads((ROOT / "lab" / "pyproject.toml").read_text("utf-8"))["project"]
     assert accelegrad_lab.__version__ == ag.__version__
     assert f"accelegrad[files]=={ag.__version__}" in project["dependencies"]
-
-
-def test_the_citation_has_the_version():
     text = (ROOT / "CITATION.cff").read_text("utf-8")
     assert re.search(r"^version: (.*)$", text, re.MULTILINE).group(1) == ag.__version__

@@ -433,24 +433,3 @@ def test_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 < float(by["lasso", "auto", 1e-8]["seconds"]) < 60
     assert by["lasso", "cvxpy", 1e-2]["calls"] == ""
     assert float(by["lasso", "cvxpy", 1e-2]["seconds"]) < math.inf
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--only", "hing"], "did you mean 'hinge'"),
-        (["--quick", "--solvers", "LogisticRegresion"], "did you mean 'LogisticRegression'"),
-        (["--time-limit", "0"], "time_limit must be a finite number > 0"),
-        (["--everyday", "--only", "rigde"], "did you mean 'ridge'"),
-        (["--everyday", "--minima"], "--minima needs --functions"),
-        (["--everyday", "--functions"], "--functions does not go with --everyday"),
-        (["--functions", "--only", "lasoo"], "did you mean 'lasso'"),
-        (["--functions", "--solvers", "l-bfgs-b"], "did you mean 'lbfgs-b'"),
-    ],
-)
-def test_wrong_options_are_refused(
-    options: list[str], words: str, tmp_path: Path, capsys: Any
-) -> None:
-    assert main(["bench", *options, "--out", str(tmp_path / "out")]) == 1
-    assert words in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.datasets import dump_svmlight_file
 
 import accelegrad as ag
 from accelegrad import LinearModel
 from accelegrad.cli.main import main
-from accelegrad.files.tables import DataError
 from accelegrad.models.losses import LOSSES
 from accelegrad_lab.commands.compare import add_compare
 from accelegrad_lab.compare.compare import CompareRequest, compare
@@ -32,13 +32,13 @@ from reference.losses import loss_values
 SMOOTH = tuple(method for method in METHODS if method != "interior-point")
 
 
-def features(seed: int = 0, n: int = 90, d: int = 4) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal((n, d))
+def features(n: int = 90, d: int = 4) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal((n, d))
 
 
-def labels(X: np.ndarray, low: int = 1, high: int = 2) -> np.ndarray:
+def labels(X: np.ndarray) -> np.ndarray:
     noise = np.random.default_rng(1).logistic(size=len(X))
-    return np.where(X @ np.arange(1.0, X.shape[1] + 1) + noise > 0, high, low)
+    return np.where(X @ np.arange(1.0, X.shape[1] + 1) + noise > 0, 2, 1)
 
 
 def numbers(X: np.ndarray) -> np.ndarray:
@@ -47,18 +47,8 @@ def numbers(X: np.ndarray) -> np.ndarray:
 
 
 def libsvm_file(path: Path, X: np.ndarray, y: np.ndarray) -> Path:
-    rows = (
-        " ".join([repr(t.item()), *(f"{j + 1}:{v.item()!r}" for j, v in enumerate(x) if v)])
-        for x, t in zip(X, y, strict=True)
-    )
-    path.write_text("\n".join(rows) + "\n")
+    dump_svmlight_file(X, y, str(path), zero_based=False)
     return path
-
-
-def data_for(loss: str, path: Path) -> Path:
-    """Write a file for a loss."""
-    X = features()
-    return libsvm_file(path / "data", X, (labels if LOSSES[loss].classification else numbers)(X))
 
 
 def logistic_minimum(X: np.ndarray, y: np.ndarray, l2: float) -> np.ndarray:
@@ -204,15 +194,6 @@ def test_the_curves_are_right(classes: CompareRequest) -> None:
     assert 40 <= float(universal["epochs"]) < 50
 
 
-def test_a_method_that_cannot_take_the_loss_is_told_before_any_work(tmp_path: Path) -> None:
-    X = features()
-    data = libsvm_file(tmp_path / "data", X, numbers(X))
-    asked = request(data, tmp_path / "out", loss="squared", methods=("dual-ascent",), l2=0.0)
-    with pytest.raises(ValueError, match="l2"):
-        compare(asked)
-    assert not list((tmp_path / "out" / "results").glob("model-minimum*"))
-
-
 def test_results_are_used_again(classes: CompareRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(parameters: dict[str, Any], store: Store) -> Outcome:
         raise AssertionError(f"computed again: {parameters}")
@@ -232,7 +213,8 @@ def test_results_are_used_again(classes: CompareRequest, monkeypatch: pytest.Mon
 
 
 def test_quantile_regression_without_l2_has_a_peer(tmp_path: Path) -> None:
-    path = data_for("quantile", tmp_path)
+    X = features()
+    path = libsvm_file(tmp_path / "data", X, numbers(X))
     asked = request(path, tmp_path / "out", loss="quantile", quantile=0.8, peers=("sklearn",))
     words = text_of(compare(replace(asked, l2=0.0)))
     assert re.search(r"lower bound [\d.]+ by the dual: P\* is certified to a relative", words)
@@ -251,56 +233,6 @@ def test_a_peer_that_diverges_is_reported_and_does_not_squeeze_the_figure(tmp_pa
     words = text_of(compare(request(path, tmp_path / "out", loss="squared", peers=("sgd",))))
     assert "are not drawn" in words
     assert "(nothing to draw)" in words
-
-
-# -- what is wrong ---------------------------------------------------------------------------------
-
-
-def test_wrong_files_are_told_before_anything_is_computed(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    good, X = data_for("logistic", tmp_path), features()
-    compare(request(good, out, epochs=2))
-    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
-    bad = tmp_path / "bad"
-    bad.write_text("1 1:2\n-1 1:x\n")
-    with pytest.raises(DataError, match=r"bad, line 2: could not convert string to float"):
-        compare(request(bad, out))
-    with pytest.raises(DataError, match="nowhere: cannot be read"):
-        compare(request(tmp_path / "nowhere", out))
-    three = libsvm_file(tmp_path / "three", X, np.arange(len(X)) % 3)
-    with pytest.raises(DataError, match=r"three: y must hold two distinct labels.*'squared'"):
-        compare(request(three, out, loss="hinge"))
-    one = libsvm_file(tmp_path / "one", X[:1], np.ones(1))
-    with pytest.raises(DataError, match=r"one: the file has 1 row, .* at least 2"):
-        compare(request(one, out, loss="squared"))
-    with pytest.raises(DataError, match="only tables with columns have one to choose"):
-        compare(request(good, out, target="y"))
-    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
-    # The same file may be right for another loss.
-    compare(request(three, out, loss="squared", epochs=2))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (dict(loss="hing"), r"no loss 'hing': did you mean 'hinge'\?"),
-        (dict(methods=("adagrd",)), r"no method 'adagrd': did you mean 'adagrad'\?"),
-        (dict(methods=()), "no method is given"),
-        (dict(peers=("libliner",)), r"no peer 'libliner': did you mean 'liblinear'\?"),
-        (dict(loss="hinge", peers=("saga",)), r"'saga' does not minimise .*'liblinear', 'sgd'"),
-        (dict(peers=("liblinear",), l2=0.0), "'liblinear' cannot be run here: it needs l2 > 0"),
-        (dict(l2=-1.0), "l2 must be"),
-        (dict(epochs=0), "epochs must be"),
-        (dict(batch_size=0), "batch_size must be"),
-        (dict(diameter=0.0), "diameter must be"),
-        (dict(quantile=1.5), "quantile must be"),
-    ],
-)
-def test_wrong_options_are_told(options: dict[str, Any], message: str, tmp_path: Path) -> None:
-    path = data_for("logistic", tmp_path)
-    with pytest.raises(ValueError, match=message):
-        compare(request(path, tmp_path / "out", **options))
-    assert not (tmp_path / "out" / "index.html").exists()
 
 
 # -- the command -----------------------------------------------------------------------------------

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.optimize import linprog
-from scipy.optimize import minimize as scipy_minimize
 from scipy.special import logsumexp
 
 from accelegrad.models.losses import LOSSES
@@ -197,46 +195,6 @@ def test_reasons_against(name: str, goal: str, reason: str) -> None:
 
 
 # -- minima ----------------------------------------------------------------------------------------
-
-
-def independent_minimum(fit: Fit) -> float:
-    """Return the minimum by SciPy: BFGS for smooth losses, HiGHS or SLSQP for those with kinks."""
-    (n, d), loss, l2 = fit.rows.X.shape, fit.goal.loss, fit.alpha
-    X, y = fit.models[0].X, fit.models[0].y
-    if LOSSES[loss].smooth:
-        value = objective(fit)
-        return float(scipy_minimize(value, np.zeros(d), method="BFGS", options={"gtol": 1e-9}).fun)
-    # A programme with a variable more for each row: t >= low r - zone and t >= high r - zone.
-    low, high, zone = {
-        "hinge": (np.minimum(-y, 0), np.maximum(-y, 0), 0.0),
-        "absolute": (-np.ones(n), np.ones(n), 0.0),
-        "quantile": (np.full(n, -0.9), np.full(n, 0.1), 0.0),
-        "epsilon_insensitive": (-np.ones(n), np.ones(n), 0.1),
-    }[loss]
-    A = np.vstack([np.hstack([slope[:, None] * X, -np.eye(n)]) for slope in (low, high)])
-    b = np.r_[low * y + zone, high * y + zone]
-    if l2 == 0:
-        costs, bounds = np.r_[np.zeros(d), np.full(n, 1 / n)], [(None, None)] * d + [(0, None)] * n
-        return float(linprog(costs, A, b, bounds=bounds).fun)
-    A, b = np.vstack([A, np.hstack([np.zeros((n, d)), -np.eye(n)])]), np.r_[b, np.zeros(n)]
-    found = scipy_minimize(
-        lambda v: (v[d:].mean() + l2 / 2 * v[:d] @ v[:d], np.r_[l2 * v[:d], np.full(n, 1 / n)]),
-        np.r_[np.zeros(d), 2 * np.abs(y).max() * np.ones(n)],
-        jac=True,
-        method="SLSQP",
-        constraints={"type": "ineq", "fun": lambda v: b - A @ v, "jac": lambda v: -A},
-        options={"ftol": 1e-12, "maxiter": 500},
-    )
-    return objective(fit)(found.x[:d])
-
-
-@pytest.mark.parametrize("goal", L2)
-def test_minima_agree_with_scipy(goal: str) -> None:
-    fit = fit_of(l2_goal(goal), defaults=False)
-    rows = Rows(20 * fit.rows.X[:50, :4], fit.rows.y[:50])
-    fit = Fit(fit.goal, rows, defaults=False)
-    expected = independent_minimum(fit)
-    assert fit.minimum()[0] == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared_hinge", "hinge"])

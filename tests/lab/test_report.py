@@ -195,7 +195,7 @@ def test_the_data_is_json_that_fits_the_report(read: Reader, report: Report) -> 
     # The x of all curves is stored once.
     lines = [line for row in grid["rows"] for panel in row for line in panel["lines"]]
     assert len({line["x"]["iterations"] for line in lines}) == 1
-    assert family["rows"][0][0]["log"] is False
+    assert family["rows"][0][0]["log_x"] is False
     assert family["arrays"][family["rows"][0][1]["lines"][0]["y"]] == [None] * 4
     assert all(len(array) <= POINTS for array in family["arrays"])
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import linprog
 
 from accelegrad.models.sampling import BatchSampler
-from accelegrad_lab.engine.synthetic import paper_regression
+from accelegrad_lab.paper.regression import paper_regression
 
 
 def sampler(n=10, batch_size=3, seed=0, **options):

@@ -7,7 +7,7 @@ import pytest
 
 import accelegrad as ag
 from accelegrad import Status
-from accelegrad_lab.engine.synthetic import paper_regression
+from accelegrad_lab.paper.regression import paper_regression
 
 N, D = 400, 20
 

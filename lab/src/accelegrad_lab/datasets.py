@@ -61,7 +61,6 @@ def _targets_in_words(y: Vector) -> str:
 def read(
     path: str | os.PathLike[str],
     *,
-    n_features: int | None = None,
     target: str | int | None = None,
     reading: Reading | None = None,
 ) -> Dataset:
@@ -73,15 +72,13 @@ def read(
     ----------
     path : str or path
         The file.
-    n_features : int, optional
-        The number of features; of a LIBSVM file the largest index by default.
     target : str or int, optional
         The column with the targets: its name or number. By default the last one.
     reading : Reading, optional
         How a CSV or parquet file is read.
     """
     path = Path(path)
-    wanted = Wanted(target, n_features=n_features, targets=Targets.NUMBERS)
+    wanted = Wanted(target, targets=Targets.NUMBERS)
     X, y = open_table(path, wanted._replace(reading=reading or Reading())).whole()
     plain = plain_path(path)
     known = {".txt", *(ending for entry in FORMATS for ending in entry.endings)}
@@ -119,12 +116,7 @@ def as_binary(y: npt.ArrayLike) -> Vector:
 
 
 def sparse_text(
-    n: int = 20242,
-    d: int = 47236,
-    nnz: int = 74,
-    *,
-    seed: int,
-    label_noise: float = 0.05,
+    n: int = 20242, d: int = 47236, nnz: int = 74, *, seed: int, label_noise: float = 0.05
 ) -> Dataset:
     """Make sparse text-like data; the default size is that of the RCV1 training set.
 

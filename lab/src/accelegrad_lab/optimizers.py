@@ -58,7 +58,6 @@ class Problem:
     def __init__(self, name: str, loss: str) -> None:
         self.X, self.y = rows_of(name)
         self.dense = self.X.toarray()
-        self.hinge = loss == "hinge"
         self.model = ag.LinearModel(self.X, self.y, loss, l2=L2)
         self.start = np.zeros(self.X.shape[1])
         self.initial = self.model.value(self.start)
@@ -93,9 +92,7 @@ class Problem:
         """Return the gradient of the mean over some rows, with the l2 term."""
         whole = len(rows) == len(self.y)
         X = self.X if whole else (self.dense if len(rows) < DENSE else self.X)[rows]
-        y = self.y if whole else self.y[rows]
-        margins = np.clip(y * (X @ w), -700, 700)
-        slopes = np.where(margins < 1, -y, 0.0) if self.hinge else -y / (1 + np.exp(margins))
+        slopes = self.model.loss.derivative(X @ w, self.y[rows])
         return X.T @ slopes / len(rows) + L2 * w
 
 
@@ -119,15 +116,13 @@ class TorchRun:
         torch.set_num_threads(1)
         self.torch, self.point = torch, torch.nn.Parameter(torch.tensor(start))
         self.optimizer = make([self.point])
-        self.schedule = None
-        if decay:
-            lines = torch.optim.lr_scheduler.LambdaLR
-            self.schedule = lines(self.optimizer, lambda t: max(0.0, 1 - t / decay))
+        self.schedule = decay and torch.optim.lr_scheduler.LambdaLR(
+            self.optimizer, lambda t: max(0.0, 1 - t / decay)
+        )
         self._mode("train")
 
     def _mode(self, name: str) -> None:
-        if hasattr(self.optimizer, name):
-            getattr(self.optimizer, name)()
+        getattr(self.optimizer, name, lambda: None)()
 
     def where(self) -> Any:
         """Return the point at which the next gradient is wanted."""
@@ -136,7 +131,7 @@ class TorchRun:
     def step(self, gradient: Any) -> None:
         self.point.grad = self.torch.from_numpy(gradient)
         self.optimizer.step()
-        if self.schedule is not None:
+        if self.schedule:
             self.schedule.step()
 
     def output(self) -> Any:
@@ -304,14 +299,8 @@ def page(cases: Cases) -> Iterator[str]:
         f"most, l2 = {L2:g}, one shuffle (seed 0); below {RESOLUTION:g} the minimum is not known "
         "better. Lengths: batch 1 5,000 steps, 64 three epochs, 1024 twenty, all rows 200 steps."
     )
-    head = [
-        "set, loss, batch",
-        "torch",
-        "optax",
-        "best untuned peer",
-        "best tuned, constant step",
-        "best tuned schedule",
-    ]
+    head = ["set, loss, batch", "torch", "optax", "best untuned peer"]
+    head += ["best tuned, constant step", "best tuned schedule"]
     rows = []
     for (name, loss, size), found in cases.items():
         best = summary(found)
@@ -329,14 +318,8 @@ def page(cases: Cases) -> Iterator[str]:
 
 def _counts(cases: Cases) -> Iterator[str]:
     """Go through a table of how often each mark is met."""
-    head = [
-        "batch",
-        "cases",
-        "ahead of every untuned peer",
-        "ahead of every constant step",
-        f"within {CLOSE:g} of the best schedule",
-        "mean ratio to peer, constant, schedule",
-    ]
+    head = ["batch", "cases", "ahead of every untuned peer", "ahead of every constant step"]
+    head += [f"within {CLOSE:g} of the best schedule", "mean ratio to peer, constant, schedule"]
     rows = []
     for size in dict.fromkeys(key[2] for key in cases):
         best = [summary(found) for key, found in cases.items() if key[2] == size]
@@ -344,16 +327,10 @@ def _counts(cases: Cases) -> Iterator[str]:
             kind: [each["torch"][1] / each[kind][1] for each in best]
             for kind in ("untuned", "constant", "schedule")
         }
-        rows.append(
-            [
-                size or "all",
-                len(best),
-                sum(ratio <= 1 for ratio in ratios["untuned"]),
-                sum(ratio <= 1 for ratio in ratios["constant"]),
-                sum(ratio <= CLOSE for ratio in ratios["schedule"]),
-                ", ".join(f"{geometric_mean(each):.2f}" for each in ratios.values()),
-            ]
-        )
+        limits = {"untuned": 1, "constant": 1, "schedule": CLOSE}
+        ahead = [sum(ratio <= limits[kind] for ratio in each) for kind, each in ratios.items()]
+        means = ", ".join(f"{geometric_mean(each):.2f}" for each in ratios.values())
+        rows.append([size or "all", len(best), *ahead, means])
     yield from table_lines(head, rows, numbers=True)
 
 

@@ -7,12 +7,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from scipy.optimize import brentq
 from scipy.special import ndtri
 
-from accelegrad.errors import Vector
-from accelegrad.linalg import root_between
-
-Matrix = npt.NDArray[np.float64]
+Vector = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 _TOPICS = 30
@@ -37,12 +35,12 @@ def random_documents(
     return X, documents.labels(noise, rng)
 
 
-def _word_probabilities(d: int, rng: np.random.Generator) -> Matrix:
+def _word_probabilities(d: int, rng: np.random.Generator) -> Vector:
     """Return the probabilities of d words (columns) in each topic (row)."""
     ranks = rng.permutation(d) + 1.0
     common = (ranks + _ZIPF_SHIFT) ** -_ZIPF_EXPONENT
     weights = common * np.exp(_TOPIC_CONTRAST * rng.standard_normal((_TOPICS, d)))
-    probabilities: Matrix = weights / weights.sum(axis=1, keepdims=True)
+    probabilities: Vector = weights / weights.sum(axis=1, keepdims=True)
     return probabilities
 
 
@@ -58,7 +56,7 @@ class _Documents(NamedTuple):
         first, second = rng.integers(_TOPICS, size=(2, n))
         return cls(first, second, rng.uniform(_LEAST_SHARE, 1.0, size=n))
 
-    def lengths(self, topics: Matrix, nnz: int, rng: np.random.Generator) -> Integers:
+    def lengths(self, topics: Vector, nnz: int, rng: np.random.Generator) -> Integers:
         """Return the lengths in words at which nnz distinct ones are expected in the mean."""
         n = self.share.size
         distinct = _distinct_words(n, nnz, most=topics.shape[1] / 2)
@@ -68,7 +66,7 @@ class _Documents(NamedTuple):
         lengths: Integers = np.floor(real + rng.random(n)).astype(np.int64)
         return lengths
 
-    def _vocabulary_growth(self, topics: Matrix, most: float) -> tuple[Vector, Vector]:
+    def _vocabulary_growth(self, topics: Vector, most: float) -> tuple[Vector, Vector]:
         """Return document lengths and the expected numbers of distinct words, up to `most`.
 
         These are means over one typical document of each first topic: some topics have a much
@@ -83,7 +81,7 @@ class _Documents(NamedTuple):
             expected.append(float(frequency @ -np.expm1(words[-1] * missed).sum(axis=1)))
         return np.array(words), np.array(expected)
 
-    def words(self, topics: Matrix, lengths: Integers, rng: np.random.Generator) -> Integers:
+    def words(self, topics: Vector, lengths: Integers, rng: np.random.Generator) -> Integers:
         """Return the words of all documents, in any order, as row number * d + column number."""
         d = topics.shape[1]
         rows = np.repeat(np.arange(lengths.size, dtype=np.int64), lengths)
@@ -120,7 +118,7 @@ def _distinct_words(n: int, nnz: int, most: float) -> Vector:
         return float(np.minimum(scale * quantiles, most - 1.0).mean()) - (nnz - 1.0)
 
     largest = (most - 1.0) / float(quantiles[0])
-    scale = root_between(excess, 0.0, largest)
+    scale = float(brentq(excess, 0.0, largest, xtol=1e-300, rtol=1e-15))
     return 1.0 + np.minimum(scale * quantiles, most - 1.0)
 
 

@@ -26,7 +26,6 @@ from accelegrad.errors import (
     real_number,
     whole_number,
 )
-from accelegrad.kernels import read_only
 from accelegrad.linalg import UNIT, growth, norm
 
 T = TypeVar("T", bound=npt.NDArray[Any])

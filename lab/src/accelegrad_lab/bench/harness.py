@@ -74,16 +74,28 @@ def bench(request: BenchRequest) -> Finished:
     settings = {"suite": request.suite, "time_limit": request.limit, "clock": CLOCK}
     file = LineFile(request.out / "results.jsonl")
     results = Results(SUITES[request.suite])
+    records = results.records
     for kind, content in file.begin(settings, resume=request.resume):
         results.take(kind, content)
     progress = Progress(len(cases), shown=request.progress)
     interrupted = False
     try:
         with Pair() as together, Pair() as apart:
-            run = _Run(request, file, results, progress, together, apart)
             for case in cases:
                 progress.part(case.key)
-                run.case(case)
+                known = results.problems.get(case.key)
+                if known is None:
+                    known = results.problems[case.key] = _known(request, case)
+                    file.add("problem", known._asdict())
+                missing = [name for name in known.solvers if (case.key, name) not in records]
+                progress.begin(len(known.solvers), done=len(known.solvers) - len(missing))
+                for name in missing:  # ours is the first one
+                    pair = apart if PEERS[name].apart else together
+                    limit = _limit(request, records.get((case.key, SUITES[case.suite].ours)))
+                    record = measure(pair, case, name, known, limit)
+                    records[case.key, name] = record
+                    file.add("record", record.to_json())
+                    progress.advance()
                 progress.part_done()
     except KeyboardInterrupt:
         interrupted = True
@@ -98,55 +110,23 @@ def bench(request: BenchRequest) -> Finished:
     return Finished(page, interrupted)
 
 
-@dataclass(frozen=True)
-class _Run:
-    """The running benchmark."""
+def _known(request: BenchRequest, case: Case) -> Problem:
+    """Return what is known of a problem before anybody solves it."""
+    problem = SUITES[case.suite].open(case)
+    names = solvers_of(case, problem, request.solvers)
+    value, lower = problem.minimum()
+    return Problem(
+        case.key, case.group, case.data, case.goal, problem.words, problem.start, problem.floor,
+        value, lower, names,
+    )  # fmt: skip
 
-    request: BenchRequest
-    file: LineFile
-    results: Results
-    progress: Progress
-    together: Pair
-    apart: Pair
 
-    def case(self, case: Case) -> None:
-        """Run everything on one problem; ours comes first, as others' limits depend on its time."""
-        records = self.results.records
-        known = self.results.problems.get(case.key)
-        missing = (
-            [name for name in known.solvers if (case.key, name) not in records] if known else []
-        )
-        if known and not missing:
-            return
-        if known is None:
-            known = self._problem(case)
-            missing = list(known.solvers)
-        total = len(known.solvers)
-        self.progress.begin(total, done=total - len(missing))
-        ours = SUITES[case.suite].ours
-        for name in missing:
-            limit = self.request.limit
-            if name != ours and (case.key, ours) in records:
-                slowest = max((r.seconds for r in records[case.key, ours].rungs), default=math.inf)
-                limit = min(limit, max(LEAST_LIMIT, CUTOFF * slowest))
-            pair = self.apart if PEERS[name].apart else self.together
-            record = measure(pair, case, name, known, limit)
-            records[case.key, name] = record
-            self.file.add("record", record.to_json())
-            self.progress.advance()
-
-    def _problem(self, case: Case) -> Problem:
-        """Return what is known of a problem before anybody solves it."""
-        problem = SUITES[case.suite].open(case)
-        names = solvers_of(case, problem, self.request.solvers)
-        value, lower = problem.minimum()
-        known = Problem(
-            case.key, case.group, case.data, case.goal, problem.words, problem.start, problem.floor,
-            value, lower, names,
-        )  # fmt: skip
-        self.results.problems[case.key] = known
-        self.file.add("problem", known._asdict())
-        return known
+def _limit(request: BenchRequest, ours: Record | None) -> float:
+    """Return the seconds of a run; others get less where our longest one was much faster."""
+    if ours is None:
+        return request.limit
+    slowest = max((rung.seconds for rung in ours.rungs), default=math.inf)
+    return min(request.limit, max(LEAST_LIMIT, CUTOFF * slowest))
 
 
 def measure(pair: Pair, case: Case, name: str, known: Problem, limit: float) -> Record:

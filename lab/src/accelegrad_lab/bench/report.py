@@ -56,7 +56,8 @@ def build_report(results: Results, limit: float, seconds: float, *, interrupted:
         **{
             f"Solvers at {accuracy:g}{more}": _solvers(results, measure, accuracy)
             for accuracy in suite.accuracies
-            for measure, more in zip(suite.measures, ("", *_by(suite.measures[1:])), strict=True)
+            for measure in suite.measures
+            for more in ("" if measure == suite.measures[0] else f", by {measure}",)
             if not more or accuracy == suite.judged
         },
         "Where a peer is more than twice as fast": dict(_losses(results)) or {"nowhere": ""},
@@ -67,10 +68,6 @@ def build_report(results: Results, limit: float, seconds: float, *, interrupted:
     summary = f"{len(results.problems)} problems. {suite.summary}"
     figures = [_figure(results, accuracy) for accuracy in suite.accuracies]
     return Report(suite.title, summary, claims(results), figures, facts)
-
-
-def _by(measures: Sequence[str]) -> list[str]:
-    return [f", by {measure}" for measure in measures]
 
 
 # -- claims ----------------------------------------------------------------------------------------
@@ -200,9 +197,9 @@ def _solvers(results: Results, measure: str, accuracy: float) -> dict[str, str]:
         if solved:
             words += (
                 f", first on {curve.share(1):.0%}, within 2 times the best on "
-                f"{curve.share(2):.0%}, time over the best {geometric_mean(factors):.3g} "
-                "(geometric mean)"
-            ).replace("time over", f"{'calls' if measure == 'calls' else 'time'} over")
+                f"{curve.share(2):.0%}, {'calls' if measure == 'calls' else 'time'} over the best "
+                f"{geometric_mean(factors):.3g} (geometric mean)"
+            )
         told[PEERS[name].shown] = words
     return told
 

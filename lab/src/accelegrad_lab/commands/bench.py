@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from accelegrad.cli import common
-from accelegrad_lab.commands import options
+from accelegrad_lab.commands import Request, add_out_folder, request_of
 
 EPILOG = """\
 examples:
@@ -65,7 +65,7 @@ def add_bench(commands: common.Commands[argparse.ArgumentParser]) -> None:
         action="store_true",
         help="with --functions: find the functions' minima anew, and nothing else",
     )
-    options.add_out_folder(command, "bench")
+    add_out_folder(command, "bench")
     command.add_argument("--resume", action="store_true", help="go on with the results in --out")
     common.add_no_progress(command)
 
@@ -82,7 +82,7 @@ def run_bench(given: argparse.Namespace) -> int:
     given.suite = FUNCTIONS if given.functions else EVERYDAY if given.everyday else SOLVERS
     if given.suite != SOLVERS:
         given.out = given.out / given.suite
-    request = options.request_of(BenchRequest, given)
+    request = request_of(BenchRequest, given)
     if given.minima:
         return _renew_minima(request)
     report = bench(request)
@@ -92,7 +92,7 @@ def run_bench(given: argparse.Namespace) -> int:
     return common.INTERRUPTED if report.interrupted else 0
 
 
-def _renew_minima(request: options.Request) -> int:
+def _renew_minima(request: Request) -> int:
     """Find the minima of the functions anew; say each."""
     from accelegrad.extras import require
     from accelegrad_lab.bench.cases import chosen_cases

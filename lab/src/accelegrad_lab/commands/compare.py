@@ -6,7 +6,7 @@ import argparse
 
 from accelegrad.cli import common
 from accelegrad.models.losses import LOSSES
-from accelegrad_lab.commands import options
+from accelegrad_lab.commands import add_out_folder, request_of
 
 EPILOG = f"""\
 losses for two classes:
@@ -42,7 +42,7 @@ def add_compare(commands: common.Commands[argparse.ArgumentParser]) -> None:
     common.add_files(command, "data")
     _add_problem(command)
     _add_methods(command)
-    options.add_out_folder(command, "comparison")
+    add_out_folder(command, "comparison")
     common.add_no_progress(command)
 
 
@@ -107,6 +107,6 @@ def run_compare(given: argparse.Namespace) -> int:
     from accelegrad_lab.compare.compare import CompareRequest, compare
 
     given.reading = common.reading(given)
-    page = compare(options.request_of(CompareRequest, given))
+    page = compare(request_of(CompareRequest, given))
     common.say(f"The report is {page.resolve()}")
     return 0

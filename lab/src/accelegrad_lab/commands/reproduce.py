@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from accelegrad.cli import common
-from accelegrad_lab.commands import options
+from accelegrad_lab.commands import add_out_folder, request_of
 
 
 def add_reproduce(commands: common.Commands[argparse.ArgumentParser]) -> None:
@@ -25,7 +25,7 @@ def add_reproduce(commands: common.Commands[argparse.ArgumentParser]) -> None:
     )
     command.add_argument("names", nargs="*", metavar="NAME", help="experiments (default: all)")
     command.add_argument("--list", action="store_true", help="list the experiments and stop")
-    options.add_out_folder(command, "report")
+    add_out_folder(command, "report")
     command.add_argument(
         "--quick", action="store_true", help="reduced size: minutes instead of an hour"
     )
@@ -67,6 +67,6 @@ def run_reproduce(given: argparse.Namespace) -> int:
         for name, experiment in EXPERIMENTS.items():
             common.say(f"{name:<28}{experiment.title}")
         return 0
-    page = reproduce(options.request_of(Request, given))
+    page = reproduce(request_of(Request, given))
     common.say(f"The report is {page.resolve()}")
     return 0

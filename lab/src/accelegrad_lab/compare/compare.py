@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -94,10 +94,15 @@ def compare(request: CompareRequest) -> Path:
 
 def _check(request: CompareRequest) -> None:
     """Raise for whatever can be seen to be wrong before the data is read."""
-    _known("loss", [request.loss], LOSSES)
     if not request.methods:
         raise ValueError(f"no method is given: {nearest('', METHODS)}")
-    _known("method", request.methods, METHODS)
+    for kind, names, known in (
+        ("loss", [request.loss], LOSSES),
+        ("method", request.methods, METHODS),
+    ):
+        for name in names:
+            if name not in known:
+                raise ValueError(f"there is no {kind} {name!r}: {nearest(name, known)}")
     check_names(request.peers, request.loss)
     make_loss(request.loss, quantile=request.quantile, epsilon=request.tube, delta=request.delta)
     for name in ("epochs", "seeds"):
@@ -110,13 +115,6 @@ def _check(request: CompareRequest) -> None:
         real_number("diameter", request.diameter, above=0)
     real_number("epsilon", request.epsilon, above=0)
     real_number("peer_seconds", request.peer_seconds, above=0)
-
-
-def _known(kind: str, names: Iterable[str], valid: Iterable[str]) -> None:
-    allowed = list(valid)
-    for name in names:
-        if name not in allowed:
-            raise ValueError(f"there is no {kind} {name!r}: {nearest(name, allowed)}")
 
 
 def _runs(comparison: Comparison) -> dict[str, list[Task]]:

@@ -43,13 +43,13 @@ class Series:
     note: str
     outcomes: Sequence[Outcome]
     peer: Peer | None = None
-    certified: Vector | None = None
 
     def certified_curve(self) -> Curve | None:
         """Return what the runs prove of the points that they would return; None for peers."""
-        if self.certified is None or not np.isfinite(self.certified).any():
+        certified = self.family.certified
+        if certified is None or not np.isfinite(certified).any():
             return None
-        return Curve(self.method, self.variant, self.family.x, self.certified, note=self.note)
+        return Curve(self.method, self.variant, self.family.x, certified, note=self.note)
 
     def curve(self, point: str, most: float) -> Curve:
         """Return what is drawn at a point, without gaps beyond `most`; peers are dashed."""
@@ -124,16 +124,7 @@ class Comparison:
         return ours + [self._peer_series(name, outcome) for name, outcome in self.peers.items()]
 
     def _own_series(self, method: str, outcomes: Sequence[Outcome]) -> Series:
-        gaps = [
-            Outcome({**o.arrays, **{p: o.arrays[p] - self.lowest for p in POINTS}}, o.facts)
-            for o in outcomes
-        ]
-        family = Family.of(gaps, [1.0] * len(gaps))
-        length = len(family.average)
-        seconds, certified = (
-            np.median([o.arrays[name][:length] for o in outcomes], axis=0)
-            for name in ("seconds", "certified")
-        )
+        family = Family.of(outcomes, [1.0] * len(outcomes), self.lowest)
         rows = f"{self.batch or 'all'} rows per gradient"
         if method not in STOCHASTIC:
             rows = "all rows per gradient"
@@ -143,10 +134,9 @@ class Comparison:
         return Series(
             NAMES[method],
             variant,
-            replace(family, x={**family.x, "seconds": seconds}),
+            family,
             "; ".join(sorted({o.facts["message"] for o in outcomes} - {""})),
             outcomes,
-            certified=certified,
         )
 
     def _peer_series(self, name: str, outcome: Outcome) -> Series:
@@ -193,10 +183,7 @@ def build_report(comparison: Comparison, seconds: float) -> Report:
         )
         summary += f"\n\nTime to a gap of {level:g} P*: {words}."
     # Against seconds, and against epochs where any method has some.
-    shown = {
-        "seconds": comparison.series,
-        "epochs": [s for s in comparison.series if s.has_epochs],
-    }
+    shown = {"seconds": comparison.series, "epochs": [s for s in comparison.series if s.has_epochs]}
     figures = [_figure(comparison, axis, series) for axis, series in shown.items() if series]
     return Report(title, summary, _claims(comparison), figures, _facts(comparison, seconds))
 

@@ -14,6 +14,9 @@ from accelegrad_lab.engine.content import Claim, Curve, Figure, Verdict
 from accelegrad_lab.engine.recording import NAMES
 from accelegrad_lab.engine.tasks import Outcome, Store, Task
 
+#: By what a figure's axis is called: the recorded column.
+COLUMN = {"iterations": "iteration", "oracle calls": "calls"}
+COLUMN |= {name: name for name in ("epochs", "seconds")}
 POINTS = {"average": "averaged iterates", "last": "last iterates"}
 
 
@@ -102,31 +105,37 @@ class Family:
     high: dict[str, Vector]
     statuses: tuple[str, ...]
     calls_an_iteration: float
+    certified: Vector | None = None  # the gap that the runs prove, where it was recorded
 
     @classmethod
-    def of(cls, outcomes: Sequence[Outcome], scale: Sequence[float]) -> Family:
-        """Put seeds together; each one's objective is divided by its own scale."""
+    def of(
+        cls, outcomes: Sequence[Outcome], scale: Sequence[float], minimum: float = 0.0
+    ) -> Family:
+        """Put seeds together: the objective less `minimum`, divided by each seed's own scale."""
         length = min(len(outcome.arrays["iteration"]) for outcome in outcomes)
-        x = {
-            "iterations": outcomes[0].arrays["iteration"][:length],
-            "oracle calls": np.median([o.arrays["calls"][:length] for o in outcomes], axis=0),
-            "epochs": np.median([o.arrays["epochs"][:length] for o in outcomes], axis=0),
-        }
+
+        def median(name: str) -> Vector:
+            return np.asarray(np.median([o.arrays[name][:length] for o in outcomes], axis=0))
+
+        known = outcomes[0].arrays
         stacked = {
             point: np.array(
-                [o.arrays[point][:length] / s for o, s in zip(outcomes, scale, strict=True)]
+                [
+                    (o.arrays[point][:length] - minimum) / s
+                    for o, s in zip(outcomes, scale, strict=True)
+                ]
             )
-            for point in ("average", "last")
+            for point in POINTS
         }
-        calls = [_calls_an_iteration(outcome) for outcome in outcomes]
         return cls(
-            x,
+            {axis: median(name) for axis, name in COLUMN.items() if name in known},
             np.median(stacked["average"], axis=0),
             np.median(stacked["last"], axis=0),
             {point: values.min(axis=0) for point, values in stacked.items()},
             {point: values.max(axis=0) for point, values in stacked.items()},
             tuple(outcome.facts["status"] for outcome in outcomes),
-            float(np.mean(calls)),
+            float(np.mean(list(map(_calls_an_iteration, outcomes)))),
+            median("certified") if "certified" in known else None,
         )
 
     def at(self, point: str) -> Vector:

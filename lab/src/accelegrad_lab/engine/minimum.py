@@ -2,9 +2,8 @@
 
 Smooth losses are minimised by Newton's method. Losses with kinks get the method of multipliers, as
 in [1]_: each of its subproblems is smooth enough for (semismooth) Newton steps, and its multipliers
-are a point of the dual, so a lower bound. Before that, LIBLINEAR is tried on sparse rows with the
-hinge loss. Without an l2 term the dual is a linear programme, for HiGHS, whose answer is refined by
-the equations of the rows that lie on a kink.
+are a point of the dual, so a lower bound. Without an l2 term the dual is a linear programme, for
+HiGHS, whose answer is refined by the equations of the rows that lie on a kink.
 
 References
 ----------
@@ -16,7 +15,6 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -24,7 +22,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 from scipy.optimize import linprog
-from scipy.sparse.linalg import LinearOperator, cg, lsqr
+from scipy.sparse.linalg import LinearOperator, cg
 
 from accelegrad import LinearModel
 from accelegrad.errors import Vector
@@ -33,9 +31,7 @@ from accelegrad_lab.engine.rows import is_sparse
 ENOUGH = 1e-9  # a certified gap, relative to the value, at which a search ends
 CLOSE = 1e-13  # the same for a smooth loss, where one step of Newton's method leads from 1e-9 to it
 DIRECT = 2500  # the largest system of equations that is solved by factorisation
-FEW_SPARSE = (
-    500  # the same with an equation for each row where products of rows are sparse, so slow
-)
+FEW_SPARSE = 500  # the same with one equation per row, where products of sparse rows are slow
 MOST_NEWTON = 60  # steps for one smooth function
 MOST_CG = 300  # steps for one system of equations
 MOST_ROUNDS = 100  # of multipliers
@@ -45,8 +41,6 @@ SHRINK = 0.5  # of the smoothing, from one subproblem to the next
 LEAST_SMOOTHING = 1e-7
 MOST_SECONDS = 600.0  # for a linear programme
 ON_KINK = 1e-7  # of the largest target: a residual this small is on a kink
-NEAR_KINK = 1e-3  # the same of a margin that LIBLINEAR found: many times the error of these
-LIBLINEAR: Any = {"tol": 1e-10, "max_iter": 1000}  # on text it takes about 80 passes
 # HiGHS allows no smaller ones; what they leave is removed by solving for the rows on kinks.
 EXACT: Any = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 
@@ -80,7 +74,7 @@ def find_minimum(model: LinearModel, seconds: float = math.inf) -> Minimum:
     elif model.l2 == 0:
         found = _by_linear_programme(rows, seconds)
     else:
-        found = _by_liblinear(rows) or _by_multipliers(rows, end)
+        found = _by_multipliers(rows, end)
     at = model.at(found.x)
     lower = max(found.lower, at.dual_value) if model.l2 > 0 else found.lower
     return Minimum(
@@ -155,11 +149,18 @@ def _newton(rows: _Rows, f: _Smooth, w: Vector, enough: float, end: float) -> Ve
         if time.perf_counter() > end or _gap_at_most(rows, gradient) <= enough:
             break
         step = _newton_step(rows, f.curvatures(margins), gradient)
-        line = _Line(f, margins, rows.matrix @ step, rows.penalties, w, step)
-        share = line.descent(float(gradient @ step))
-        if not share:
+        along, slope, share = rows.matrix @ step, float(gradient @ step), 1.0
+
+        def value(share: float) -> float:  # the margins are known: it costs no product
+            at, losses = w + share * step, f.values(margins + share * along)  # noqa: B023
+            return float(losses.mean()) + float(rows.penalties @ (at * at)) / 2
+
+        start = value(0.0)
+        while share > 1e-12 and value(share) > start + 1e-4 * share * slope:
+            share /= 2
+        if share <= 1e-12 or value(share) >= start:  # only rounding is left
             break
-        w, margins = w + share * step, margins + share * line.along
+        w, margins = w + share * step, margins + share * along
     return w
 
 
@@ -167,31 +168,6 @@ def _gap_at_most(rows: _Rows, gradient: Vector) -> float:
     """Return a bound of the gap by strong convexity, where all parameters have a penalty."""
     least = float(rows.penalties.min())
     return float(gradient @ gradient) / (2 * least) if least > 0 else math.inf
-
-
-class _Line(NamedTuple):
-    """The function along a step; the margins along it are known, so it costs no product."""
-
-    f: _Smooth
-    margins: Vector
-    along: Vector
-    penalties: Vector
-    w: Vector
-    step: Vector
-
-    def value(self, share: float) -> float:
-        w = self.w + share * self.step
-        losses = self.f.values(self.margins + share * self.along)
-        return float(losses.mean()) + float(self.penalties @ (w * w)) / 2
-
-    def descent(self, slope: float) -> float:
-        """Return a share of the step by which the function falls enough; 0 where rounding rules."""
-        start, share = self.value(0.0), 1.0
-        while share > 1e-12:
-            if self.value(share) <= start + 1e-4 * share * slope:
-                return share if self.value(share) < start else 0.0
-            share /= 2
-        return 0.0
 
 
 def _newton_step(rows: _Rows, curvatures: Vector, gradient: Vector) -> Vector:
@@ -284,45 +260,6 @@ class _Kinks:
             return np.where(curved, 1 / mu, 0.0)
 
         return _Smooth(values, slopes, curvatures)
-
-
-def _by_liblinear(rows: _Rows) -> _Found | None:
-    """Minimise the hinge loss of sparse rows; None where that is not proven to be the minimum.
-
-    On text this takes a tenth of the time of multipliers, on other data it may not end. The dual
-    point has the slopes of the rows, and for those on a kink the slopes that balance the others.
-    """
-    model = rows.model
-    wrong = model.loss.name != "hinge" or model.fit_intercept or not is_sparse(model.X)
-    if wrong or model.l2 == 0:
-        return None
-    from sklearn.svm import LinearSVC
-
-    svm = LinearSVC(
-        loss="hinge", C=1 / (rows.n * model.l2), fit_intercept=False, random_state=0, **LIBLINEAR
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the bound below tells whether it converged
-        w = np.ravel(svm.fit(_with_short_indices(model.X), model.y).coef_).astype(np.float64)
-    kinks, residual = _Kinks(model), model.X @ w - model.y
-    theta = np.where(residual > 0, kinks.high, kinks.low)
-    on = np.flatnonzero(np.abs(residual) < NEAR_KINK)
-    theta[on] = 0.0
-    if on.size:
-        missing = -(rows.n * model.l2 * w + model.X.T @ theta)
-        balancing = lsqr(model.X[on].T, missing, atol=1e-12, btol=1e-12)[0]
-        theta[on] = np.clip(balancing, kinks.low[on], kinks.high[on])
-    lower = float(model.dual_value_at(theta))
-    proven = model.value(w) - lower <= ENOUGH * model.value(w)
-    return _Found("LIBLINEAR", w, lower) if proven else None
-
-
-def _with_short_indices(X: Any) -> Any:
-    """Return a matrix as LIBLINEAR takes it: a sparse one with indices of 32 bits."""
-    if isinstance(X, np.ndarray) or X.indices.dtype == np.int32:
-        return X
-    parts = X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)
-    return sp.csr_matrix(parts, shape=X.shape)
 
 
 def _by_multipliers(rows: _Rows, end: float) -> _Found:

@@ -13,11 +13,9 @@ from typing import Any
 import numpy as np
 from scipy.optimize import OptimizeResult
 
-from accelegrad import LinearModel
 from accelegrad.errors import Vector
 from accelegrad.front_door import minimize
 from accelegrad.run.result import Status
-from accelegrad_lab.engine import minimum
 from accelegrad_lab.engine.tasks import Outcome, log_spaced
 
 NAMES = {
@@ -121,9 +119,9 @@ def record(
         "iterations": result.nit,
         "calls": result.nfev,
         "seconds": result.seconds,
-        "value": _finite(result.fun),
-        "lower": _finite(result.lower_bound),
-        "gap": _finite(result.gap),
+        "value": finite_or_none(result.fun),
+        "lower": finite_or_none(result.lower_bound),
+        "gap": finite_or_none(result.gap),
     }
     if clocked:
         recorder.note_end(result)
@@ -133,19 +131,6 @@ def record(
     return Outcome(arrays, facts)
 
 
-def minimum_outcome(model: LinearModel) -> Outcome:
-    """Find a model's minimum, by a solver that has nothing to do with the methods compared."""
-    found = minimum.find_minimum(model)
-    facts = {
-        "minimum": found.value,
-        "solver": found.solver,
-        "lower": _finite(found.lower),
-        "start": model.value(np.zeros(model.n_parameters)),
-        "shape": [model.n_samples, model.n_features],
-        "distance": float(np.linalg.norm(found.x)),
-    }
-    return Outcome({"x": found.x}, facts)
-
-
-def _finite(number: float) -> float | None:
+def finite_or_none(number: float) -> float | None:
+    """Return what JSON can hold."""
     return float(number) if math.isfinite(number) else None

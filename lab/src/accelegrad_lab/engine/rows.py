@@ -1,5 +1,7 @@
 """The data of all fits: files of ACCELEGRAD_DATA, scikit-learn's small sets, and made ones.
 
+Only files need the library, which reads them.
+
 The end of a name says what is done to the rows: ", scaled" is what `StandardScaler` does (columns
 of deviation 1, and mean 0 where they are dense; targets that are numbers are scaled too), and
 ", prepared" is for objectives without an intercept (scaled, and a column of ones is added; sparse
@@ -16,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from accelegrad_lab.datasets import DataError, find, read, sparse_text
+from accelegrad_lab.sparse_text import random_documents
 
 SCALED, PREPARED = ", scaled", ", prepared"
 SAMPLE = 50_000  # rows that are taken of larger files, at random; chosen, for time
@@ -52,6 +54,8 @@ def is_sparse(X: Any) -> bool:
 
 def _stored(name: str) -> Rows:
     """Read a file; of many rows a random sample is taken."""
+    from accelegrad_lab.datasets import DataError, find, read
+
     path = find(name)
     if path is None:
         raise DataError(f"{name}: there is no such file in the folder of data.")
@@ -91,8 +95,13 @@ def _prepared(rows: Rows) -> Rows:
 
 
 def _text(n: int, d: int, nnz: int) -> Rows:
-    made = sparse_text(n, d, nnz, seed=0)
-    return Rows(made.X, made.y)
+    return Rows(*random_documents(n, d, nnz, 0.05, np.random.default_rng(0)))
+
+
+def _text_numbers(n: int, d: int, nnz: int) -> Rows:
+    """Make noisy linear functions of texts."""
+    X, rng = _text(n, d, nnz).X, np.random.default_rng(2)
+    return Rows(X, X @ rng.standard_normal(d) + 0.3 * rng.standard_normal(n))
 
 
 def _correlated(rng: np.random.Generator, n: int, d: int) -> Any:
@@ -158,6 +167,14 @@ MADE: Mapping[str, Callable[[], Rows]] = {
     "classes-50k": partial(_made_classes, 50_000, 20),
     "classes-wide": partial(_made_classes, 200, 2_000),
     "numbers-45k": partial(_made_numbers, 45_000, 9),
+    # Shapes drawn at random, log-uniform with 1e4 to 1e6 entries.
+    "tall": partial(_made_classes, 20_000, 20),
+    "square": partial(_made_classes, 600, 430),
+    "numbers-5k": partial(_made_numbers, 5_000, 30),
+    "many-numbers": partial(_made_numbers, 17_000, 51),
+    "wide-numbers": partial(_made_numbers, 150, 700),
+    "short-text": partial(_text, 12_000, 900, 9),
+    "text-numbers": partial(_text_numbers, 3_000, 4_000, 25),
     **{f"{k}-classes": partial(_of_classes, 5_000, k) for k in (3, 10, 30, 100)},
     "5-classes-small": partial(_of_classes, 1_000, 5),
     **{name: partial(_built_in, name) for name in ("breast_cancer", "diabetes", "digits", "iris")},
@@ -166,7 +183,9 @@ MADE: Mapping[str, Callable[[], Rows]] = {
         for name in ("breast_cancer", "diabetes", "iris")
     },
 }
-REGRESSIONS = frozenset({*NUMBERS, "numbers-small", "numbers-45k", "diabetes", "diabetes-100"})
+REGRESSIONS = frozenset(
+    {*NUMBERS, "diabetes", "diabetes-100", *(name for name in MADE if "numbers" in name)}
+)
 """The sets with numbers to predict; others have classes."""
 
 
@@ -177,6 +196,8 @@ def plain_name(name: str) -> str:
 
 def is_there(name: str) -> bool:
     """Tell whether a set can be had on this machine."""
+    from accelegrad_lab.datasets import find
+
     return plain_name(name) in MADE or find(plain_name(name)) is not None
 
 

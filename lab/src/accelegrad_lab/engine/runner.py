@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -38,16 +38,24 @@ def run_tasks(
             compute(one, store.folder, TASKS[one.kind], default_threads)
             progress.advance()
         return
-    with _pool(jobs) as pool:
-        waiting: set[Future[None]] = {
+    context = multiprocessing.get_context("spawn")
+    # Workers leave Ctrl-C to the parent, which then ends them.
+    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=ignore_interrupts)
+    try:
+        started = [
             pool.submit(compute, one, store.folder, TASKS[one.kind], default_threads)
             for one in missing
-        }
-        while waiting:
-            finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-            for future in finished:
-                future.result()
-                progress.advance()
+        ]
+        for future in as_completed(started):
+            future.result()
+            progress.advance()
+    except BaseException:
+        processes = dict(pool._processes)
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in list(processes.values()):
+            process.terminate()
+        raise
+    pool.shutdown()
 
 
 def compute(
@@ -65,22 +73,6 @@ def compute(
             Store(folder).get(one)
     except Exception as error:
         raise TaskError(f"{one.kind} with {dict(one.parameters)}: {error}") from error
-
-
-@contextmanager
-def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
-    """Give a pool whose workers leave Ctrl-C to the parent, which then cancels what is left."""
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=ignore_interrupts)
-    try:
-        yield pool
-    except BaseException:
-        processes = dict(pool._processes)
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in list(processes.values()):
-            process.terminate()
-        raise
-    pool.shutdown()
 
 
 class Progress:

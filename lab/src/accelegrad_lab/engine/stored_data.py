@@ -22,7 +22,8 @@ from accelegrad.errors import Vector
 from accelegrad.files.tables import Reading
 from accelegrad.models.losses import make_loss
 from accelegrad_lab.datasets import DataError, Dataset, as_binary, read, sparse_text
-from accelegrad_lab.engine.recording import minimum_outcome
+from accelegrad_lab.engine import minimum
+from accelegrad_lab.engine.recording import finite_or_none
 from accelegrad_lab.engine.tasks import Outcome, Store, Task, task
 
 
@@ -145,4 +146,14 @@ def minimum_task(parameters: Mapping[str, Any]) -> Task:
 @task("model-minimum")
 def find_minimum(parameters: dict[str, Any], store: Store) -> Outcome:
     """Find the minimum, by a solver that has nothing to do with the methods compared."""
-    return minimum_outcome(model_of(parameters, store))
+    model = model_of(parameters, store)
+    found = minimum.find_minimum(model)
+    facts = {
+        "minimum": found.value,
+        "solver": found.solver,
+        "lower": finite_or_none(found.lower),
+        "start": model.value(np.zeros(model.n_parameters)),
+        "shape": [model.n_samples, model.n_features],
+        "distance": float(np.linalg.norm(found.x)),
+    }
+    return Outcome({"x": found.x}, facts)

@@ -12,13 +12,14 @@ import os
 import signal
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 import numpy as np
 
 GRACE = 0.5  # seconds beyond the limit after which a run is ended: it may be on its way back
+THREADS = [f"{library}_NUM_THREADS" for library in ("OMP", "OPENBLAS", "MKL", "NUMBA")]
 PREPARING = 600.0  # seconds that may go by before the clock starts (imports, compilation)
 BEGUN = "begun"  # said whenever a clock starts
 
@@ -89,20 +90,16 @@ def compilations() -> Iterator[list[Any]]:
 @contextlib.contextmanager
 def environment(**variables: str | None) -> Iterator[None]:
     """Have variables (or have them not: None) for processes that are started in the block."""
-    before = {name: os.environ.get(name) for name in variables}
+    before = dict(os.environ)
     try:
-        _set(variables)
+        for name, value in variables.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
         yield
     finally:
-        _set(before)
-
-
-def _set(variables: Mapping[str, str | None]) -> None:
-    for name, value in variables.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
+        os.environ.clear()
+        os.environ.update(before)
 
 
 class Worker:
@@ -161,10 +158,9 @@ class Worker:
         if self._connection is None:
             context = multiprocessing.get_context("spawn")
             self._connection, theirs = context.Pipe()
-            self._process = context.Process(
-                target=serve, args=(theirs, self._one_thread), daemon=True
-            )
-            self._process.start()
+            self._process = context.Process(target=serve, args=(theirs,), daemon=True)
+            with environment(**dict.fromkeys(THREADS, "1") if self._one_thread else {}):
+                self._process.start()
             theirs.close()
             try:
                 self._heard(self._connection, PREPARING)
@@ -215,12 +211,11 @@ def ignore_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def serve(connection: Connection, on_one_thread: bool) -> None:
+def serve(connection: Connection) -> None:
     """Call what is asked for until the other end is closed."""
     ignore_interrupts()
     connection.send(("ready", None))
-    threads = one_thread() if on_one_thread else contextlib.nullcontext()
-    with threads, contextlib.suppress(EOFError):
+    with contextlib.suppress(EOFError):
         while True:
             function, arguments = connection.recv()
             try:

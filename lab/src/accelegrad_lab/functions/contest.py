@@ -56,11 +56,6 @@ class Recorder:
         self._clock = clock
         self._begun = clock()
 
-    @property
-    def seconds(self) -> float:
-        """The seconds since the start, without those that judging took."""
-        return self._clock() - self._begun - self._apart
-
     def start(self) -> None:
         """Start the clock."""
         self._begun, self._apart = self._clock(), 0.0

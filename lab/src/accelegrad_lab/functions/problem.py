@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from accelegrad.geometry.penalties import Penalty
-from accelegrad.geometry.sets import FeasibleSet
 from accelegrad_lab.functions.formulas import Evaluate, Formula, Statement, Vector
+
+if TYPE_CHECKING:
+    from accelegrad.geometry.penalties import Penalty
+    from accelegrad.geometry.sets import FeasibleSet
 
 SMOOTH = "smooth"
 MAX = "max-type"

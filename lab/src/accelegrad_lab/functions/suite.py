@@ -20,8 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import spsolve
 
-from accelegrad.geometry.penalties import L1, ElasticNet, GroupL2, NuclearNorm
-from accelegrad.geometry.sets import Affine, Box, L1Ball, NonNegative, Simplex
+import accelegrad as ag
 from accelegrad_lab.functions import formulas
 from accelegrad_lab.functions.formulas import Formula, Vector, max_at, of_neighbours
 from accelegrad_lab.functions.problem import (
@@ -421,7 +420,7 @@ def _on_simplex(formula: Formula, d: int, *, smooth: bool) -> Function:
     return of_formula(
         formula,
         np.full(d, 1 / d),
-        feasible_set=Simplex(),
+        feasible_set=ag.Simplex(),
         limits=lambda cp, x: [x >= 0, cp.sum(x) == 1],
         equations=(np.ones((1, d)), np.ones(1)),
         smooth=smooth,
@@ -434,7 +433,7 @@ def _nonnegative(formula: Formula, d: int) -> Function:
     def limits(_: Any, x: Any) -> Any:
         return [x >= 0]
 
-    return of_formula(formula, d, feasible_set=NonNegative(), limits=limits, smooth=True)
+    return of_formula(formula, d, feasible_set=ag.NonNegative(), limits=limits, smooth=True)
 
 
 @SUITE.add(CONSTRAINED, "entropy and costs on the simplex, d=100")
@@ -465,7 +464,7 @@ def box_quadratic() -> Function:
     return of_formula(
         formulas.quadratic(conditioned(200, 1e4, 521), gaussian(522, 200)),
         200,
-        feasible_set=Box(-np.ones(200), np.ones(200)),
+        feasible_set=ag.Box(-np.ones(200), np.ones(200)),
         limits=lambda cp, x: [cp.abs(x) <= 1],
         smooth=True,
     )
@@ -487,7 +486,7 @@ def l1_ball_logistic() -> Function:
     return of_formula(
         formulas.mean_logistic(y).of(A),
         100,
-        feasible_set=L1Ball(4.0),
+        feasible_set=ag.L1Ball(4.0),
         limits=lambda cp, x: [cp.norm1(x) <= 4.0],
         smooth=True,
     )
@@ -527,7 +526,7 @@ def basis_pursuit() -> Function:
     A, sparse = gaussian(571, 30, 100), np.zeros(100)
     sparse[::20] = gaussian(572, 5)
     b = A @ sparse
-    plane = Affine(A, b)
+    plane = ag.Affine(A, b)
     return of_formula(
         formulas.absolute(1.0),
         plane.project(np.zeros(100)),
@@ -553,7 +552,7 @@ def lasso() -> Function:
     true = np.zeros(400)
     true[::20] = gaussian(602, 20)
     smooth = _sparse_regression(200, true, (601, 603))
-    return of_formula(smooth, 400, penalty=L1(0.1), term=formulas.absolute(0.1), smooth=True)
+    return of_formula(smooth, 400, penalty=ag.L1(0.1), term=formulas.absolute(0.1), smooth=True)
 
 
 @SUITE.add(COMPOSITE, "logistic regression with an elastic net, 300 x 100")
@@ -562,7 +561,7 @@ def elastic_net() -> Function:
     A = gaussian(611, 300, 100) + 2 * gaussian(612, 300, 1)
     y = signs_of(A[:, :10] @ gaussian(613, 10), 614, 1.0)
     term = formulas.absolute(0.01) + formulas.squares(0.001)
-    penalty = ElasticNet(0.01, 0.001)
+    penalty = ag.ElasticNet(0.01, 0.001)
     return of_formula(formulas.mean_logistic(y).of(A), 100, penalty=penalty, term=term, smooth=True)
 
 
@@ -582,7 +581,7 @@ def group_lasso() -> Function:
         return 0.2 * cp.sum(cp.norm(cp.reshape(x, (40, 5), order="C"), axis=1))
 
     smooth, term = _sparse_regression(150, true, (621, 623)), Formula(norms, statement)
-    penalty = GroupL2(0.2, np.arange(200) // 5)
+    penalty = ag.GroupL2(0.2, np.arange(200) // 5)
     return of_formula(smooth, 200, penalty=penalty, term=term, smooth=True)
 
 
@@ -600,4 +599,4 @@ def matrix_completion() -> Function:
 
     smooth = formulas.squares(1.0).of(sp.diags_array(seen).tocsr(), -seen * known)
     term = Formula(norm, lambda cp, x: cp.normNuc(cp.reshape(x, shape, order="C")))
-    return of_formula(smooth, 600, penalty=NuclearNorm(1.0, shape), term=term, smooth=True)
+    return of_formula(smooth, 600, penalty=ag.NuclearNorm(1.0, shape), term=term, smooth=True)

@@ -15,7 +15,7 @@ from accelegrad_lab.engine.experiment import (
     verdict_of,
 )
 from accelegrad_lab.engine.recording import NAMES
-from accelegrad_lab.paper.claims import judged
+from accelegrad_lab.paper import judged
 from accelegrad_lab.paper.regression import (
     ADAPTIVE,
     GAP_FLOOR,
@@ -183,11 +183,7 @@ def overshoots(families: Families) -> Claim:
             cells.append(bool(np.all(np.diff([peaks[rho] for rho in RIGHT]) > 0)))
             what = f"{kind}, {NAMES[method]}: largest early gap by ρ, over the first at ρ = 1/2"
             evidence.append((what, cells_text(peaks)))
-    return judged(
-        "overestimated-diameter-overshoots",
-        verdict_of(cells),
-        evidence,
-    )
+    return judged("overestimated-diameter-overshoots", verdict_of(cells), evidence)
 
 
 def _finals(families: Families, p: int, method: str) -> dict[str, float]:
@@ -209,11 +205,7 @@ def small_epsilon_helps(families: Families) -> Claim:
         cells.append(correlation >= 0.8)
         what = f"{NAMES[method]}: final gap by ε (rank correlation {correlation:.2f})"
         evidence.append((what, cells_text(finals)))
-    return judged(
-        "small-epsilon-helps-smooth",
-        verdict_of(cells, part=0.0),
-        evidence,
-    )
+    return judged("small-epsilon-helps-smooth", verdict_of(cells, part=0.0), evidence)
 
 
 def epsilon_must_fit(families: Families) -> Claim:
@@ -247,11 +239,7 @@ def data_passes(families: Families) -> Claim:
         cells.append(max(abs(c - expected) for c in calls) <= tolerance)
         what = f"{NAMES[method]}: calls an iteration"
         evidence.append((what, f"{min(calls):.2f} to {max(calls):.2f}"))
-    return judged(
-        "data-passes",
-        verdict_of(cells),
-        evidence,
-    )
+    return judged("data-passes", verdict_of(cells), evidence)
 
 
 def rates(families: Families) -> Claim:
@@ -271,8 +259,4 @@ def rates(families: Families) -> Claim:
         cells += [value <= limit for value in fitted.values()]
         what = f"{PROBLEMS[p]}, {NAMES[method]}: slope by ρ (wanted ≤ {limit:g})"
         evidence.append((what, cells_text(fitted)))
-    return judged(
-        "rates",
-        verdict_of(cells),
-        evidence,
-    )
+    return judged("rates", verdict_of(cells), evidence)

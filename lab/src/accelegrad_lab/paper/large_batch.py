@@ -23,7 +23,7 @@ from accelegrad_lab.engine.experiment import (
 from accelegrad_lab.engine.recording import NAMES, record
 from accelegrad_lab.engine.stored_data import minimum_task, model_of
 from accelegrad_lab.engine.tasks import Outcome, Store, Task, task
-from accelegrad_lab.paper.claims import judged
+from accelegrad_lab.paper import judged
 from accelegrad_lab.report.palette import tints
 
 PAPERS_LOSSES = ("logistic", "hinge")
@@ -227,11 +227,7 @@ def adagrad_degrades(cells: Cells, chosen: list[int]) -> Claim:
         gaps = at_budget(cells, "logistic", diameter, "adagrad", chosen)
         holds.append(degrades(gaps))
         evidence.append((f"D = {diameter:g}: gap after the same epochs by b", cells_text(gaps)))
-    return judged(
-        "adagrad-degrades-with-batch",
-        verdict_of(holds, part=0.0),
-        evidence,
-    )
+    return judged("adagrad-degrades-with-batch", verdict_of(holds, part=0.0), evidence)
 
 
 def accelegrad_improves(cells: Cells, chosen: list[int]) -> Claim:
@@ -286,8 +282,5 @@ def same_for_svm(cells: Cells, chosen: list[int]) -> Claim:
             evidence.append((what, cells_text(gaps)))
         evidence += _epochs_in_words(cells, "hinge", diameter, chosen)
     return judged(
-        "same-for-svm",
-        verdict_of(holds, part=0.0),
-        evidence,
-        _lost(cells, ["hinge"], chosen),
+        "same-for-svm", verdict_of(holds, part=0.0), evidence, _lost(cells, ["hinge"], chosen)
     )

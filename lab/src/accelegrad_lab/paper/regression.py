@@ -4,32 +4,74 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from accelegrad import LinearModel
-from accelegrad.errors import Vector
+from accelegrad.errors import Vector, real_number, whole_number
 from accelegrad.geometry.sets import WholeSpace
 from accelegrad_lab.engine.content import Curve, Panel
 from accelegrad_lab.engine.experiment import POINTS, Experiment, Family, Setup
+from accelegrad_lab.engine.minimum import find_minimum
 from accelegrad_lab.engine.recording import record
-from accelegrad_lab.engine.synthetic import PaperProblem, paper_regression
 from accelegrad_lab.engine.tasks import Outcome, Store, Task, task
 from accelegrad_lab.report.palette import tints
+
+
+@dataclass(frozen=True, eq=False)
+class PaperProblem:
+    """F(x) = ||A x - b||_p^p, a sum over the rows: smooth with p = 2, non-smooth with p = 1."""
+
+    A: Vector
+    b: Vector
+    p: int
+
+    def fun(self, x: Vector) -> tuple[float, Vector]:
+        """Return F(x) and a (sub)gradient; rows without residual count 0 for p = 1."""
+        residual = self.A @ x - self.b
+        if self.p == 1:
+            return float(np.abs(residual).sum()), self.A.T @ np.sign(residual)
+        return float(residual @ residual), 2.0 * (self.A.T @ residual)
+
+    @property
+    def model(self) -> LinearModel:
+        """The mean over the rows, with a half before squares."""
+        return LinearModel(self.A, self.b, "squared" if self.p == 2 else "absolute")
+
+    def minimum(self) -> tuple[Vector, float]:
+        """Return a minimiser and the minimum, by Newton's method (p = 2) or HiGHS (p = 1)."""
+        x = find_minimum(self.model).x
+        return x, self.fun(x)[0]
+
+
+@lru_cache(maxsize=4)
+def paper_regression(
+    p: int, *, n: int = 2000, d: int = 500, noise: float = 1e-2, seed: int
+) -> PaperProblem:
+    """Make the regression problem of the paper's experiments, with the same data for both p.
+
+    A (n x d) and x have standard Gaussian entries, b = A x + Gaussian noise of the given variance.
+    """
+    if p not in (1, 2):
+        raise ValueError(f"p must be 1 or 2, but it is {p!r}.")
+    n, d = whole_number("n", n, least=1), whole_number("d", d, least=1)
+    noise = real_number("noise", noise, least=0.0)
+    rng = np.random.default_rng(whole_number("seed", seed, least=0))
+    A, x = rng.standard_normal((n, d)), rng.standard_normal(d)
+    return PaperProblem(A, A @ x + np.sqrt(noise) * rng.standard_normal(n), p)
+
+
+# -- tasks -----------------------------------------------------------------------------------------
 
 DATA = ("p", "n", "d", "noise", "seed")
 
 
-@lru_cache(maxsize=4)
-def _problem(p: int, n: int, d: int, noise: float, seed: int) -> PaperProblem:
-    return paper_regression(p, n=n, d=d, noise=noise, seed=seed)
-
-
-def problem_of(parameters: dict[str, Any]) -> PaperProblem:
+def problem_of(parameters: Mapping[str, Any]) -> PaperProblem:
     """Return the problem that a task's parameters describe."""
-    return _problem(*(parameters[name] for name in DATA))
+    return paper_regression(**{name: parameters[name] for name in DATA})
 
 
 def minimum_task(parameters: Mapping[str, Any]) -> Task:
@@ -38,7 +80,7 @@ def minimum_task(parameters: Mapping[str, Any]) -> Task:
 
 
 @task("regression-minimum")
-def find_minimum(parameters: dict[str, Any], store: Store) -> Outcome:  # noqa: ARG001
+def found_minimum(parameters: dict[str, Any], store: Store) -> Outcome:  # noqa: ARG001
     """Find the minimum by an independent solver."""
     x_star, minimum = problem_of(parameters).minimum()
     solver = "Newton's method" if parameters["p"] == 2 else "HiGHS"
@@ -65,14 +107,10 @@ def run_method(parameters: dict[str, Any], store: Store) -> Outcome:
     iterations = parameters["iterations"]
     if not parameters["batch"]:
         return record(problem.fun, x0, objective, iterations=iterations, **options)
-    scale = _mean_scale(parameters)
-    model = LinearModel(
-        problem.A, problem.b, loss="squared" if parameters["p"] == 2 else "absolute"
-    )
-    if "epsilon" in options:
-        options["epsilon"] /= scale
+    if "epsilon" in options:  # F is a sum, the model's loss a mean
+        options["epsilon"] /= parameters["n"] * parameters["p"]
     return record(
-        model,
+        problem.model,
         x0,
         objective,
         iterations=iterations,
@@ -81,11 +119,6 @@ def run_method(parameters: dict[str, Any], store: Store) -> Outcome:
         rng=parameters["draw"],
         **options,
     )
-
-
-def _mean_scale(parameters: dict[str, Any]) -> float:
-    """Return F over the linear model's mean loss (which has a half in it for squares)."""
-    return float(parameters["n"] * (2 if parameters["p"] == 2 else 1))
 
 
 def _options(parameters: dict[str, Any], x_star: Vector, minimum: float) -> dict[str, Any]:

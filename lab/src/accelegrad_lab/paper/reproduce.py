@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -82,17 +82,8 @@ def reproduce(request: Request) -> Path:
     finally:
         progress.close()
     seconds["in all"] = time.perf_counter() - begun
-    return write_report(_report(Finished(request, names, setup, store, seconds)), request.out)
-
-
-class Finished(NamedTuple):
-    """All that is known when the runs are done."""
-
-    request: Request
-    names: Sequence[str]
-    setup: Setup
-    store: Store
-    seconds: dict[str, float]  # by experiment, and "in all"
+    facts = _facts(request, names, setup, store, seconds)
+    return write_report(_report(names, setup, store, facts), request.out)
 
 
 def _setup(request: Request, names: Sequence[str], store: Store) -> Setup:
@@ -119,8 +110,9 @@ def _save_traces(experiment: Experiment, setup: Setup, store: Store, folder: Pat
         np.savez_compressed(file, **arrays)
 
 
-def _report(finished: Finished) -> Report:
-    request, names, setup, store, _ = finished
+def _report(
+    names: Sequence[str], setup: Setup, store: Store, facts: dict[str, dict[str, str]]
+) -> Report:
     results = Results(store)
     figures: list[Figure] = []
     claims: list[Claim] = []
@@ -130,7 +122,7 @@ def _report(finished: Finished) -> Report:
     drawn = {figure.name for figure in figures}
     claims = [claim.beside(drawn) for claim in claims]
     held = sum(claim.verdict is Verdict.HOLDS for claim in claims)
-    how = "at reduced size (--quick)" if request.quick else "at full size"
+    how = "at reduced size (--quick)" if setup.quick else "at full size"
     return Report(
         "Online Adaptive Methods, Universality and Acceleration: the experiments",
         f"The experiments of Levy, Yurtsever and Cevher (2018), run {how} with {setup.seeds} "
@@ -139,12 +131,13 @@ def _report(finished: Finished) -> Report:
         "bands their range.",
         claims,
         figures,
-        _facts(finished),
+        facts,
     )
 
 
-def _facts(finished: Finished) -> dict[str, dict[str, str]]:
-    request, names, setup, store, seconds = finished
+def _facts(
+    request: Request, names: Sequence[str], setup: Setup, store: Store, seconds: dict[str, float]
+) -> dict[str, dict[str, str]]:
     facts = {
         "Run": {
             "experiments": ", ".join(names),

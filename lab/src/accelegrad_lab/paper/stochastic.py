@@ -13,7 +13,7 @@ from accelegrad_lab.engine.experiment import (
     verdict_of,
 )
 from accelegrad_lab.engine.recording import NAMES
-from accelegrad_lab.paper.claims import judged
+from accelegrad_lab.paper import judged
 from accelegrad_lab.paper.deterministic import Deterministic
 from accelegrad_lab.paper.regression import (
     ADAPTIVE,
@@ -102,10 +102,7 @@ class Stochastic(RegressionExperiment):
                 searches_fail(own),
                 standard_rate(own),
             ]
-        free = {
-            "exact": Deterministic(projected=False).families(setup, results),
-            "noisy": own,
-        }
+        free = {"exact": Deterministic(projected=False).families(setup, results), "noisy": own}
         projected = {
             "exact": Deterministic(projected=True).families(setup, results),
             "noisy": Stochastic(projected=True).families(setup, results),
@@ -113,9 +110,10 @@ class Stochastic(RegressionExperiment):
         return [works_without_projection(projected, free), works_underestimated(free)]
 
 
-def _ratio(families: Families, p: int, rho: float, point: str = "average") -> float:
+def _ratio(families: Families, p: int, rho: float) -> float:
     """AcceleGrad's final gap over AdaGrad's."""
-    return families[p, "accelegrad", rho].final(point) / families[p, "adagrad", rho].final(point)
+    ours, theirs = (families[p, method, rho].final("average") for method in ADAPTIVE)
+    return ours / theirs
 
 
 def _ratios(families: Families) -> dict[tuple[int, float], float]:
@@ -215,11 +213,7 @@ def searches_fail(families: Families) -> Claim:
         how = f", ended: {', '.join(ended).lower()}" if ended else ""
         what = f"{PROBLEMS[p]}, {NAMES[method]}: final gap / AcceleGrad's"
         evidence.append((what, f"{number(gap)} / {number(ours)}{how}"))
-    return judged(
-        "line-searches-fail-under-noise",
-        verdict_of(cells),
-        evidence,
-    )
+    return judged("line-searches-fail-under-noise", verdict_of(cells), evidence)
 
 
 def standard_rate(families: Families) -> Claim:
@@ -231,11 +225,7 @@ def standard_rate(families: Families) -> Claim:
             fitted = slope(family.x["epochs"], family.average, start=1.0)
             cells.append(fitted <= -0.5)
             evidence.append((f"{kind}, {NAMES[method]}, ρ = 2", f"{fitted:.2f} (wanted ≤ -0.5)"))
-    return judged(
-        "standard-rate-under-noise",
-        verdict_of(cells),
-        evidence,
-    )
+    return judged("standard-rate-under-noise", verdict_of(cells), evidence)
 
 
 def works_without_projection(projected: dict[str, Families], free: dict[str, Families]) -> Claim:
@@ -285,8 +275,4 @@ def works_underestimated(free: dict[str, Families]) -> Claim:
             cells.append(half <= 3 * right)
             what = f"{setting}, {kind}: final gap at ρ = 1/2 / at ρ = 1"
             evidence.append((what, f"{number(half)} / {number(right)}"))
-    return judged(
-        "works-with-underestimated-diameter",
-        verdict_of(cells),
-        evidence,
-    )
+    return judged("works-with-underestimated-diameter", verdict_of(cells), evidence)

@@ -40,7 +40,7 @@ class Line:
     x: Mapping[str, Vector]
     y: Vector
     band: tuple[Vector, Vector] | None
-    marked: npt.NDArray[np.intp]  # the points that get a marker
+    marked: list[int]  # the points that get a marker
     note: str
 
     @property
@@ -51,9 +51,13 @@ class Line:
 
 @dataclass(frozen=True)
 class PreparedPanel:
-    """One pair of axes with its lines."""
+    """One pair of axes with its lines, as page.js reads it."""
 
-    panel: Panel
+    title: str
+    x_axes: Sequence[str]
+    y_label: str
+    log_x: bool
+    log_y: bool
     lines: Sequence[Line]
 
 
@@ -84,15 +88,13 @@ def _prepare_figure(figure: Figure, colour: Mapping[str, Colour]) -> PreparedFig
     methods = list(dict.fromkeys(curve.method for curve in curves))
     keys = sorted(dict.fromkeys(map(_key, curves)), key=lambda key: methods.index(key[0]))
     place = {key: i for i, key in enumerate(keys)}
-    rows = [
-        [
-            PreparedPanel(
-                panel, [_line(curve, panel, place[_key(curve)]) for curve in panel.curves]
-            )
-            for panel in row
-        ]
-        for row in figure.rows
-    ]
+
+    def prepared(panel: Panel) -> PreparedPanel:
+        lines = [_line(curve, panel, place[_key(curve)]) for curve in panel.curves]
+        logs = bool(panel.log_x), bool(panel.log_y)
+        return PreparedPanel(panel.title, panel.x_axes, panel.y_label, *logs, lines)
+
+    rows = [list(map(prepared, row)) for row in figure.rows]
     drawn = {line.entry for row in rows for panel in row for line in panel.lines if not line.empty}
     entries = [
         Entry(
@@ -124,7 +126,7 @@ def _line(curve: Curve, panel: Panel, entry: int) -> Line:
         {name: np.asarray(curve.x[name], dtype=np.float64)[kept] for name in panel.x_axes},
         y,
         band,
-        _marked(y),
+        _marked(y).tolist(),
         curve.note,
     )
 

@@ -20,7 +20,7 @@ from accelegrad.errors import Vector
 from accelegrad_lab.engine.content import Claim, Figure, Report, Verdict
 from accelegrad_lab.engine.line_file import put
 from accelegrad_lab.playground import playground
-from accelegrad_lab.report.prepared import Entry, Line, PreparedFigure, prepare
+from accelegrad_lab.report.prepared import Entry, PreparedFigure, prepare
 
 SIGNS = {Verdict.HOLDS: "✓", Verdict.IN_PART: "◐", Verdict.FAILS: "✗"}
 CLASSES = {Verdict.HOLDS: "holds", Verdict.IN_PART: "in-part", Verdict.FAILS: "fails"}
@@ -76,48 +76,14 @@ def _figure_data(prepared: PreparedFigure) -> dict[str, Any]:
     """Return one figure; equal arrays, as curves of a panel often share x, are stored once."""
     arrays: dict[tuple[float | None, ...], int] = {}
 
-    def stored(values: Vector) -> int:
-        return arrays.setdefault(_numbers(values), len(arrays))
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return arrays.setdefault(_numbers(value), len(arrays))
+        return vars(value)
 
-    def line_data(line: Line) -> dict[str, Any]:
-        return {
-            "entry": line.entry,
-            "x": {name: stored(values) for name, values in line.x.items()},
-            "y": stored(line.y),
-            "band": None if line.band is None else [stored(edge) for edge in line.band],
-            "marked": line.marked.tolist(),
-            "note": line.note,
-        }
-
-    rows = [
-        [
-            {
-                "title": panel.panel.title,
-                "axes": list(panel.panel.x_axes),
-                "yLabel": panel.panel.y_label,
-                "log": bool(panel.panel.log_x),
-                "logY": bool(panel.panel.log_y),
-                "lines": [line_data(line) for line in panel.lines],
-            }
-            for panel in row
-        ]
-        for row in prepared.rows
-    ]
-    return {
-        "id": _figure_id(prepared.figure.name),
-        "entries": [
-            {
-                "method": entry.method,
-                "variant": entry.variant,
-                "dash": entry.dash,
-                "light": entry.colour.light,
-                "dark": entry.colour.dark,
-            }
-            for entry in prepared.entries
-        ],
-        "rows": rows,
-        "arrays": list(arrays),
-    }
+    parts = {"entries": prepared.entries, "rows": prepared.rows}
+    parts = json.loads(json.dumps(parts, default=plain))
+    return {"id": _figure_id(prepared.figure.name), **parts, "arrays": list(arrays)}
 
 
 def _numbers(values: Vector) -> tuple[float | None, ...]:
@@ -384,13 +350,18 @@ def _facts(name: str, table: Mapping[str, str]) -> str:
     )
 
 
-def _table(pairs: Iterable[tuple[str, str]], kind: str = "pairs") -> str:
+def _table(pairs: Iterable[tuple[str, str]]) -> str:
     """Return names and values as a table."""
-    rows = "".join(
-        f'<tr><th scope="row">{escape(name)}</th><td>{escape(value)}</td></tr>'
-        for name, value in pairs
+    return _table_of([(escape(name), [escape(value)]) for name, value in pairs], "pairs")
+
+
+def _table_of(rows: Iterable[tuple[str, Iterable[str]]], kind: str, head: str = "") -> str:
+    """Return rows of HTML, each with its name, as a table."""
+    lines = "".join(
+        f'<tr><th scope="row">{name}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+        for name, cells in rows
     )
-    return f'<table class="{kind}">{rows}</table>'
+    return f'<table class="{kind}">{head}{lines}</table>'
 
 
 # --- words as HTML --------------------------------------------------------------------------------
@@ -422,40 +393,19 @@ def evidence_tables(evidence: Iterable[tuple[str, str]]) -> str:
 
     Neighbours with the same keys share a table.
     """
-    rows = [(what, text, cells_of(text)) for what, text in evidence]
+    found = [(typeset(what), cells_of(text) or [("", text)]) for what, text in evidence]
     tables = []
-    for keys, group in groupby(rows, key=lambda row: tuple(key for key, _ in row[2])):
-        together = list(group)
-        tables.append(_keyed_table(keys, together) if keys else _pairs_table(together))
+    for keys, group in groupby(found, key=lambda row: [key for key, _ in row[1]]):
+        rows = [(what, [typeset(value) for _, value in cells]) for what, cells in group]
+        heads = "".join(f'<th scope="col">{typeset(key)}</th>' for key in keys)
+        head = "" if keys == [""] else f"<tr><td></td>{heads}</tr>"
+        tables.append(_table_of(rows, "evidence", head))
     return "".join(f'<div class="numbers">{table}</div>' for table in tables)
 
 
-Cells = list[tuple[str, str]]
-Row = tuple[str, str, Cells]
-
-
-def cells_of(text: str) -> Cells:
+def cells_of(text: str) -> list[tuple[str, str]]:
     """Return the cells of "1: 0.5 · 2: 0.3"; none where a text is something else."""
     parts = text.split(" · ")
     if len(parts) == 1 or not all(": " in part for part in parts):
         return []
     return [(key, value) for key, _, value in (part.partition(": ") for part in parts)]
-
-
-def _keyed_table(keys: Sequence[str], rows: Sequence[Row]) -> str:
-    heads = "".join(f'<th scope="col">{typeset(key)}</th>' for key in keys)
-    lines = "".join(
-        f'<tr><th scope="row">{typeset(what)}</th>'
-        + "".join(f"<td>{typeset(value)}</td>" for _, value in cells)
-        + "</tr>"
-        for what, _, cells in rows
-    )
-    return f'<table class="evidence"><tr><td></td>{heads}</tr>{lines}</table>'
-
-
-def _pairs_table(rows: Sequence[Row]) -> str:
-    lines = "".join(
-        f'<tr><th scope="row">{typeset(what)}</th><td>{typeset(text)}</td></tr>'
-        for what, text, _ in rows
-    )
-    return f'<table class="evidence">{lines}</table>'

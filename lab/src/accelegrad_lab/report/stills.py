@@ -71,8 +71,8 @@ def draw_still(prepared: PreparedFigure) -> dict[str, bytes]:
             for j, panel in enumerate(row):
                 axes = still.add_subplot(grid[i, j])
                 _draw_panel(axes, panel, prepared, int(panel_width * 10.5))
-                if j == 0 or row[j - 1].panel.y_label != panel.panel.y_label:
-                    axes.set_ylabel(_plain(panel.panel.y_label))
+                if j == 0 or row[j - 1].y_label != panel.y_label:
+                    axes.set_ylabel(_plain(panel.y_label))
         still.suptitle(_plain(title), fontsize=11, fontweight="bold")
         _draw_legend(still, prepared.entries, legend)
         still.draw_without_rendering()  # places everything, once for both files
@@ -85,15 +85,14 @@ def draw_still(prepared: PreparedFigure) -> dict[str, bytes]:
     return files
 
 
-def _draw_panel(axes: Axes, prepared: PreparedPanel, figure: PreparedFigure, letters: int) -> None:
+def _draw_panel(axes: Axes, panel: PreparedPanel, figure: PreparedFigure, letters: int) -> None:
     """Draw one pair of axes; its title has at most so many letters a line."""
     from matplotlib.ticker import NullLocator
 
-    panel = prepared.panel
     name = panel.x_axes[0]
     axes.set_title(_plain(textwrap.fill(panel.title, letters)))
     axes.set_xlabel(_plain(name))
-    shown = [line for line in prepared.lines if _on_axes(line, name, panel.log_x).any()]
+    shown = [line for line in panel.lines if _on_axes(line, name, panel.log_x).any()]
     if not shown:
         axes.text(0.5, 0.5, "nothing to draw", ha="center", va="center", transform=axes.transAxes)
         axes.set(xticks=[], yticks=[])
@@ -114,7 +113,7 @@ def _draw_panel(axes: Axes, prepared: PreparedPanel, figure: PreparedFigure, let
             linestyle=STROKES[figure.entries[line.entry].dash],
             marker="o",
             markersize=3.2,
-            markevery=line.marked.tolist(),
+            markevery=line.marked,
         )
     # Over two decades or more, ticks at powers of ten are enough (and much faster to place).
     for axis, (low, high) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):

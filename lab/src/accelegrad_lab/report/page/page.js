@@ -63,10 +63,10 @@ function clear(hex, alpha) {
 }
 
 function axisOf(figure, panel) {
-  return panel.axes.includes(figure.axis) ? figure.axis : panel.axes[0];
+  return panel.x_axes.includes(figure.axis) ? figure.axis : panel.x_axes[0];
 }
 function isLog(figure, panel) {
-  return figure.scale === null ? panel.log : figure.scale === "log";
+  return figure.scale === null ? panel.log_x : figure.scale === "log";
 }
 
 // The rows as they are drawn: one panel when it is enlarged, broken where the page is narrow.
@@ -98,7 +98,7 @@ function titleLines(text, width) {
 function geometry(figure, width) {
   const rows = rowsOf(figure, width);
   const columns = Math.max(...rows.map((row) => row.length));
-  const labelled = (row, j) => j === 0 || row[j - 1].yLabel !== row[j].yLabel;
+  const labelled = (row, j) => j === 0 || row[j - 1].y_label !== row[j].y_label;
   const left = Array.from({ length: columns }, (_, j) =>
     rows.some((row) => j < row.length && labelled(row, j)) ? 62 : 46);
   const right = 14;
@@ -122,7 +122,7 @@ function geometry(figure, width) {
 }
 
 function colourOf(figure, entry) {
-  return figure.entries[entry][theme()];
+  return figure.entries[entry].colour[theme()];
 }
 function nameOf(entry) {
   return entry.variant ? `${entry.method}, ${entry.variant}` : entry.method;
@@ -143,7 +143,7 @@ function curveTrace(figure, panel, line, number) {
   const axis = axisOf(figure, panel);
   const log = isLog(figure, panel);
   const colour = colourOf(figure, line.entry);
-  const others = panel.axes.filter((name) => name !== axis);
+  const others = panel.x_axes.filter((name) => name !== axis);
   const extra = others.map((name) => figure.arrays[line.x[name]]);
   extra.push(wordsOf(figure, line.y));
   if (line.band) extra.push(...line.band.map((edge) => wordsOf(figure, edge)));
@@ -154,7 +154,7 @@ function curveTrace(figure, panel, line, number) {
   const hover = `<b>${inTemplate(nameOf(entry))}</b>`
     + row(axis, "%{x:,.7~r}")
     + others.map((name, i) => row(name, `%{customdata[${i}]:,.7~r}`)).join("")
-    + row(panel.yLabel, `%{customdata[${from}]}`)
+    + row(panel.y_label, `%{customdata[${from}]}`)
     + (line.band ? row("band", `%{customdata[${from + 1}]} to %{customdata[${from + 2}]}`) : "")
     + (line.note ? `<br><i>${inTemplate(line.note)}</i>` : "")
     + "<extra></extra>";
@@ -274,12 +274,12 @@ function build(figure, place) {
     };
     layout[`yaxis${number}`] = {
       ...axes,
-      type: panel.logY ? "log" : "linear",
+      type: panel.log_y ? "log" : "linear",
       exponentformat: "power",
       anchor: `x${number}`,
       domain: [1 - (y + down) / place.height, 1 - y / place.height],
-      title: { ...title, text: labelled ? plain(panel.yLabel) : "", standoff: 4 },
-      ...ticks(panel.logY, down / (panel.logY ? 24 : 40), panel.lines.map((line) => figure.arrays[line.y]), true),
+      title: { ...title, text: labelled ? plain(panel.y_label) : "", standoff: 4 },
+      ...ticks(panel.log_y, down / (panel.log_y ? 24 : 40), panel.lines.map((line) => figure.arrays[line.y]), true),
     };
     let drawn = 0;
     for (const line of panel.lines) {

@@ -1,0 +1,60 @@
+"""The gate: what is lost or false between two source trees is found, and slow calls are named."""
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import accelegrad
+from accelegrad_lab import gate
+from accelegrad_lab.engine.rows import MADE, plain_name
+from accelegrad_lab.functions.suite import SUITE
+from accelegrad_lab.gate import Compared, Outcome
+
+
+def compared(before: Outcome, after: Outcome, ratio: float = 1.0) -> Compared:
+    return Compared("a call", [1.0, ratio], [1.0, 1.0], [before, after])
+
+
+def test_what_is_lost_or_false_is_found() -> None:
+    good = Outcome(success=True, value=1.0, gap=0.1)
+    assert not compared(good, good).wrong
+    assert compared(good, good._replace(success=False)).wrong == ["success lost"]
+    assert compared(good, good._replace(gap=math.nan)).wrong == ["proof lost"]
+    assert compared(good, Outcome(success=True, value=0.8)).wrong[-1] == "bound before is false"
+    words, within = gate.verdict([compared(good, good, 1.2)], [], 1.25, 1.3)
+    assert within
+    assert words[0].startswith("wall: geometric mean 1.200 (limit 1.25), worst 1.20")
+    for done, failed in (
+        ([compared(good, good, 1.4)], []),
+        ([compared(good, good)], ["x"]),
+        ([], []),
+    ):
+        assert not gate.verdict(done, failed, 2.0, 1.3)[1]
+    assert "a call (1.40)" in gate.verdict([compared(good, good, 1.4)], [], 2.0, 1.3)[0][0]
+
+
+def test_every_call_has_its_data() -> None:
+    names = {one for call in gate.CALLS.values() for one in getattr(call, "args", ())}
+    named = {one for one in names if isinstance(one, str)} - {"logistic"}
+    data = {one for one in named if plain_name(one) in MADE or one in gate.STORED}
+    assert len(data) > 12
+    assert len(named & set(SUITE)) >= 15
+
+
+def test_a_call_in_two_trees() -> None:
+    tree = str(Path(accelegrad.__file__).parents[1])
+    options = [
+        "--before",
+        tree,
+        "--after",
+        tree,
+        "--only",
+        "function, squares, n = 2",
+        "--worst",
+        "9",
+    ]
+    command = [sys.executable, gate.__file__, *options, "--mean", "9", "--seconds", "0.1"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("| function, squares, n = 2 |") == 1
