@@ -20,13 +20,10 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from accelegrad import threads
-from accelegrad.catalogue import AUTO
 from accelegrad.errors import Vector, nearest, real_number, whole_number
 from accelegrad.geometry.sets import Box, WholeSpace, as_feasible_set
-from accelegrad.kernels.steps import Settings
 from accelegrad.models.losses import LOSSES, PARAMETERS, LossEntry, make_loss, plain_loss_name
 from accelegrad.models.row_file import RowFile
-from accelegrad.models.row_parts import total
 from accelegrad.models.streamed_model import Checked, read_rows
 from accelegrad.run.result import rounded_down, rounded_up
 from accelegrad.sklearn import online
@@ -40,7 +37,7 @@ from accelegrad.sklearn.data import (
 )
 from accelegrad.sklearn.objective import Objective, Problem
 from accelegrad.sklearn.parameters import Parameters, parameter
-from accelegrad.sklearn.solve import Fit, solve
+from accelegrad.sklearn.solve import AUTO, Fit, Settings, solve, total
 from accelegrad.sklearn.summary import Summary
 
 FLOAT_TYPES = [np.float64, np.float32]  # X of another type is converted to the first

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from sklearn.base import RegressorMixin, clone
 from sklearn.utils.validation import check_array
 
-from accelegrad.catalogue import AUTO
 from accelegrad.errors import real_number
 from accelegrad.models.losses import (
     DELTA,
@@ -25,6 +24,7 @@ from accelegrad.sklearn.base import LinearEstimator, StreamFitting
 from accelegrad.sklearn.data import Data, refuse_missing
 from accelegrad.sklearn.objective import Objective
 from accelegrad.sklearn.parameters import FITTED, PARTIAL_FIT, TARGET_SCALE, documented, parameter
+from accelegrad.sklearn.solve import AUTO
 
 
 def _of_losses(known: Parameter) -> Any:
