@@ -338,7 +338,13 @@ class Bundle(StepRule):
             return state
         point = state.center + search.low.at * search.direction
         low = KnownEvaluation(point, search.low.value, search.low_gradient)
-        return self._centred(state, low, paired=True)
+        found = self._centred(state, low, paired=True)
+        if search.high.at < math.inf:
+            return found
+        # The value fell all along: the next search begins with a step as long as all of this one.
+        length = search.low.at * math.sqrt(float(search.direction @ search.direction))
+        steep = math.sqrt(float(found.gradient @ found.gradient))
+        return found._replace(step_size=length / steep if steep > 0.0 else 1.0, pairs=Pairs())
 
     # -- steps of the bundle -----------------------------------------------------------------------
 
