@@ -12,9 +12,10 @@ import scipy.sparse as sp
 
 import accelegrad as ag
 from accelegrad.catalogue import METHODS
-from accelegrad.choose import TABLE, Request, Space, choose, first
+from accelegrad.choose import TABLE, Request, Space, choose, first, resolve
 from accelegrad.models.losses import make_loss
 from accelegrad.models.scaling import unevenness
+from accelegrad.rules import Rescaled
 from accelegrad.solvers import DualAscent, InteriorPoint, ProximalNewton, SketchedNewton
 
 DOCUMENTED = Path(__file__).parents[2] / "docs" / "methods.md"
@@ -122,6 +123,21 @@ def test_columns_of_very_different_size_are_scaled_where_curvature_does_not_do_i
     few = model()
     narrow = ag.LinearModel(few.X * np.geomspace(1, 1e4, 5), few.y, loss="logistic", l2=1e-6)
     assert chosen(narrow)[0] == "accelegrad-newton"
+
+
+@pytest.mark.parametrize("minibatches", [False, True])
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_minibatches_of_sparse_rows_are_not_scaled(kind, minibatches):
+    """In scaled coordinates a step would touch all columns."""
+    few = model(l2=0.0)
+    X = few.X if kind == "dense" else sp.csr_array(few.X)
+    request = Request(
+        ag.LinearModel(X * 10.0 ** np.arange(5), few.y),
+        Space(np.zeros(5)),
+        parameters={"diameter": "auto", "initial_radius": 1.0},
+        minibatches=minibatches,
+    )
+    assert isinstance(resolve(request).rule, Rescaled) is not (kind == "csr" and minibatches)
 
 
 def test_an_interior_point_method_takes_few_rows_with_one_kink():

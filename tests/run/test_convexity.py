@@ -265,9 +265,14 @@ def closing(monkeypatch):
     return begun
 
 
-@pytest.mark.parametrize("error", [ValueError, ZeroDivisionError, KeyboardInterrupt])
-@pytest.mark.parametrize("where", ["function", "projection"])
-def test_a_failure_in_a_closing_check_does_not_take_the_answer_away(closing, error, where):
+@pytest.mark.parametrize(
+    ("where", "error"),
+    [
+        *(("function", error) for error in (ValueError, ZeroDivisionError, KeyboardInterrupt)),
+        ("projection", ArithmeticError),
+    ],
+)
+def test_a_failure_in_a_closing_check_does_not_take_the_answer_away(closing, where, error):
     """The check evaluates at points that no step leads to: there functions may do anything."""
 
     def f(x):
