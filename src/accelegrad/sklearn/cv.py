@@ -103,7 +103,7 @@ class CrossValidated(LinearEstimator):
         names = set(inspect.signature(self._single).parameters) & set(given)
         single = self._single(**{name: given[name] for name in names - {"n_jobs"}})
         single.set_params(alpha=alphas[0])._objective()  # refuses wrong parameters before any work
-        self._take_targets(data.counted)  # refuses a single class
+        self._taken(data)  # refuses a single class, and weights that are all zero
         check_consistent_length(data.y, groups)
         scorer = None if self.scoring is None else checked_scorer(single, self.scoring)
         folds = check_cv(self.cv, data.y, classifier=self._classifies)
