@@ -23,18 +23,18 @@ DATA = {
     "float32": dict(fit_intercept=True),
     "weak l2": dict(l2=1e-6, fit_intercept=True),
     "strong l2": dict(l2=1.0),
-    "no l2": dict(l2=0.0, fit_intercept=True),
+    "no l2": dict(l2=0.0, fit_intercept=True, rows=600),
 }
 METHODS = ["accelegrad-newton", "proximal-newton", "dual-ascent", "interior-point", "direct"]
 
 
 def wanted(method, loss, data):
     """Return the relative gap that a method has to prove; None where it is not for the problem."""
-    if method == "accelegrad-newton":
-        without = data == "no l2" and (loss in SMOOTH or loss in ("absolute", "quantile"))
-        return (1e-9 if loss in SMOOTH else 1e-4) if without or data != "no l2" else None
+    if method == "accelegrad-newton" and (loss in SMOOTH or data != "no l2"):
+        return 1e-9 if loss in SMOOTH else 1e-4
     if data == "no l2":
-        return None
+        with_null_space = method == "accelegrad-newton" and loss in ("absolute", "quantile")
+        return 1e-7 if with_null_space else None
     if method == "interior-point":
         return 1e-7 if loss in ONE_KINK else None
     if method == "dual-ascent":  # slow with a weak l2 term
@@ -54,7 +54,8 @@ CASES = [
 @functools.cache
 def problem(loss, data):
     given = dict(density=0.4, noise=0.7, l2=1e-2, seed=7, quantile=0.8) | DATA[data]
-    model = linear_problem(loss, given.pop("kind", "dense"), (200, 8), **given)
+    shape = given.pop("rows", 200), 8
+    model = linear_problem(loss, given.pop("kind", "dense"), shape, **given)
     return of_other_rows(model, model.X.astype(np.float32)) if data == "float32" else model
 
 
@@ -113,7 +114,7 @@ def test_value_and_bound_enclose_the_minimum(method, loss, data):
             Terms.of(model, None, None), np.zeros(model.n_parameters), lambda value: rtol * value
         )
         x, value, bound, steps = found
-        assert 1 <= steps <= 60
+        assert 1 <= steps <= (1 if loss == "squared" else 60)  # whose model is exact
     else:
         run = ag.minimize(model, method=method, rtol=rtol, max_iter=3000, rng=0)
         assert run.success

@@ -16,7 +16,6 @@ import numpy as np
 
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.models.linear_model import LinearModel, ModelPoint
-from accelegrad.models.matrix import Matrix
 from accelegrad.models.sampling import ModelRows
 from accelegrad.proofs.fenchel import (
     ColumnSums,
@@ -126,7 +125,12 @@ class DirectNewton:
         value = value_at(at)
         for number in range(1, most_steps + 1):
             try:
-                matrix = self._curvature(at, caution, terms)
+                if self._is_least_squares:
+                    matrix = least_squares_matrix(self._rows, terms.l2)
+                else:
+                    curvatures = at.curvatures(caution)
+                    rows = ModelRows(model, None, curvatures, int(np.count_nonzero(curvatures)))
+                    matrix = second_derivative_matrix(model, at, rows)
                 aim = minimum_of_columns(terms, limits, None, matrix, at.gradient, at.w)
             except NonFiniteError:
                 return None
@@ -157,10 +161,3 @@ class DirectNewton:
                     return DirectMinimum(at.w, value, bound, number)
             caution = next_caution(caution, share)
         return None
-
-    def _curvature(self, at: ModelPoint, caution: float, terms: Terms) -> Matrix:
-        if self._is_least_squares:
-            return least_squares_matrix(self._rows, terms.l2)
-        curvatures = at.curvatures(caution)
-        rows = ModelRows(at.model, None, curvatures, int(np.count_nonzero(curvatures)))
-        return second_derivative_matrix(at.model, at, rows)

@@ -213,7 +213,10 @@ class DualOracle(RowOracle):
 
     def _plain_epoch(self, theta: Vector, w: Vector, rests: Any, draws: Any) -> int:
         """Do one epoch in place; return how many rows were read."""
-        order = shuffled(np.flatnonzero(rests[0] == 0), draws)
+        order = np.flatnonzero(rests[0] == 0)
+        for last in range(order.size - 1, 0, -1):  # by Fisher and Yates
+            place = int(draws[last]) * (last + 1) >> 32
+            order[[last, place]] = order[[place, last]]
         np.subtract(rests[0], 1, out=rests[0], where=rests[0] > 0)
         model, pull = self.model, self._pull
         weights = w[: model.n_features]
@@ -225,7 +228,8 @@ class DualOracle(RowOracle):
             best = proximal_slopes(model.loss, margin + q * theta[row], q, model.y[row])
             fall = share * (theta[row] - best)
             theta[row] = best
-            rests[:, i] = longer_rest(rests[1, i]) if fall[0] == 0.0 else 0
+            longer = min(2 * int(rests[1, i]) + 1, LONGEST_REST)
+            rests[:, i] = longer if fall[0] == 0.0 else 0
             block.add_combination(fall / model.l2, weights)
             if pull > 0.0:
                 w[-1] += pull * fall[0]
@@ -273,20 +277,6 @@ class DualOracle(RowOracle):
         else:
             at.late_bound = LateBound(self.model, slopes=balanced)
         return at
-
-
-def shuffled(rows: Any, draws: Any) -> Any:
-    """Return rows in random order, by Fisher and Yates, with one 32-bit number per place."""
-    order = rows.copy()
-    for last in range(order.size - 1, 0, -1):
-        place = int(draws[last]) * (last + 1) >> 32
-        order[[last, place]] = order[[place, last]]
-    return order
-
-
-def longer_rest(last: int) -> int:
-    """Return the epochs of rest for a row whose slope again did not change."""
-    return min(2 * int(last) + 1, LONGEST_REST)
 
 
 def proximal_slopes(loss: Loss, z: Vector, q: float, y: Vector) -> Vector:

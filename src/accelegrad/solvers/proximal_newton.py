@@ -216,32 +216,34 @@ class PenalisedOracle(SmoothOracle, TermsOracle):
     def aim(self, point: Vector, number: int, caution: float) -> Aim:
         """Return the minimum of the model around a point over the columns that may move."""
         self._before, self._aimed, self._has_all_rows = math.inf, None, False
+        d, more = self.model.n_features, self.terms.l2 - self.model.l2
+        columns: Any = None
+        around: ModelPoint | None = None
         with np.errstate(**QUIET):
-            few = self.model.n_features <= FEW_COLUMNS and self.model.in_memory is not None
+            few = d <= FEW_COLUMNS and self.model.in_memory is not None
             if self._is_least_squares and number == 1 and few:
                 # Products of columns suffice: no pass over the rows.
                 part = self._columns(None)
                 matrix = self._least_squares_matrix(part)
                 gradient = part.combination(-part.y) + matrix @ point
-                return self._minimum(None, matrix, gradient, point, math.inf)
-            evaluation = self._evaluation(point)
-            around = self._known(evaluation)
-            self._before, gradient = evaluation.value, evaluation.gradient
-            if self.terms.l2 != self.model.l2:
-                gradient = gradient.copy()
-                gradient[: self.model.n_features] += (self.terms.l2 - self.model.l2) * (
-                    point[: self.model.n_features]
-                )
-            columns = self._chosen(point, gradient)
-            if self._products is not None and columns is not None:
-                matrix = self._products_of(columns, self._products)
             else:
-                part = self._columns(columns)
-                matrix = self._curvature(part, around, number, caution)
-            aim = self._minimum(columns, matrix, gradient, point, evaluation.value)
-            if self._has_all_rows:
-                self._aimed = aim.target, around, caution
-            return aim
+                evaluation = self._evaluation(point)
+                around = self._known(evaluation)
+                self._before, gradient = evaluation.value, evaluation.gradient
+                if more != 0.0:
+                    gradient = gradient.copy()
+                    gradient[:d] += more * point[:d]
+                columns = self._chosen(point, gradient)
+                if self._products is not None and columns is not None:
+                    matrix = self._products_of(columns, self._products)
+                else:
+                    part = self._columns(columns)
+                    matrix = self._curvature(part, around, number, caution)
+            given = columns, matrix, gradient, point
+            target, fall = minimum_of_columns(self.terms, self._limits, *given)
+        if self._has_all_rows and around is not None:
+            self._aimed = target, around, caution
+        return Aim(target, fall, self._before)
 
     def _chosen(self, point: Vector, gradient: Vector) -> Any:
         """Return the columns that may move, None for all of them."""
@@ -309,13 +311,6 @@ class PenalisedOracle(SmoothOracle, TermsOracle):
     @cached_property
     def _sums(self) -> Vector:
         return self.model.combination(np.ones(self.model.n_samples))
-
-    def _minimum(
-        self, columns: Any, matrix: Matrix, gradient: Vector, point: Vector, value: float
-    ) -> Aim:
-        """Return the minimum of the model over some columns and the intercept."""
-        given = columns, matrix, gradient, point
-        return Aim(*minimum_of_columns(self.terms, self._limits, *given), value)
 
 
 class SmoothedPenalisedOracle(SmoothedOracle[PenalisedOracle], TermsOracle):
