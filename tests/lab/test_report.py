@@ -16,7 +16,7 @@ from matplotlib.image import imread
 from accelegrad_lab.engine.content import Claim, Curve, Figure, Panel, Report, Verdict
 from accelegrad_lab.report.palette import OTHERS, colours
 from accelegrad_lab.report.prepared import POINTS
-from accelegrad_lab.report.report import write_report
+from accelegrad_lab.report.report import evidence_tables, write_report
 from browser import wait_for
 
 NASTY = "f < g & </script><script>alert(1)</script> $x$ %{y} 'quoted' \"twice\""
@@ -179,6 +179,16 @@ def test_every_word_of_the_report_is_on_the_page_escaped(
     assert [tag for tag, _ in read.elements].count("script") == 3
     words("hold", "hold in part", "do not hold here")
     assert [attrs.get("class") for _, attrs in read.elements].count("count") == 3
+
+
+def test_numbers_by_what_they_belong_to_have_columns() -> None:
+    evidence = [("a_t", "1: 0.5 · 2: 0.3"), ("b", "1: 5 · 2: 6"), ("c", "plain"), ("d", "x: 1")]
+    keyed, plain, _ = evidence_tables(evidence).split("</div>")
+    assert keyed.count('<th scope="col">') == 2
+    assert "<i>a</i><sub>t</sub></th><td>0.5</td><td>0.3</td>" in keyed
+    assert "b</th><td>5</td><td>6</td></tr>" in keyed
+    assert "col" not in plain
+    assert "d</th><td>x: 1</td>" in plain
 
 
 def test_the_data_is_json_that_fits_the_report(read: Reader, report: Report) -> None:

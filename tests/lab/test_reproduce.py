@@ -150,6 +150,8 @@ def test_family_takes_medians_of_scaled_gaps():
     np.testing.assert_array_equal(made.average, [2.0, 1.0])
     np.testing.assert_array_equal(made.high["average"], [9.0, 9.0])
     assert made.final("average") == 1.0
+    less = Family.of([outcome([4.0, 3.0])], [2.0], minimum=1.0)
+    np.testing.assert_array_equal(less.average, [1.5, 1.0])
     assert made.first_below("average", 1.5, "iterations") == 1000
     assert made.first_below("average", 0.5, "iterations") == np.inf
     assert made.value_at("average", "iterations", 999) == 2.0
