@@ -149,6 +149,9 @@ def test_a_restored_memory_goes_on_bit_for_bit(cuts):
         point = rng.standard_normal(D)
         for memory in (first, second):
             memory.add_at(point, *FUN(point))
+        below = np.maximum(FUN(point)[0] - first.values_at(point), 0.0)
+        sums = (memory.shortest_sum(below, keep=True) for memory in (first, second))
+        np.testing.assert_array_equal(*sums)
         one, two = (combine(memory, point) for memory in (first, second))
         np.testing.assert_array_equal(one.weights, two.weights)
         np.testing.assert_array_equal(one.slope, two.slope)
