@@ -27,7 +27,6 @@ NOT_NUMERIC = frozenset(
         "test_bad_input",
         "test_checkpoint",
         "test_fuzz",
-        "test_kills",
         "test_scipy_words",
         "test_threads",
         "test_warmup",

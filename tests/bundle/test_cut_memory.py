@@ -139,6 +139,27 @@ def test_sums_know_how_far_rounding_takes_them():
         assert np.linalg.norm(off) <= numbers[BLURRED]
 
 
+@pytest.mark.parametrize("cuts", [0, 1, 8, 9, 19, 20, 33])
+def test_a_restored_memory_goes_on_bit_for_bit(cuts):
+    rng = np.random.default_rng(cuts)
+    first = filled(20, cuts, rng, 4)
+    second = CutMemory(np.ones(D), 20)
+    second.restore(first.state())
+    for _ in range(40):
+        point = rng.standard_normal(D)
+        for memory in (first, second):
+            memory.add_at(point, *FUN(point))
+        below = np.maximum(FUN(point)[0] - first.values_at(point), 0.0)
+        sums = (memory.shortest_sum(below, keep=True) for memory in (first, second))
+        np.testing.assert_array_equal(*sums)
+        one, two = (combine(memory, point) for memory in (first, second))
+        np.testing.assert_array_equal(one.weights, two.weights)
+        np.testing.assert_array_equal(one.slope, two.slope)
+        known = (memory.products()[:, : memory.count] for memory in (first, second))
+        np.testing.assert_array_equal(*known)
+        np.testing.assert_array_equal(first.levels, second.levels)
+
+
 def test_cuts_at_a_centre_are_those_at_the_point():
     """Though those that are known there are not computed again: cuts come and go, centres move."""
     rng, centers = np.random.default_rng(8), np.random.default_rng(9).standard_normal((3, D))

@@ -44,6 +44,8 @@ DIMENSIONS = (1, 2, 3, 5, 10, 20)
 ROUNDING_TOL = 1e-7
 #: A gap that rounding left is at most this share of the values, a hundredth of the larger tolerances
 ROUNDING_GAP = 1e-6
+#: A gap of so many times what rounding changes in the values around a point cannot be closed.
+CANCELLED = 32.0
 #: How far the reference and the function itself may be off by rounding, in units of float64's
 #: precision times the values: the functions sum up to a few hundred terms.
 SLACK = 512 * float(np.finfo(float).eps)
@@ -756,7 +758,15 @@ def judged(entry: Entry, tol: float, result: Any) -> tuple[str, str]:
     ended = result.status == ag.Status.AT_ROUNDING and tol < ROUNDING_TOL
     if ended and result.gap <= ROUNDING_GAP * size:
         return "rounding", ""
+    if result.gap <= CANCELLED * noise(entry, result.x):
+        return "rounding", ""
     return "unproved", str(result.message)
+
+
+def noise(entry: Entry, x: Vector) -> float:
+    """Return what rounding changes in values around a point, by long doubles."""
+    points = [x, *(x * (1 + 1e-9 * np.random.default_rng(3).standard_normal((8, x.size))))]
+    return max(abs(float(entry.fun(u)[0]) - value(entry.fun, u)) for u in points)
 
 
 def falsehood(entry: Entry, result: Any) -> str:

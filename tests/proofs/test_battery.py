@@ -31,6 +31,20 @@ def test_an_ordinary_function_ends_with_a_proof(given):
     assert near or outcome.verdict in ("proved", "rounding"), outcome.line()
 
 
+def test_values_that_cancel_are_not_followed_far_away():
+    """The same point was tried again and again, and then points where sums cancel: a gap of 6e6.
+
+    Of a function written as x'Qx - 2q'x + c, with a doubled column, values of 0.2 are differences
+    of terms of 1e9.
+    """
+    entry = drawn("least_squares", 692185325, "far", 19)
+    (_, loose), (outcome, tight) = (run(entry, tol) for tol in (1e-4, 1e-6))
+    assert loose.success
+    assert loose.nfev <= 100  # 165 before
+    assert outcome.verdict == "rounding"
+    assert tight.gap <= 2e-5
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_knapsack_dual_at_1e_9_is_noticed_to_be_done(seed):
     """The answer is exact after about ten iterations, with the bound too."""

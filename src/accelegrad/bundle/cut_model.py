@@ -103,9 +103,12 @@ class CutModel(NamedTuple):
         if keep:
             self.cuts.keep_weights(weights)
         slope = self.cuts.combined_slope(weights)
-        # Cuts above the value at the centre, which rounding has lowered, promise less.
-        promise = ddot(weights, apart) + step * ddot(slope, slope)
-        return Lowest(center.point - step * slope, promise, weights, slope, ddot(weights, below))
+        error, square = ddot(weights, below), step * ddot(slope, slope)
+        # Cuts are above the value at the centre if rounding has lowered it, perhaps by as much as
+        # the others promise: then there is no promise.
+        left = ddot(weights, apart) + square
+        promise = left if left <= 0.0 else error + square
+        return Lowest(center.point - step * slope, promise, weights, slope, error)
 
     def _best_weights(
         self, center: Vector, below: Vector, step: float, *, keep: bool
