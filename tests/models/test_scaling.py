@@ -11,7 +11,7 @@ import accelegrad as ag
 from accelegrad.geometry.penalties import OnLeading
 from accelegrad.models import scaling
 from accelegrad.models.scaling import ColumnScaling, column_scaling
-from accelegrad.rules import AcceleGrad, UniversalDualGradient
+from accelegrad.rules import AcceleGrad, UniversalDualGradient, UniversalGradient
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.diagonal import DistanceFreeDiagonalAcceleGrad
 from accelegrad.rules.rescaled import Rescaled
@@ -150,6 +150,7 @@ def test_no_copy_of_the_data_is_made(layout):
 RULES = {
     "accelegrad": AcceleGrad(4.0),
     "distance-free": DistanceFreeDiagonalAcceleGrad(probe=True),
+    "universal": UniversalGradient(1e-3, 0.7),
     "universal-dual": UniversalDualGradient(1e-3, 0.7),
 }
 

@@ -32,6 +32,7 @@ def test_sums_of_parts_are_those_of_the_whole(loss, intercept, l1, parts):
         sums = SlopeSums(*(share * number for number in astuple(sums)))
         total = sums if total is None else total + sums
     assert abs(total.level - whole.level) <= total.level_error + whole.level_error
+    assert total.level_error >= 0.5 * whole.level_error  # errors of parts add up
     assert abs(total.mean - whole.mean) <= total.mean_error + whole.mean_error
     off = total.combination_error + whole.combination_error
     assert (np.abs(total.combination - whole.combination) <= off).all()
