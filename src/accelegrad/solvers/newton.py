@@ -41,9 +41,11 @@ from accelegrad.solvers.row_oracle import (
 #: twice as much: 1 % of the time)
 EXPECTED_DECREMENT = 0.05
 #: A run starts from the minimum over a sample, found in the same way (without it tall data take 1.4
-#: times as long): at most this share of the rows, and so many per parameter; none if those would be
-#: fewer than the last number.
-START_SHARE, START_PER_PARAMETER, FEWEST_PER_PARAMETER = 0.1, 150, 5
+#: times as long): at most this share of the rows, and so many per parameter.
+START_SHARE, START_PER_PARAMETER = 0.1, 150
+#: The least rows per parameter, and the least rows, of that sample; otherwise there is none. Chosen:
+#: small data are read as quickly, and their steps then depend only on the rows that have weight.
+FEWEST_PER_PARAMETER, FEWEST_SAMPLED = 5, 100
 #: Most steps on a sample, which end when the value's error is this share of what the sample leaves
 #: unknown; chosen.
 START_STEPS, START_PRECISION = 20, 0.3
@@ -306,7 +308,7 @@ class CurvedOracle(SmoothOracle):
         most = COPIED_ENTRIES * model.n_samples / max(1, model.storage.entries)
         enough = START_PER_PARAMETER * model.n_parameters
         size = int(min(START_SHARE * model.n_samples, most, enough))
-        if size < FEWEST_PER_PARAMETER * model.n_parameters:
+        if size < max(FEWEST_PER_PARAMETER * model.n_parameters, FEWEST_SAMPLED):
             return None
         rng = np.random.default_rng([self._seed, 0])
         # A weak l2 term keeps its weight relative to a row, up to that of one row: fewer rows
