@@ -43,8 +43,8 @@ EXPECTED_DECREMENT = 0.05
 #: A run starts from the minimum over a sample, found in the same way (without it tall data take 1.4
 #: times as long): at most this share of the rows, and so many per parameter.
 START_SHARE, START_PER_PARAMETER = 0.1, 150
-#: The least rows per parameter, and the least rows, of that sample; otherwise there is none. Chosen:
-#: small data are read as quickly, and their steps then depend only on the rows that have weight.
+#: The least rows per parameter, and the least rows, of that sample; otherwise there is none.
+#: Chosen: small data are read as quickly, and steps then depend only on the rows with weight.
 FEWEST_PER_PARAMETER, FEWEST_SAMPLED = 5, 100
 #: Most steps on a sample, which end when the value's error is this share of what the sample leaves
 #: unknown; chosen.
