@@ -290,3 +290,8 @@ def test_equal_weights_count_as_none_for_the_tolerance():
 def test_the_minimum_over_degenerate_or_nearly_parallel_rows_is_proved(seed):
     """Multipliers found from far away lacked digits: no more than a gap of 7e-4 was proved."""
     proofs.polyhedra.check(seed)
+
+
+def test_rounding_leads_nowhere_along_directions_that_a_function_does_not_depend_on():
+    """From 3e10 away: steps of L-BFGS along such a direction ended at 1e28, and `NOT_CONVEX`."""
+    check(640007313)

@@ -18,12 +18,15 @@ from scipy.linalg.lapack import dtrtrs
 
 from accelegrad.bundle.cut_memory import DEFAULT_BYTES, FEWEST_CUTS
 from accelegrad.errors import Vector
-from accelegrad.linalg import UNIT
 from accelegrad.rules.base import Evaluated
 
 #: Pairs that are kept (seven smooth functions, mean calls to 1e-6: 68 with 10 or 15, 64 with 20, 62
 #: with 30; each costs two products per step).
 MOST_PAIRS = 20
+#: A pair counts if the gradient grows along the step by more than this share of both lengths: with
+#: less, rounding leads far away along directions that the function does not depend on (fuzz,
+#: `--only 640007313`).
+LEAST_CURVATURE = 1e-10
 #: The required fall, as a share of what the slope at the start promises (Armijo)
 FALL = 1e-4
 #: The largest remaining slope, as a share of that at the start
@@ -69,9 +72,9 @@ class Pairs:
         return np.roll(self._changes[: self.count], -self._oldest, axis=0)
 
     def add(self, step: Vector, change: Vector) -> None:
-        """Keep a pair, if the gradient grows along the step by more than rounding."""
+        """Keep a pair, if the gradient grows along the step by more than rounding explains."""
         growth = ddot(step, change)
-        least = UNIT * math.sqrt(ddot(step, step)) * math.sqrt(ddot(change, change))
+        least = LEAST_CURVATURE * math.sqrt(ddot(step, step)) * math.sqrt(ddot(change, change))
         if not growth > least > 0.0:
             return
         if self.count == 0:
