@@ -295,3 +295,8 @@ def test_the_minimum_over_degenerate_or_nearly_parallel_rows_is_proved(seed):
 def test_rounding_leads_nowhere_along_directions_that_a_function_does_not_depend_on():
     """From 3e10 away: steps of L-BFGS along such a direction ended at 1e28, and `NOT_CONVEX`."""
     check(640007313)
+
+
+def test_steps_do_not_grow_without_end_where_nothing_is_left():
+    """They overflowed, and a point that is not finite has no projection onto a polyhedron."""
+    check(650000816)

@@ -92,7 +92,7 @@ class Run:
     def _centre(self, x, value, gradient, *, paired):
         s, y = x - self.center, gradient - self.gradient
         if paired:
-            least = EPS * np.linalg.norm(s) * np.linalg.norm(y)
+            least = quasi_newton.LEAST_CURVATURE * np.linalg.norm(s) * np.linalg.norm(y)
             if s @ y > least > 0:
                 self.pairs = [*self.pairs, (s, y)][-quasi_newton.MOST_PAIRS :]
             if s @ y > 0:
@@ -157,6 +157,9 @@ class Run:
             a = self._beyond(before, low, p) if high is None else self._between(low, high, p)
         if low is not start:
             self._centre(self.center + low[0] * p, *low[1:], paired=True)
+            if high is None:  # the value fell all along: the next search begins with as long a step
+                self.t = low[0] * np.linalg.norm(p) / np.linalg.norm(self.gradient)
+                self.pairs = []
 
     def _fell(self, value, slope, a, s0):
         """Armijo's condition, or Hager and Zhang's where values are the same but for rounding."""

@@ -425,6 +425,8 @@ class Bundle(StepRule):
                 t /= LARGEST_GROWTH
             elif self._is_resolved(state, trial) or self._is_far(state, trial.point):
                 break
+            elif gap <= ROUNDING_SHARE * abs(state.value):
+                break  # nothing is left, and the products of slopes lack digits for longer steps
             else:
                 t *= LARGEST_GROWTH
         return trial, gap, t
