@@ -142,8 +142,13 @@ class Run:
             value, gradient = self.evaluate(self.center + a * p, "search")
             fell = self._fell(value, gradient @ p, a, s0)
             if fell and (self.box or gradient @ p >= quasi_newton.STEEP * s0):
+                pairs = self.pairs
                 self._centre(self.center + a * p, value, gradient, paired=True)
                 self._note(missed=False)
+                if self.box and self.pairs is pairs:
+                    # The gradient did not change: the model would repeat this step.
+                    gone = max(np.linalg.norm(a * p), self.t * np.linalg.norm(self.gradient))
+                    self._forget_pairs(bundle.LARGEST_GROWTH * gone)
                 return
             before = low
             if fell:
@@ -158,8 +163,11 @@ class Run:
         if low is not start:
             self._centre(self.center + low[0] * p, *low[1:], paired=True)
             if high is None:  # the value fell all along: the next search begins with as long a step
-                self.t = low[0] * np.linalg.norm(p) / np.linalg.norm(self.gradient)
-                self.pairs = []
+                self._forget_pairs(low[0] * np.linalg.norm(p))
+
+    def _forget_pairs(self, length):
+        """The next search begins with a step of this length along the gradient."""
+        self.t, self.pairs = length / np.linalg.norm(self.gradient), []
 
     def _fell(self, value, slope, a, s0):
         """Armijo's condition, or Hager and Zhang's where values are the same but for rounding."""
@@ -251,6 +259,9 @@ class Run:
         if self.added == added and promise < t * EPS * self.gradient @ self.gradient:
             # The model knew the cut: its lowest point was not found.
             self.t = t / bundle.LARGEST_GROWTH
+            return
+        if self.added == added and self._distance(point) < self._reach():
+            self.t = t * bundle.LARGEST_GROWTH
             return
         error = self.value - value - gradient @ (self.center - point)
         if error > promise and self.misses >= bundle.RECENT:

@@ -279,8 +279,14 @@ class Bundle(StepRule):
         end = End(search.trial, value, inner(at.gradient, direction) + rise)
         # Where the function is not finite beyond, no longer step is to be had.
         if search.is_over(end) or (trial != 1.0 and search.fell(end)):
-            counts = _noted(state.counts, misses=0)
-            return self._centred(state, at, paired=True, search=NO_SEARCH, counts=counts), at
+            counts, added = _noted(state.counts, misses=0), state.pairs.added
+            found = self._centred(state, at, paired=True, search=NO_SEARCH, counts=counts)
+            if not self._plain and found.pairs.added == added:
+                # The gradient did not change: the quadratic model would repeat this step.
+                steep = math.sqrt(inner(found.gradient, found.gradient))
+                gone = max(float(distance(found.center, state.center)), state.step_size * steep)
+                found = self._forgetting(found, LARGEST_GROWTH * gone)
+            return found, at
         following = state
         if not search.fell(end):
             # More than may miss, once an earlier step has shown the scale: the first step is often
@@ -342,9 +348,12 @@ class Bundle(StepRule):
         if search.high.at < math.inf:
             return found
         # The value fell all along: the next search begins with a step as long as all of this one.
-        length = search.low.at * math.sqrt(float(search.direction @ search.direction))
-        steep = math.sqrt(float(found.gradient @ found.gradient))
-        return found._replace(step_size=length / steep if steep > 0.0 else 1.0, pairs=Pairs())
+        return self._forgetting(found, float(distance(found.center, state.center)))
+
+    def _forgetting(self, state: BundleState, length: float) -> BundleState:
+        """Begin anew, with a step of a certain length along the gradient."""
+        steep = math.sqrt(inner(state.gradient, state.gradient))
+        return state._replace(step_size=length / steep if steep > 0.0 else 1.0, pairs=Pairs())
 
     # -- steps of the bundle -----------------------------------------------------------------------
 
@@ -352,7 +361,7 @@ class Bundle(StepRule):
         """Evaluate where the model is lowest, near the centre."""
         trial, gap, t = self._worthwhile(state)
         if trial.is_rough:
-            return self._without_model(state, oracle)
+            return self._without_model(state._replace(step_size=t), oracle)
         # If nothing seems to be left, the next cut may give a proof; with a set or a term a
         # quasi-Newton step is more likely to.
         news = self._plain and gap < state.estimated_gap
@@ -386,6 +395,8 @@ class Bundle(StepRule):
                 return self._without_model(moved, oracle)
             if promise < t * UNIT * inner(state.gradient, state.gradient):
                 return moved._replace(step_size=t / LARGEST_GROWTH), at
+            if not self._is_far(state, trial.point):
+                return moved._replace(step_size=t * LARGEST_GROWTH), at
         error = state.value - state.term - (at.value - at.penalty)
         error -= inner(at.gradient, state.center - at.point)
         if error > promise and moved.counts.misses >= RECENT:

@@ -57,6 +57,7 @@ class Pairs:
 
     def __init__(self) -> None:
         self.count = 0
+        self.added = 0  # of all pairs, whether they are still kept or not
         self._oldest = 0
         self._steps = self._changes = np.empty((0, 0))
         self._products = np.empty((0, 0))  # of step i and change j, oldest first; 0 if j < i
@@ -77,6 +78,7 @@ class Pairs:
         least = LEAST_CURVATURE * math.sqrt(ddot(step, step)) * math.sqrt(ddot(change, change))
         if not growth > least > 0.0:
             return
+        self.added += 1
         if self.count == 0:
             self._take_memory(step.size)
         if self.count < len(self._steps):
