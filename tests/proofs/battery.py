@@ -755,11 +755,11 @@ def judged(entry: Entry, tol: float, result: Any) -> tuple[str, str]:
         return "proved", ""
     if result.success:
         return "false", f"success with a gap of {result.gap}"
-    ended = result.status == ag.Status.AT_ROUNDING and tol < ROUNDING_TOL
-    if ended and result.gap <= ROUNDING_GAP * size:
-        return "rounding", ""
-    if result.gap <= CANCELLED * noise(entry, result.x):
-        return "rounding", ""
+    if result.status == ag.Status.AT_ROUNDING:
+        if tol < ROUNDING_TOL and result.gap <= ROUNDING_GAP * size:
+            return "rounding", ""
+        if result.gap <= CANCELLED * noise(entry, result.x):
+            return "rounding", ""
     return "unproved", str(result.message)
 
 

@@ -9,6 +9,7 @@ import pytest
 from scipy.optimize import linprog
 
 import accelegrad as ag
+import proofs.battery
 import proofs.estimators
 import proofs.polyhedra
 from accelegrad import kernels
@@ -300,3 +301,14 @@ def test_rounding_leads_nowhere_along_directions_that_a_function_does_not_depend
 def test_steps_do_not_grow_without_end_where_nothing_is_left():
     """They overflowed, and a point that is not finite has no projection onto a polyhedron."""
     check(650000816)
+
+
+def test_integers_at_every_point_are_not_taken_for_float32():
+    """A sum of absolute values fell by exactly 1 in each step, and was refused."""
+    check(640014726)
+
+
+@pytest.mark.parametrize("seed", [660008873, 660007512, 650004953])
+def test_steps_grow_where_the_gradient_did_not_change(seed):
+    """Regressions from far away, and a dual with a bound, ended unproved after 1000 calls."""
+    proofs.battery.check(seed)

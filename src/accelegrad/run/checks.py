@@ -51,6 +51,7 @@ ACROSS = 0.5
 #: This many different float32 values with more than so many bits show that a function computes in
 #: float32. Chosen.
 TELLING_VALUES, SIMPLE_BITS = 3, 12
+BETWEEN = (math.sqrt(5.0) - 1.0) / 2.0  # a share of the way that is no float32 number
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 # Of the questions asked about a region:
 #: Trial distances beyond the boundary of a given ball, in radii: a function that falls there does
@@ -172,13 +173,19 @@ class Convexity(Saved):
         """Return whether all values are float32 numbers, though they came as float64.
 
         Some of the last ones must need more than `SIMPLE_BITS`: simple numbers may be exact. The
-        last ones alone are not enough: small values have few digits if terms cancel.
+        last ones alone are not enough: small values have few digits if terms cancel. And a value
+        between two points must be one as well: a function may take integers at all of its points.
         """
         if self.progress.oracle.unit > UNIT or not self._fits_float32:
             return False
         values = self.progress.recent.values
         mantissas = np.ldexp(np.frexp(values)[0], SIMPLE_BITS)
-        return len(set(values[mantissas != np.rint(mantissas)])) >= TELLING_VALUES
+        telling = np.flatnonzero(mantissas != np.rint(mantissas))
+        if len(set(values[telling])) < TELLING_VALUES:
+            return False
+        points, (i, *_, j) = self.progress.recent.points, telling
+        between = self.progress.tried(points[i] + BETWEEN * (points[j] - points[i]), keep=False)
+        return between is None or float(np.float32(between.value)) == between.value
 
     def _around(self, final: Evaluation) -> Iterator[Vector]:
         """Yield a few points around it, moved in all coordinates."""
