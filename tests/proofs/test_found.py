@@ -312,3 +312,9 @@ def test_integers_at_every_point_are_not_taken_for_float32():
 def test_steps_grow_where_the_gradient_did_not_change(seed):
     """Regressions from far away, and a dual with a bound, ended unproved after 1000 calls."""
     proofs.battery.check(seed)
+
+
+@pytest.mark.parametrize("seed", [710003525, 710005043, 710006756])
+def test_steps_do_not_vanish_and_a_proved_point_has_perhaps_no_gradient(seed):
+    """Rough trials shortened the step to zero; a gradient overflowed where only a value was known."""
+    check(seed)

@@ -13,7 +13,7 @@ from accelegrad.bundle.cut_memory import FEWEST_CUTS, CutMemory, default_size
 from accelegrad.bundle.cut_model import Center, CutModel, Lowest
 from accelegrad.bundle.quasi_newton import MOST_TRIALS, End, LastDigits, LineSearch, Pairs
 from accelegrad.errors import NonFiniteError, Vector, whole_number
-from accelegrad.linalg import UNIT
+from accelegrad.linalg import UNIT, norm
 from accelegrad.rules.base import (
     Array,
     Evaluated,
@@ -361,7 +361,9 @@ class Bundle(StepRule):
         """Evaluate where the model is lowest, near the centre."""
         trial, gap, t = self._worthwhile(state)
         if trial.is_rough:
-            return self._without_model(state._replace(step_size=t), oracle)
+            if float(distance(trial.point, state.center)) > UNIT * (norm(state.center) + state.radius):
+                state = state._replace(step_size=t)
+            return self._without_model(state, oracle)
         # If nothing seems to be left, the next cut may give a proof; with a set or a term a
         # quasi-Newton step is more likely to.
         news = self._plain and gap < state.estimated_gap

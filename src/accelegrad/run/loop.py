@@ -206,6 +206,9 @@ class Run(Saved):
             self._detail = IN_FLOAT32
         except KeyboardInterrupt:
             return Status.INTERRUPTED
+        except NonFiniteError as error:  # the gradient of a point judged by its value
+            self._detail = f"At the point that is returned {error}."
+            return Status.NON_FINITE
         except NotConvexError as error:
             self._note(error)
         return Status.NOT_CONVEX
