@@ -361,7 +361,8 @@ class Bundle(StepRule):
         """Evaluate where the model is lowest, near the centre."""
         trial, gap, t = self._worthwhile(state)
         if trial.is_rough:
-            if float(distance(trial.point, state.center)) > UNIT * (norm(state.center) + state.radius):
+            length = float(distance(trial.point, state.center))
+            if length > UNIT * (norm(state.center) + state.radius):
                 state = state._replace(step_size=t)
             return self._without_model(state, oracle)
         # If nothing seems to be left, the next cut may give a proof; with a set or a term a
