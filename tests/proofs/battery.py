@@ -770,8 +770,12 @@ def noise(entry: Entry, x: Vector) -> float:
 
 
 def falsehood(entry: Entry, result: Any) -> str:
-    """Return what a result claims that is not so; nothing where all is true."""
-    slack = SLACK * entry.size
+    """Return what a result claims that is not so; nothing where all is true.
+
+    Far from the minimiser that is known, along a direction that changes nothing, the terms of a
+    value are larger than there, and so is what the function itself loses.
+    """
+    slack = SLACK * entry.size + noise(entry, result.x)
     known = float(entry.fun(np.asarray(result.x))[0])
     if not abs(known - result.fun) <= slack + SLACK * abs(known):
         return f"fun {result.fun!r} is not f(x) = {known!r}"
