@@ -216,8 +216,7 @@ def bound_rule(
         _refuse_coupled_set(rule, chosen)
         bound["project"] = chosen.project
         if "cuts" in rule.can:
-            for name in ("lowest_of_cuts", "lowest_of_quadratic"):
-                bound[name] = getattr(chosen, name)
+            bound["rows"] = chosen.rows_for(start.size)
     elif (
         chosen is None
         and diameter is not None

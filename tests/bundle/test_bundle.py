@@ -111,7 +111,8 @@ def test_equals_the_transcription(name, monkeypatch):
     assert kinds <= set(expected.kinds[:calls])
     if size is not None:
         assert size < calls  # cuts are forgotten
-    rule = Bundle(project=project, bundle_size=size)
+    rows = None if box is None else ag.Box(*box).rows_for(d)
+    rule = Bundle(project=project, bundle_size=size, rows=rows)
     for i, point in enumerate(stepped(rule, fun, x0, calls)):
         error = np.linalg.norm(point - expected.points[i]) / max(1.0, np.linalg.norm(point))
         assert error <= 1e-6, f"evaluation {i} ({expected.kinds[i]}) differs by {error:.1e}"

@@ -164,7 +164,7 @@ def test_both_solvers_of_the_programme_agree(kind, step, monkeypatch):
         exact = model
         if kind == "box":  # as a polyhedron it has a solver of its own
             chosen = ag.Polyhedron(np.ones((1, D)), -np.inf, 1e3, bounds=SETS[kind][0])
-            exact = model._replace(lowest_of_cuts=chosen.lowest_of_cuts)
+            exact = model._replace(rows=chosen.rows_for(center.point.size))
         one = exact.lowest(center, step, keep=False)
         with monkeypatch.context() as patch:
             patch.setattr(cut_model, "MOST_AT_ONCE", 0)

@@ -6,6 +6,7 @@ import pytest
 import accelegrad as ag
 from accelegrad.bundle import quasi_newton
 from accelegrad.bundle.quasi_newton import WORTHWHILE_STEPS, LastDigits, Pairs
+from accelegrad.geometry.nearest_point import lowest_of_quadratic
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad_lab.functions.suite import SUITE
 from reference.bundle import lowest_in_box
@@ -53,7 +54,7 @@ def test_the_model_is_minimised(seed, count, monkeypatch):
     found = pairs.lowest(center, gradient, lambda x, _: np.clip(x, 0.0, 1.0))
     np.testing.assert_allclose(found, expected, atol=1e-7)
     polyhedron = ag.Polyhedron(np.vstack([np.eye(12), np.ones(12)]), 0.0, [1.0] * 12 + [12.0])
-    again = polyhedron.lowest_of_quadratic(center, gradient, pairs.matrix())
+    again = lowest_of_quadratic(polyhedron.rows_for(12), center, gradient, pairs.matrix())
     np.testing.assert_allclose(again, expected, atol=1e-7)
 
 

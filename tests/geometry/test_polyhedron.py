@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import linprog, nnls
 
+from accelegrad.geometry.nearest_point import lowest_of_cuts
 from accelegrad.geometry.polyhedron import Polyhedron
 from accelegrad.geometry.sets import Box, Simplex
 
@@ -288,7 +289,7 @@ def test_the_lowest_point_of_cuts_meets_the_conditions_of_optimality(seed):
     center = chosen.project(scale * rng.standard_normal(d))
     slopes, below = rng.standard_normal((n, d)), scale * rng.exponential(0.1, n)
     below[0] = 0.0
-    found = chosen.lowest_of_cuts(center, slopes, below, scale)
+    found = lowest_of_cuts(chosen.rows_for(d), center, slopes, below, scale)
     assert found is not None
     # Shorter, where the set is so small that a longer step leads no farther.
     assert 0.0 < found.step <= scale * (1 + 1e-9)

@@ -318,3 +318,14 @@ def test_steps_grow_where_the_gradient_did_not_change(seed):
 def test_steps_do_not_vanish_and_a_proved_point_has_perhaps_no_gradient(seed):
     """Rough trials shortened the step to zero; a gradient overflowed where only a value was known."""
     check(seed)
+
+
+@pytest.mark.parametrize(
+    ("seed", "start", "d"),
+    [(800005513, "zero", 5), (900002345, "zero", 20), (920002262, "far", 18)],
+)
+def test_quadratics_that_meet_in_a_box_are_proved_to_the_last_digits(seed, start, d):
+    """The weights of the cuts were found to twelve digits of a number far above their promise."""
+    entry = drawn("max_quadratics", seed, start, d)
+    result = ag.minimize(entry.fun, entry.x0, tol=1e-8, max_iter=300, **entry.keywords)
+    assert result.success

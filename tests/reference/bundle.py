@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from accelegrad.bundle import bundle, cut_memory, quasi_newton
-from accelegrad.geometry.nearest_point import ADDED, CANCELLED, MOST_UNITS
+from accelegrad.geometry.nearest_point import ADDED
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.distance_free import DistanceFreeAcceleGrad
 
@@ -209,14 +209,10 @@ class Run:
         levels = np.array([cut[1] for cut in self.cuts])
         errors = self.value - levels - slopes @ (self.center - self.x0)
         shorter, unit = t, t * np.sum(slopes[errors.argmin()] ** 2)
-        for _ in range(MOST_UNITS):
-            for _ in range(1 if self.box else 15):  # shorter = t (1 - promise / (ADDED unit))
-                point, weights = nearest_lowest(slopes, errors, self.center, shorter, self.box)
-                promise = float((errors + slopes @ (self.center - point)).min())
-                used, shorter = shorter, t * (1 - promise / (ADDED * unit))
-            if self.box or promise >= CANCELLED * unit:
-                break
-            unit, shorter = ADDED * promise, t
+        for _ in range(15):  # shorter = t (1 - promise / (ADDED unit))
+            point, weights = nearest_lowest(slopes, errors, self.center, shorter, self.box)
+            promise = float((errors + slopes @ (self.center - point)).min())
+            used, shorter = shorter, t * (1 - promise / (ADDED * unit))
         self.weights = list(np.where(weights > NO_WEIGHT, weights, 0.0))
         step = self.center - point
         slope = step / used

@@ -13,6 +13,7 @@ from accelegrad.bundle.cut_memory import FEWEST_CUTS, CutMemory, default_size
 from accelegrad.bundle.cut_model import Center, CutModel, Lowest
 from accelegrad.bundle.quasi_newton import MOST_TRIALS, End, LastDigits, LineSearch, Pairs
 from accelegrad.errors import NonFiniteError, Vector, whole_number
+from accelegrad.geometry.nearest_point import Rows, lowest_of_quadratic
 from accelegrad.linalg import UNIT, norm
 from accelegrad.rules.base import (
     Array,
@@ -161,9 +162,10 @@ class Bundle(StepRule):
         The length of the first step; by default that of x0, or 1 if it is shorter.
     project, prox : callable, optional
         The projection onto a feasible set, and the proximal map of a penalty. `minimize` sets them.
-    term, lowest_of_cuts, lowest_of_quadratic : callable, optional
-        The penalty's value, and the set's own minimum of a model of cuts and of a quadratic one.
-        `minimize` sets them.
+    term : callable, optional
+        The penalty's value. `minimize` sets it.
+    rows : Rows, optional
+        The rows and bounds that describe the set, if they do. `minimize` sets them.
 
     References
     ----------
@@ -176,8 +178,7 @@ class Bundle(StepRule):
     project: Projection | None = None
     prox: Prox | None = None
     term: Callable[[Array], float] | None = None
-    lowest_of_cuts: Callable[..., Any] | None = None
-    lowest_of_quadratic: Callable[..., Any] | None = None
+    rows: Rows | None = None
 
     title = "bundle method"
     can = frozenset({"values", "project", "prox", "term", "radius", "cuts"})
@@ -326,9 +327,9 @@ class Bundle(StepRule):
         """Return where the quadratic model around c is lowest; None if it is not known."""
         if state.pairs.count == 0:
             return None
-        if self.lowest_of_quadratic is not None and self.prox is None:
-            found: Vector | None = self.lowest_of_quadratic(c, g, state.pairs.matrix())
-            return found
+        if self.rows is not None and self.project is not None and self.prox is None:
+            point = lowest_of_quadratic(self.rows, c, g, state.pairs.matrix())
+            return None if point is None else self.project(point)
         return state.pairs.lowest(c, g, self._model(state.cuts).feasible)
 
     def _search_towards(self, state: BundleState, point: Vector) -> LineSearch:
@@ -456,7 +457,7 @@ class Bundle(StepRule):
         return found, found.error + self._reach(state, t * length) * length
 
     def _model(self, cuts: CutMemory) -> CutModel:
-        return CutModel(cuts, self.project, self.prox, self.term, self.lowest_of_cuts)
+        return CutModel(cuts, self.project, self.prox, self.term, self.rows)
 
     def _reach(self, state: BundleState, length: float) -> float:
         return REACH * max(float(distance(state.center, state.start)), length)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg.blas import ddot  # @ takes longer to begin
@@ -23,12 +23,12 @@ from scipy.linalg.blas import ddot  # @ takes longer to begin
 from accelegrad.bundle.cut_memory import CutMemory
 from accelegrad.bundle.cut_programme import CutProgramme
 from accelegrad.errors import Vector
-from accelegrad.geometry.nearest_point import lowest_of_cuts
+from accelegrad.geometry.nearest_point import Rows, lowest_of_cuts
 from accelegrad.rules.base import Projection, Prox
 
 #: With a set or a term: most rounds of Newton's method, the share of the model's promise that may
-#: be missed, and most cuts of a round's step to a quarter; chosen
-MOST_ROUNDS, MISSED, MOST_HALVINGS = 12, 0.05, 3
+#: be missed, and most trials of a round's step; chosen
+MOST_ROUNDS, MISSED, MOST_TRIALS = 12, 0.05, 6
 #: The highest cuts that a round considers beyond those with a weight; chosen
 MORE_CUTS = 10
 #: DAQP finds the weights of at most this many cuts, `CutProgramme` of more (500 separate kinks: a
@@ -86,7 +86,7 @@ class CutModel(NamedTuple):
     project: Projection | None = None
     prox: Prox | None = None
     term: Callable[[Vector], float] | None = None
-    lowest_of_cuts: Callable[..., Any] | None = None  # the set's own, if any
+    rows: Rows | None = None  # that describe the set, if they do
 
     @property
     def is_plain(self) -> bool:
@@ -126,17 +126,7 @@ class CutModel(NamedTuple):
         The cuts at the point given by the weights are the dual's slopes. The movement of the
         projection along the cuts' slopes shows how they change with the weights.
         """
-        exact = self._exactly(center, step)
-        if exact is not None:
-            weights, step = exact
-            at = self._dual(center, step, weights)
-            return self._found(center, step, at, keep=keep)
-        last = self.cuts.last_weights
-        if last.any():
-            weights = last / last.sum()
-        else:
-            weights = np.zeros(self.cuts.count)
-            weights[self.cuts.values_at(center.point).argmax()] = 1.0
+        weights, step = self._first_weights(center, step)
         at = self._dual(center, step, weights)
         for _ in range(MOST_ROUNDS):
             promise = center.value - float(at.cuts.max()) - at.term
@@ -148,12 +138,19 @@ class CutModel(NamedTuple):
             at = following
         return self._found(center, step, at, keep=keep)
 
-    def _exactly(self, center: Center, step: float) -> tuple[Vector, float] | None:
-        if self.lowest_of_cuts is None or self.prox is not None:
-            return None
-        below = np.maximum(center.value - self.cuts.values_at_center(center.point), 0.0)
-        found = self.lowest_of_cuts(center.point, self.cuts.slopes, below, step)
-        return None if found is None else (found.weights, found.step)
+    def _first_weights(self, center: Center, step: float) -> tuple[Vector, float]:
+        """Return those that DAQP finds, if the set has rows, or else the last ones."""
+        if self.rows is not None and self.prox is None:
+            below = np.maximum(center.value - self.cuts.values_at_center(center.point), 0.0)
+            found = lowest_of_cuts(self.rows, center.point, self.cuts.slopes, below, step)
+            if found is not None:
+                return found.weights, found.step
+        last = self.cuts.last_weights
+        if last.any():
+            return last / last.sum(), step
+        weights = np.zeros(self.cuts.count)
+        weights[self.cuts.values_at(center.point).argmax()] = 1.0
+        return weights, step
 
     def _found(self, center: Center, step: float, at: DualPoint, *, keep: bool) -> Lowest:
         promise = center.value - float(at.cuts.max()) - at.term
@@ -193,14 +190,17 @@ class CutModel(NamedTuple):
         programme = CutProgramme()
         programme.renumber(np.flatnonzero(weights))
         best = programme.weights(gram, linear - linear.min(), weights)
+        direction = np.zeros_like(at.weights)
+        direction[considered] = best - weights
+        slope = float(direction @ at.cuts)
         share = 1.0
-        for _ in range(MOST_HALVINGS):
-            tried = at.weights.copy()
-            tried[considered] += share * (best - weights)
-            found = self._dual(center, step, np.maximum(tried, 0.0))
+        for _ in range(MOST_TRIALS):
+            found = self._dual(center, step, np.maximum(at.weights + share * direction, 0.0))
             if found.value > at.value:
                 return found
-            share *= 0.25
+            # The slope falls along the line, and has fallen below zero: a secant finds its root.
+            fallen = slope - float(direction @ found.cuts)
+            share *= slope / fallen if fallen > slope > 0.0 else 0.25
         return None
 
     def _moved(self, at: DualPoint, step: float, slopes: np.ndarray) -> np.ndarray:

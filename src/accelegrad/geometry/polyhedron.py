@@ -10,10 +10,7 @@ import numpy.typing as npt
 
 from accelegrad.errors import Vector, real_array
 from accelegrad.geometry.nearest_point import (
-    LowestOfCuts,
     Rows,
-    lowest_of_cuts,
-    lowest_of_quadratic,
     nearest_point,
     roughly_nearest,
 )
@@ -118,16 +115,9 @@ class Polyhedron(FeasibleSet):
             return self._inner.copy()
         return point
 
-    def lowest_of_cuts(
-        self, center: Vector, slopes: Vector, below: Vector, step: float
-    ) -> LowestOfCuts | None:
-        """Return the weights of cuts where the highest is lowest: see `nearest_point`."""
-        return lowest_of_cuts(self._rows, center, slopes, below, step)
-
-    def lowest_of_quadratic(self, center: Vector, g: Vector, matrix: Vector) -> Vector | None:
-        """Return where a quadratic model around a point of the set is lowest, if DAQP finds it."""
-        point = lowest_of_quadratic(self._rows, center, g, matrix)
-        return None if point is None else self.project(point)
+    def rows_for(self, size: int) -> Rows:  # noqa: ARG002
+        """Return the rows, and the bounds of the coordinates."""
+        return self._rows
 
     def linear_minimum(self, g: Vector) -> float:
         """Return a lower bound on the minimum, -inf if no box around the set is known."""

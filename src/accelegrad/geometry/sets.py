@@ -26,6 +26,7 @@ from accelegrad.errors import (
     real_number,
     whole_number,
 )
+from accelegrad.geometry.nearest_point import MOST_COORDINATES, Rows
 from accelegrad.linalg import UNIT, growth, norm
 
 T = TypeVar("T", bound=npt.NDArray[Any])
@@ -83,12 +84,6 @@ class FeasibleSet(OnVectors):
     _projects_exactly = False
     #: whether a linear minimum takes much longer than a step of a run
     costly_minimum = False
-    #: A function of a centre, slopes of cuts, how far each is below the highest one, and a step,
-    #: that returns the weights of cuts where the highest is lowest; None: projections find them.
-    lowest_of_cuts: Callable[[Vector, Vector, Vector, float], Any] | None = None
-    #: A function of a point of the set, a gradient and a curvature matrix, that returns where this
-    #: quadratic model is lowest (None: it failed); None: projections are fast enough to find it.
-    lowest_of_quadratic: Callable[[Vector, Vector, Vector], Vector | None] | None = None
 
     @abstractmethod
     def project(self, x: Vector) -> Vector:
@@ -100,6 +95,13 @@ class FeasibleSet(OnVectors):
     @abstractmethod
     def linear_minimum(self, g: Vector) -> float:
         """Return the minimum over the set of <g, u>, or -inf where there is none."""
+
+    def rows_for(self, size: int) -> Rows | None:  # noqa: ARG002
+        """Return rows and bounds that describe the set in `size` coordinates.
+
+        Quadratic programmes over it are then solved by DAQP; None: by projections.
+        """
+        return None
 
     @property
     def diameter(self) -> float:
@@ -361,6 +363,13 @@ class Box(FeasibleSet):
         clipped: Vector = np.maximum(x, self.lower)
         np.minimum(clipped, self.upper, out=clipped)
         return clipped
+
+    def rows_for(self, size: int) -> Rows | None:
+        """Return the bounds, unless projections are faster."""
+        if size > MOST_COORDINATES:
+            return None
+        ends = (np.array(np.broadcast_to(end, size)) for end in (self.lower, self.upper))
+        return Rows(np.empty((0, size)), np.empty(0), np.empty(0), *ends)
 
     def linear_minimum(self, g: Vector) -> float:
         """Return the sum of g_i lower_i over g_i > 0 and of g_i upper_i over g_i < 0."""

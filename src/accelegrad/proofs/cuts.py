@@ -417,7 +417,8 @@ class CutCertificate(Saved):
         chosen, penalty = self.region.feasible_set, self.region.penalty
         model = CutModel(self.kept)
         if not self.region.is_ball:
-            model = model._replace(project=chosen.project, lowest_of_cuts=chosen.lowest_of_cuts)
+            rows = chosen.rows_for(center.point.size)
+            model = model._replace(project=chosen.project, rows=rows)
         if penalty is not None:
             model = model._replace(prox=penalty.prox, term=penalty.value)
         try:

@@ -45,7 +45,7 @@ ABILITIES = {
     "radius": "find its radius: the parameter `initial_radius`, `start` and `radius` in its states",
     "largest_radius": "heed a bound on the radius: the parameter `largest_radius`",
     "probe": "look for its first radius by comparing values: the parameter `probe`",
-    "cuts": "keep cuts: `cuts`, `estimated_gap` and `smooth` in its states; `lowest_of_*`",
+    "cuts": "keep cuts: `cuts`, `estimated_gap` and `smooth` in its states; `rows`",
     "values": "compare values, without which (and under noise) it does not work",
 }
 

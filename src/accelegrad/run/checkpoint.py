@@ -150,7 +150,7 @@ def _parameters(rule: Rule) -> dict[str, Any]:
     parameters = fields_of(rule)
     if parameters is None:
         parameters = dict(sorted(vars(rule).items()))
-    bound = ("project", "prox", "lowest_of_cuts", "lowest_of_quadratic")
+    bound = ("project", "prox", "rows")
     return {name: value for name, value in parameters.items() if name not in bound}
 
 
