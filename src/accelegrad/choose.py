@@ -7,7 +7,7 @@ tuple of facts, by their names in `Request`, that must all hold. docs/methods.md
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -44,10 +44,7 @@ from accelegrad.models.scaling import (
 )
 from accelegrad.proofs.cuts import Region
 from accelegrad.proofs.fenchel import Terms
-from accelegrad.rules import (
-    Rescaled,
-    Rule,
-)
+from accelegrad.rules import Rescaled, Rule
 from accelegrad.rules.base import SHORTEST
 from accelegrad.solvers.curvature import FACTOR_PRODUCT, Costs
 from accelegrad.solvers.interior_point import has_one_kink
@@ -321,23 +318,15 @@ class Choice(NamedTuple):
 
 def choose(request: Request, *, tried: str = "") -> Choice:
     """Return the requested or the best method, with the reason; `tried` is excluded."""
-    row = first(TABLE, request, tried=tried)
-    if row.method != GIVEN:
-        of_rows = issubclass(METHODS[row.method].rule, RowRule)
-        return Choice(row.method, row.reason.format(facts=request), of_rows)
-    name, rule = _given_name(request.method)
-    return Choice(name, row.reason, issubclass(rule, RowRule))
+    for row in TABLE:
+        if row.method != tried and all(map(partial(getattr, request), row.condition)):
+            break
+    name, reason = row.method, row.reason.format(facts=request)
+    name, rule = _given(request.method) if name == GIVEN else (name, METHODS[name].rule)
+    return Choice(name, reason, issubclass(rule, RowRule))
 
 
-def first(table: Sequence[Row], facts: Any, *, tried: str = "") -> Row:
-    """Return the first row whose condition holds, excluding the method `tried`."""
-    for row in table:
-        if row.method != tried and all(map(partial(getattr, facts), row.condition)):
-            return row
-    raise LookupError("no row of the table holds")
-
-
-def _given_name(method: Any) -> tuple[str, type[Rule]]:
+def _given(method: Any) -> tuple[str, type[Rule]]:
     if isinstance(method, Rule):
         rule = type(method)
         known = [name for name, entry in METHODS.items() if entry.rule is rule]

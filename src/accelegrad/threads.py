@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 #: OpenBLAS splits matrix-vector products from this number of entries on, other work later.
@@ -85,39 +85,29 @@ class _Limit:
 _limit = _Limit()
 
 
-class _Within:
-    """A context for the package's own or the user's work."""
-
-    __slots__ = ("_before", "_work")
-
-    def __init__(self, work: str) -> None:
-        self._work = work
-
-    def __enter__(self) -> None:
-        self._before = _limit.change(self._work)
-
-    def __exit__(self, *error: object) -> None:
-        _limit.change(self._before)
+@contextmanager
+def _doing(work: str) -> Iterator[None]:
+    """Return a context for the package's own or the user's work."""
+    before = _limit.change(work)
+    try:
+        yield
+    finally:
+        _limit.change(before)
 
 
 def single_for(entries: int) -> AbstractContextManager[None]:
     """Return a context for our work in which BLAS uses one thread if it splits so many entries."""
-    return _Within(_OWN) if entries >= FEWEST_SPLIT else nullcontext()
+    return _doing(_OWN) if entries >= FEWEST_SPLIT else nullcontext()
 
 
 def as_given() -> AbstractContextManager[None]:
     """Return a context in which BLAS uses as many threads as before the run."""
-    return _Within(_USERS)
+    return _doing(_USERS)
 
 
 def for_user(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a user's function so that it is called with as many BLAS threads as before the run."""
-
-    def called(*args: Any, **kwargs: Any) -> Any:
-        with _Within(_USERS):
-            return function(*args, **kwargs)
-
-    return called
+    return _doing(_USERS)(function)
 
 
 def allowed() -> int | None:

@@ -4,7 +4,6 @@ import itertools
 import re
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ import scipy.sparse as sp
 
 import accelegrad as ag
 from accelegrad.catalogue import METHODS
-from accelegrad.choose import TABLE, Request, Space, choose, first, resolve
+from accelegrad.choose import TABLE, Request, Space, choose, resolve
 from accelegrad.models.losses import make_loss
 from accelegrad.models.scaling import unevenness
 from accelegrad.rules import Rescaled
@@ -236,8 +235,7 @@ def test_the_table_is_total_and_no_row_hides_another():
     reached = set()
     for values in itertools.product([False, True], repeat=len(names)):
         facts = dict(zip(names, values, strict=True))
-        row = first(TABLE, SimpleNamespace(**facts))
-        assert all(facts[fact] for fact in row.condition)
+        row = next(row for row in TABLE if all(facts[fact] for fact in row.condition))
         reached.add(row)
     assert reached == set(TABLE)
     assert set(names) <= set(dir(Request()))

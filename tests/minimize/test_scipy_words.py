@@ -12,7 +12,7 @@ from scipy.optimize import Bounds, LinearConstraint, NonlinearConstraint
 from scipy.optimize import minimize as scipy_minimize
 
 import accelegrad as ag
-from accelegrad.scipy_words import Limits, constraint_set
+from accelegrad.scipy_words import limits_of
 from toys import LeastSquares
 
 PROBLEM = LeastSquares.random(40, 6, 7)
@@ -40,7 +40,7 @@ LIMITS = {
 def test_bounds_and_constraints_against_scipy(name, through):
     limits, kind = LIMITS[name]
     given = limits.get("bounds"), limits.get("constraints", ())
-    assert type(constraint_set(None, Limits(*given, (6,)))) is kind
+    assert type(limits_of(*given, None, (6,)).feasible_set) is kind
     if through == "minimize":
         result = ag.minimize(PROBLEM, START, tol=1e-5, max_iter=4000, **limits)
     else:

@@ -152,7 +152,7 @@ def test_another_version_gets_a_clear_error(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "FORMAT", checkpoints.FORMAT._replace(version=99))
     ag.minimize(PROBLEM, START, max_iter=10, checkpoint=path, **BALL)
     monkeypatch.undo()
-    with pytest.raises(ag.CheckpointError, match=r"version 99 cannot be read.*reads.*version 8"):
+    with pytest.raises(ag.CheckpointError, match=r"version 99 cannot be read.*reads.*version 9"):
         ag.minimize(PROBLEM, START, resume=path, **BALL)
 
 

@@ -14,7 +14,7 @@ from accelegrad.rules.base import QueryRule
 from accelegrad.run import checkpoint
 from accelegrad.run.loop import Run
 from accelegrad.run.oracle import FunctionOracle
-from accelegrad.run.progress import Options, Progress
+from accelegrad.run.result import Options, Progress
 from toys import LeastSquares
 
 PROBLEM = LeastSquares.random(30, 4, 2)
@@ -86,7 +86,7 @@ class ManySteps(Descent):
 
 
 def run(rule, exact, **options):
-    oracle = FunctionOracle(PROBLEM, None, (), exact=exact)
+    oracle = FunctionOracle(PROBLEM, True, exact=exact)
     options = Options(exact=exact, **options)
     progress = Progress(rule, oracle, np.ones(4), options, Bracket(None, None))
     return Run(progress, kind={"rule": "gradient descent"})
@@ -143,9 +143,7 @@ def test_a_plain_rule_of_the_users_own(kind, tmp_path):
 
 def test_the_time_of_those_who_look_on_is_off_the_clock(tmp_path, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(
-        "accelegrad.run.progress.time", SimpleNamespace(perf_counter=lambda: now[0])
-    )
+    monkeypatch.setattr("accelegrad.run.result.time", SimpleNamespace(perf_counter=lambda: now[0]))
     save = checkpoint.save
 
     def slow_save(*arguments):

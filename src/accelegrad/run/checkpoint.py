@@ -5,6 +5,7 @@ Runs are told apart by fingerprints of data, weights, sets and parameters.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import pickle
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from accelegrad.run.oracle import Oracle
 
 #: 2: 0.1.0; 3: the parts of a run declare their fields; 4: fewer parts; 5: one record of cuts; 6:
-#: joblib's fingerprints; 8: all parts declare their fields
-FORMAT = archive.Format("accelegrad-checkpoint", 8, "checkpoint")
+#: joblib's fingerprints; 8: all parts declare their fields; 9: the trace is a part of its own
+FORMAT = archive.Format("accelegrad-checkpoint", 9, "checkpoint")
 #: Tolerance on a recomputed value, relative to the values' size: thousands of units of rounding,
 #: for sums that threads split differently
 SAME_VALUE = 1e-12
@@ -70,12 +71,9 @@ def refuse_other_function(path: Path, oracle: Oracle | None, size: float) -> Non
     """
     if oracle is None or oracle.best is None:
         return
-    best, counts = oracle.best, oracle.counts()
-    try:
+    best, value = oracle.best, math.nan
+    with oracle.uncounted(), contextlib.suppress(NonFiniteError):
         value = oracle.exactly(best.point).value
-    except NonFiniteError:
-        value = math.nan
-    oracle.set_counts(counts)
     oracle.best = best
     if not abs(value - best.value) <= SAME_VALUE * max(abs(best.value), size):
         raise CheckpointError(

@@ -25,7 +25,7 @@ from accelegrad.proofs.cuts import Region
 from accelegrad.rules.base import Evaluated
 from accelegrad.rules.distance import distance, smallest_radius
 from accelegrad.run.oracle import LARGEST_SQUARE, Evaluation
-from accelegrad.run.progress import Progress
+from accelegrad.run.result import Progress
 
 # Of the check for convexity:
 #: Allowed rounding, relative to the values and to the tangent's rise between the points: generous,
@@ -191,11 +191,7 @@ class Convexity(Saved):
         """Yield a few points around it, moved in all coordinates."""
         progress, point = self.progress, final.point
         feasible_set, cuts = progress.feasible_set, progress.bracket.cuts
-        points = progress.recent.points
-        start: Vector | None = getattr(progress.rule_state, "start", None)
-        if start is None:
-            start = points[0] if len(points) else progress.point("last")
-        way = max(norm(point - start), NEAR * (1.0 + norm(point)))
+        way = max(norm(point - progress.start), NEAR * (1.0 + norm(point)))
         bounded = cuts is not None and not cuts.region.assumed
         far = ACROSS * cuts.region.radius if cuts is not None and bounded else FAR * way
         near, across = _signs(point.size)[:2].astype(np.float64)
@@ -366,12 +362,8 @@ class GuessedRegion(AssumedRegion):
         def step_from(point: Vector, gradient: Vector) -> Vector:
             return self._downhill(point, gradient, length) - point
 
-        points = recent.points
-        if region.is_ball and self.progress.oracle.penalty is None:
-            steps = points - length * recent.gradients - points
-        else:
-            pairs = zip(points, recent.gradients, strict=True)
-            steps = np.array([step_from(*pair) for pair in pairs]).reshape(points.shape)
+        points, pairs = recent.points, zip(recent.points, recent.gradients, strict=True)
+        steps = np.array([step_from(*pair) for pair in pairs]).reshape(points.shape)
         at, step = final, step_from(final.point, final.gradient)
         verified = False
         for trials in range(TRIALS):
