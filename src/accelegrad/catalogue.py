@@ -123,36 +123,28 @@ def built_rule(method: Any, name: str, parameters: Mapping[str, Any]) -> tuple[R
     diameter gets its variant that finds one, if there is one.
     """
     diameter: Any = parameters.get("diameter")
-    if isinstance(method, Rule):
-        rule = method
-        given = [name for name, value in parameters.items() if is_given(value)]
-        held = getattr(rule, "diameter", None)
-        twice = [name for name in given if name != "diameter" or held is not None]
-        if twice:
-            raise ValueError(
-                f"{twice[0]} belongs to the rule object {rule!r}; do not give it again."
-            )
-        if held is not None:
-            return rule, float(np.linalg.norm(held))  # of widths, the diameter of the box
-    if isinstance(diameter, str) and diameter != AUTO:
-        raise ValueError(f"diameter must be a positive number or 'auto', not {diameter!r}.")
-    widths = name == "diagonal" and np.ndim(diameter) == 1
-    if not is_given(diameter):
+    if isinstance(diameter, str):
+        if diameter != AUTO:
+            raise ValueError(f"diameter must be a positive number or 'auto', not {diameter!r}.")
         diameter = None
-    elif not widths:
+    widths = name == "diagonal" and np.ndim(diameter) == 1
+    if diameter is not None and not widths:
         diameter = check_distance("diameter", diameter)
-    if not isinstance(method, Rule):
-        rule = _built(name, {**parameters, "diameter": diameter})
-    return rule, float(np.linalg.norm(diameter)) if widths else diameter
-
-
-def _built(name: str, parameters: Mapping[str, Any]) -> Rule:
+    size = float(np.linalg.norm(diameter)) if widths else diameter  # of widths, that of the box
+    if isinstance(method, Rule):
+        held = getattr(method, "diameter", None)
+        for parameter, value in parameters.items():
+            if is_given(value) and (parameter != "diameter" or held is not None):
+                raise ValueError(
+                    f"{parameter} belongs to the rule object {method!r}; do not give it again."
+                )
+        return method, size if held is None else float(np.linalg.norm(held))
     entry = METHODS[name]
     rule, needs, takes = entry.rule, entry.needs, entry.takes
-    if parameters["diameter"] is None and entry.automatic is not None:
+    if diameter is None and entry.automatic is not None:
         rule, needs, takes = entry.automatic, (), RADIUS
     given = {}
-    for parameter, value in parameters.items():
+    for parameter, value in {**parameters, "diameter": diameter}.items():
         if value is None:
             continue
         if parameter in needs or parameter in takes:
@@ -167,7 +159,7 @@ def _built(name: str, parameters: Mapping[str, Any]) -> Rule:
     for parameter in needs:
         if parameter not in given:
             raise ValueError(f"{parameter} is needed by method {name!r}: {_MEANING[parameter]}.")
-    return rule(**given)
+    return rule(**given), size
 
 
 def bound_rule(
@@ -197,7 +189,12 @@ def bound_rule(
         bound["probe"] = values
     if chosen is not None and space.is_limited:
         _need(rule, "project", "feasible_set")
-        _refuse_coupled_set(rule, chosen)
+        diagonal = (rules.DiagonalAcceleGrad, rules.DistanceFreeDiagonalAcceleGrad)
+        if isinstance(rule, diagonal) and not isinstance(chosen, Box):
+            raise ValueError(
+                f"feasible_set {chosen!r} cannot be used with method 'diagonal': with one step "
+                "size per coordinate, only a Box or NonNegative can."
+            )
         bound["project"] = chosen.project
         if "cuts" in rule.can:
             for name in ("lowest_of_cuts", "lowest_of_quadratic"):
@@ -232,16 +229,6 @@ def _prox(penalty: Penalty, x: Vector, step: float) -> Vector:
     if not math.isfinite(step):
         raise NonFiniteError(f"the step is {step}")
     return penalty.prox(x, step)
-
-
-def _refuse_coupled_set(rule: Rule, chosen: FeasibleSet) -> None:
-    """Refuse a set that couples coordinates if the rule has one step size per coordinate."""
-    diagonal = isinstance(rule, (rules.DiagonalAcceleGrad, rules.DistanceFreeDiagonalAcceleGrad))
-    if diagonal and not isinstance(chosen, Box):
-        raise ValueError(
-            f"feasible_set {chosen!r} cannot be used with method 'diagonal': with one step size "
-            "per coordinate, only a Box or NonNegative can."
-        )
 
 
 def _need(rule: Rule, ability: str, wish: str) -> None:

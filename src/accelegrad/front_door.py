@@ -456,7 +456,8 @@ def _generator(rng: Any) -> np.random.Generator:
 def _bracket(request: Request, options: Options, setting: Setting, oracle: Oracle) -> Bracket:
     """Return the object that collects lower bounds for exact values."""
     model, region, penalty = request.model, setting.region, request.space.penalty
-    often = options.has_end or request.restart is not None  # a bound may end the run
+    ends = (options.goal, options.target, request.restart)
+    often = ends != (None, None, None)  # a bound may end the run
     floor, dual = -math.inf, None
     if model is not None:
         if penalty is None or penalty.nonnegative:

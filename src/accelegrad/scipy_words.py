@@ -117,42 +117,37 @@ def limits_of(
 def _box(bounds: Any, shape: tuple[int, ...]) -> Box:
     if isinstance(bounds, Box):
         return bounds
-    lower, upper = (bounds.lb, bounds.ub) if isinstance(bounds, Bounds) else _pairs(bounds, shape)
-    try:
-        ends = [_fitted(end, shape) for end in (lower, upper)]
+    if isinstance(bounds, Bounds):
+        lower, upper = (np.asarray(end, dtype=float) for end in (bounds.lb, bounds.ub))
+    else:
+        try:
+            pairs = [
+                (-math.inf if low is None else low, math.inf if high is None else high)
+                for low, high in bounds
+            ]
+            lower, upper = np.array(pairs, dtype=float).reshape(-1, 2).T
+        except (TypeError, ValueError):
+            raise TypeError(
+                "bounds must be scipy.optimize.Bounds(lower, upper) or a pair (min, max) per entry "
+                f"of x0, with None for no limit; not {bounds!r}."
+            ) from None
+        size = math.prod(shape)
+        if len(pairs) != size:
+            raise ValueError(f"bounds must be one pair per entry of x0, {size}, not {len(pairs)}.")
+        lower, upper = lower.reshape(shape), upper.reshape(shape)
+    try:  # SciPy makes vectors of numbers
+        ends = [
+            np.broadcast_to(end.reshape(()) if end.size == 1 else end, shape)
+            for end in (lower, upper)
+        ]
     except ValueError:
         raise ValueError(
-            f"bounds must fit x0's shape {shape}, but theirs are {np.shape(lower)} and "
-            f"{np.shape(upper)}."
+            f"bounds must fit x0's shape {shape}, but theirs are {lower.shape} and {upper.shape}."
         ) from None
     try:
         return Box(*(end.ravel() for end in ends))
     except ValueError as error:
         raise ValueError(f"bounds: {error}") from None
-
-
-def _fitted(end: Any, shape: tuple[int, ...]) -> Vector:
-    """Return one end of the bounds with x0's shape; SciPy converts numbers to vectors."""
-    array = np.asarray(end, dtype=float)
-    return np.broadcast_to(array.reshape(()) if array.size == 1 else array, shape)
-
-
-def _pairs(bounds: Any, shape: tuple[int, ...]) -> tuple[Vector, Vector]:
-    size = math.prod(shape)
-    try:
-        pairs = [
-            (-math.inf if low is None else low, math.inf if high is None else high)
-            for low, high in bounds
-        ]
-        ends = np.array(pairs, dtype=float).reshape(len(pairs), 2)
-    except (TypeError, ValueError):
-        raise TypeError(
-            "bounds must be scipy.optimize.Bounds(lower, upper) or a pair (min, max) per entry of "
-            f"x0, with None for no limit; not {bounds!r}."
-        ) from None
-    if len(pairs) != size:
-        raise ValueError(f"bounds must be one pair per entry of x0, {size}, not {len(pairs)}.")
-    return ends[:, 0].reshape(shape), ends[:, 1].reshape(shape)
 
 
 def _linear_constraints(constraints: Any) -> list[LinearConstraint]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -58,15 +57,12 @@ class CutMemory:
         self._numbers = np.zeros((rows, len(NUMBERS)))
         self._gram = np.zeros((0, 0))
         self._gram_rows = 0  # rows that are up to date
+        self._programme = CutProgramme()
         self.added = 0  # cuts so far
         self.has_weights = False  # whether there was a combination of them
         #: the last point of `values_at_center`, and the first cuts there
         self._center: Vector | None = None
         self._center_values = np.empty(0)
-
-    @cached_property
-    def _programme(self) -> CutProgramme:
-        return CutProgramme()
 
     @property
     def slopes(self) -> np.ndarray:
@@ -141,7 +137,7 @@ class CutMemory:
     def values_at(self, point: Vector) -> Vector:
         """Return the cuts at a point."""
         values: Vector = self.slopes @ (point - self.origin)
-        values += self._numbers[: self.count, LEVEL]
+        values += self.levels
         return values
 
     def values_at_center(self, center: Vector) -> Vector:

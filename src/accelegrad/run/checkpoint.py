@@ -34,6 +34,8 @@ FORMAT = archive.Format("accelegrad-checkpoint", 9, "checkpoint")
 #: Tolerance on a recomputed value, relative to the values' size: thousands of units of rounding,
 #: for sums that threads split differently
 SAME_VALUE = 1e-12
+#: Parameters of rules that come from the set and the penalty
+BOUND = ("project", "prox", "lowest_of_cuts", "lowest_of_quadratic")
 
 
 class CheckpointError(ValueError):
@@ -117,6 +119,7 @@ def run_kind(
     """
     change = rule.change if isinstance(rule, Rescaled) else None
     inner = rule.rule if isinstance(rule, Rescaled) else rule
+    parameters = fields_of(inner) or dict(sorted(vars(inner).items()))
     of_set = of_term = of_data = None
     if feasible_set is not None:
         of_set = behaviour(start, feasible_set.project) + _content(feasible_set, FeasibleSet)
@@ -139,17 +142,8 @@ def run_kind(
         **how,
         "problem": "function" if model is None else repr(model),
         "data (fingerprint)": of_data,
-        **{name: _plain(value) for name, value in _parameters(inner).items()},
+        **{name: _plain(value) for name, value in parameters.items() if name not in BOUND},
     }
-
-
-def _parameters(rule: Rule) -> dict[str, Any]:
-    """Return a rule's parameters, without those that come from the set and the penalty."""
-    parameters = fields_of(rule)
-    if parameters is None:
-        parameters = dict(sorted(vars(rule).items()))
-    bound = ("project", "prox", "lowest_of_cuts", "lowest_of_quadratic")
-    return {name: value for name, value in parameters.items() if name not in bound}
 
 
 def _plain(value: Any) -> Any:

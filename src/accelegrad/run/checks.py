@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -214,28 +215,21 @@ def _signs(size: int) -> np.ndarray:
     return 2 * np.random.default_rng(0).integers(0, 2, (NEIGHBOURS, size), dtype=np.int8) - 1
 
 
-class RegionPolicy:
-    """A region that is sure to contain a minimiser, or bounds that need none: nothing to test."""
+class AssumedRegion:
+    """A ball that contains a minimiser according to the user; None: bounds need no such ball."""
 
     #: the region, if the run has guessed it
     guess: Region | None = None
+
+    def __init__(self, progress: Progress, region: Region | None) -> None:
+        self.progress: Progress = progress
+        self.region: Any = region
 
     def follow(self) -> None:
         """Let a guessed region grow with the rule's radius."""
 
     def admit(self, final: Evaluation) -> None:
         """Widen a guessed region that a value refutes."""
-
-    def stands(self, final: Evaluation, *, everywhere: bool = False) -> bool:  # noqa: ARG002
-        """Return whether nothing contradicts the region before a point is called optimal."""
-        return True
-
-
-class AssumedRegion(RegionPolicy):
-    """A ball that contains a minimiser according to the user."""
-
-    def __init__(self, progress: Progress, region: Region) -> None:
-        self.progress, self.region = progress, region
 
     def stands(self, final: Evaluation, *, everywhere: bool = False) -> bool:
         """Look beyond an assumed region before a point is called optimal.
@@ -244,6 +238,8 @@ class AssumedRegion(RegionPolicy):
         one of a few trial points proves that. `everywhere` looks even if the point is far from the
         boundary.
         """
+        if self.region is None:
+            return True
         bracket = self.progress.bracket
         margin = bracket.margin(final)
         if bracket.bound_everywhere >= final.value - margin:
@@ -277,13 +273,14 @@ class AssumedRegion(RegionPolicy):
         moved = point - step * gradient
         if penalty is not None:
             moved = penalty.prox(moved, step)
-        return self.region.feasible_set.project(moved)
+        projected: Vector = self.region.feasible_set.project(moved)
+        return projected
 
 
 class GuessedRegion(AssumedRegion):
     """A ball around the start that grows with the radius that the rule finds."""
 
-    def __init__(self, progress: Progress, region: Region) -> None:
+    def __init__(self, progress: Progress, region: Region | None) -> None:
         super().__init__(progress, region)
         self.guess = region
         self._start = progress.rule_state.start  # x0 in the rule's coordinates
@@ -341,10 +338,8 @@ class GuessedRegion(AssumedRegion):
         At a kink, as x0 often is, no subgradient need point downhill.
         """
         state = self.progress.rule_state
-        known = smallest_radius(state.start)
-        return float(state.radius) <= known and self.region.radius < max(
-            1.0, norm(self.region.center)
-        )
+        first = float(state.radius) <= smallest_radius(state.start)
+        return first and bool(self.region.radius < max(1.0, norm(self.region.center)))
 
     def _gradients_vanish_inside(self, final: Evaluation, slope: float) -> bool:
         """Return whether gradients, extrapolated from the nearest points, vanish in the region.
@@ -362,8 +357,12 @@ class GuessedRegion(AssumedRegion):
         def step_from(point: Vector, gradient: Vector) -> Vector:
             return self._downhill(point, gradient, length) - point
 
-        points, pairs = recent.points, zip(recent.points, recent.gradients, strict=True)
-        steps = np.array([step_from(*pair) for pair in pairs]).reshape(points.shape)
+        points = recent.points
+        if region.is_ball and self.progress.oracle.penalty is None:
+            steps = points - length * recent.gradients - points
+        else:
+            pairs = zip(points, recent.gradients, strict=True)
+            steps = np.array([step_from(*pair) for pair in pairs]).reshape(points.shape)
         at, step = final, step_from(final.point, final.gradient)
         verified = False
         for trials in range(TRIALS):

@@ -22,7 +22,7 @@ from accelegrad.rules import Rule
 from accelegrad.rules.base import Step
 from accelegrad.rules.distance import distance
 from accelegrad.run import checkpoint
-from accelegrad.run.checks import RESOLVED, AssumedRegion, Convexity, GuessedRegion, RegionPolicy
+from accelegrad.run.checks import RESOLVED, AssumedRegion, Convexity, GuessedRegion
 from accelegrad.run.observers import Observers, Trace
 from accelegrad.run.oracle import QUIET, Evaluation
 from accelegrad.run.result import Progress, Status, report
@@ -124,7 +124,7 @@ class Stopping(Saved):
 
     saved = ("first_size", "_largest_size")
 
-    def __init__(self, progress: Progress, region: RegionPolicy) -> None:
+    def __init__(self, progress: Progress, region: AssumedRegion) -> None:
         self.progress, self.region = progress, region
         self.first_size = 0.0
         self._largest_size = -1.0  # the divergence limit, set at the first step
@@ -137,7 +137,8 @@ class Stopping(Saved):
 
     def next_look(self) -> float:
         """Return the iteration at which the run is judged next, which needs the step before."""
-        if not self.progress.options.has_end:
+        options = self.progress.options
+        if options.goal is None and options.target is None:
             return math.inf
         return max(self.progress.next_judgement, self.progress.iteration + 1)
 
@@ -311,10 +312,9 @@ class Run(Saved):
         self.progress, self.options = progress, progress.options
         self.kind = kind or {}
         cuts = progress.bracket.cuts
-        self.region = RegionPolicy()
-        if cuts is not None and cuts.region.assumed:
-            policy = GuessedRegion if cuts.region.growing else AssumedRegion
-            self.region = policy(progress, cuts.region)
+        assumed = cuts.region if cuts is not None and cuts.region.assumed else None
+        guessed = assumed is not None and assumed.growing
+        self.region = (GuessedRegion if guessed else AssumedRegion)(progress, assumed)
         self.convexity = Convexity(progress) if checked else None
         self.restarts = restarts
         self.stopping = Stopping(progress, self.region)

@@ -182,10 +182,8 @@ class Observers:
         else:
             known["x"] = progress.point(progress.output).copy()
             known["fun"] = progress.value_judged_now()
-        known |= {"lower_bound": -math.inf, "gap": math.inf, "certified_radius": 0.0}
-        if best is not None:
-            bound = known["lower_bound"] = progress.bracket.lower_bound(best)
-            known["certified_radius"] = progress.bracket.radius_of(bound)
-            if not math.isnan(known["fun"]):  # otherwise the point has not been judged
-                known["gap"] = known["fun"] - bound
+        bound = -math.inf if best is None else progress.bracket.lower_bound(best)
+        gap = known["fun"] - bound  # NaN if the point has not been judged
+        known |= {"lower_bound": bound, "gap": math.inf if math.isnan(gap) else gap}
+        known["certified_radius"] = 0.0 if best is None else progress.bracket.radius_of(bound)
         return known

@@ -83,11 +83,6 @@ class Options:
     checkpoint: Path | None = None
     checkpoint_every: int = 100
 
-    @property
-    def has_end(self) -> bool:
-        """Whether values or bounds may end the run: at a certified gap or at a target."""
-        return self.goal is not None or self.target is not None
-
 
 class Clock(Saved):
     """Seconds since the start, summed over the processes of a resumed run, without pauses."""
@@ -152,7 +147,7 @@ class Recent(Saved):
 class Progress(Saved):
     """The state of a run, and what is known of the point that it would return.
 
-    `judge` is an oracle with exact values for the output point, if `oracle` is noisy;
+    `judge`, if `oracle` is noisy, is an oracle with exact values for the output point;
     `feasible_set` is the constraint on every returned point.
     """
 
@@ -174,8 +169,7 @@ class Progress(Saved):
         self.rule, self.oracle, self.options = rule, oracle, options
         self.bracket, self.feasible_set = bracket, feasible_set
         self.judge = oracle if oracle.exact_values else judge
-        #: the judge, unless it is the oracle itself
-        self.separate_judge = None if oracle.exact_values else judge
+        self.separate_judge = judge
         self.start = x0
         self.rule_state: Any = rule.init(x0)
         cuts = bracket.cuts
@@ -287,11 +281,9 @@ class Result(OptimizeResult):
         def __init__(self, known: Mapping[str, Any]) -> None: ...
 
     def __repr__(self) -> str:
-        shown = Result({name: self[name] for name in self if not self._says_nothing(name)})
+        empty = {name for name in ("rows", "n_restarts", "trace") if not self.get(name)}
+        shown = Result({name: self[name] for name in self if name not in empty})
         return super(Result, shown).__repr__()
-
-    def _says_nothing(self, name: str) -> bool:
-        return name in ("rows", "n_restarts", "trace") and not self[name]
 
 
 def report(progress: Progress, status: Status, detail: str) -> OptimizeResult:
@@ -316,7 +308,7 @@ def report(progress: Progress, status: Status, detail: str) -> OptimizeResult:
     if status is Status.STATIONARY and options.goal is not None:
         success = final is not None and bracket.proved(final)
     elif status in (Status.MAX_ITER, Status.AT_ROUNDING, Status.STATIONARY):
-        success = not options.has_end  # a planned end
+        success = options.goal is None and options.target is None  # a planned end
     return Result(
         {
             "x": x.copy(),
