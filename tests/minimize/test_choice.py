@@ -141,32 +141,26 @@ def test_minibatches_of_sparse_rows_are_not_scaled(kind, minibatches):
 
 def test_an_interior_point_method_takes_few_rows_with_one_kink():
     def taken(n, d, loss="hinge", sparse=False, l2=1e-3):
-        X = np.ones((n, d))
-        y = np.where(np.arange(n) % 2, 1.0, -1.0)
-        data = sp.csr_array(X) if sparse else X
-        return choose(Request(ag.LinearModel(data, y, loss, l2=l2))).name == "interior-point"
+        X, y = np.ones((n, d)), np.resize([-1.0, 1.0], n)
+        problem = ag.LinearModel(sp.csr_array(X) if sparse else X, y, loss, l2=l2)
+        return choose(Request(problem)).name == "interior-point"
 
-    assert taken(2000, 50)
-    assert taken(2000, 50, "absolute")
-    assert taken(2000, 50, "quantile")
-    assert not taken(2000, 50, l2=0.0)
-    assert not taken(2000, 50, "squared_hinge")
-    assert not taken(2000, 50, "epsilon_insensitive")
-    assert taken(2000, 400)
+    few = [(2000, 50), (2000, 50, "absolute"), (2000, 50, "quantile"), (2000, 400)]
     # Labels of so few rows can mostly be told apart without an error, which the dual finds soon.
-    assert not taken(600, 400)
-    assert taken(600, 400, "absolute")
-    assert not taken(1500, 1000)
+    labels, rows = [(600, 400), (1500, 1000)], [(600, 400, "absolute")]
+    other = [(2000, 50, "squared_hinge"), (2000, 50, "epsilon_insensitive"), (20_000, 150)]
+    assert all(taken(*case) for case in few + rows)
+    assert not any(taken(*case) for case in labels + other)
+    assert not taken(2000, 50, l2=0.0)
     assert not taken(2000, 400, sparse=True)
     assert not taken(499, 500)  # fewer rows than columns
-    assert not taken(20_000, 150)
 
 
 @pytest.mark.parametrize("sizes", [(1.0, 1.0), (1.0, 10.0)])
 def test_rare_columns_are_not_small_ones(sizes):
     X = sp.random(600, 200, density=0.01, format="csr", rng=np.random.default_rng(1))
     X.data[:] = np.where(X.indices == X.indices.max(), sizes[1], sizes[0])
-    y = np.where(np.arange(600) % 2, 1.0, -1.0)
+    y = np.resize([-1.0, 1.0], 600)
     assert unevenness(ag.LinearModel(X, y, loss="hinge")) == pytest.approx(sizes[1])
     assert unevenness(ag.LinearModel(X.toarray(), y, loss="hinge")) > 1.5  # zeros count there
     # A column with a single entry says nothing of its size, and none at all says nothing.
@@ -180,21 +174,16 @@ def test_rare_columns_are_not_small_ones(sizes):
 def test_columns_of_a_single_entry_have_no_size():
     rng = np.random.default_rng(0)
     single = sp.csr_array((rng.standard_normal(4000), (np.arange(4000) % 400, np.arange(4000))))
-    y = np.where(np.arange(400) % 2, 1.0, -1.0)
-    model = ag.LinearModel(single, y, loss="hinge", l2=1e-3)
+    model = ag.LinearModel(single, np.resize([-1.0, 1.0], 400), loss="hinge", l2=1e-3)
     assert unevenness(model) == 1.0
     assert chosen(model)[0] == "dual-ascent"
 
 
-@pytest.mark.parametrize(
-    ("given", "method"),
-    [
-        ({}, "bundle"),
-        ({"bundle_size": 5}, "bundle"),
-        ({"exact": False}, "accelegrad"),
-        ({"initial_radius": 1.0}, "accelegrad"),
-    ],
-)
+OF_FUNCTIONS = [({}, "bundle"), ({"bundle_size": 5}, "bundle")]
+OF_FUNCTIONS += [(given, "accelegrad") for given in ({"exact": False}, {"initial_radius": 1.0})]
+
+
+@pytest.mark.parametrize(("given", "method"), OF_FUNCTIONS)
 def test_a_function_gets_a_bundle_unless_it_is_noisy_or_another_is_meant(given, method):
     result = ag.minimize(lambda x: (float(x @ x), 2 * x), np.ones(3), max_iter=3, **given)
     assert result.method == method
