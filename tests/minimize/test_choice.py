@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,6 @@ import scipy.sparse as sp
 import accelegrad as ag
 from accelegrad.catalogue import METHODS
 from accelegrad.choose import TABLE, Request, Space, choose, resolve
-from accelegrad.models.losses import make_loss
 from accelegrad.models.scaling import unevenness
 from accelegrad.rules import Rescaled
 from accelegrad.solvers import DualAscent, InteriorPoint, ProximalNewton, SketchedNewton
@@ -40,42 +39,63 @@ def test_without_an_l2_term_the_dual_has_to_be_within_reach():
         assert result.certified_radius == np.inf
 
 
-def text(rows, columns, l2=1e-5, **options):
+def text(rows, columns, loss="logistic", l2=1e-5, **options):
+    """Rows of about a hundredth of the columns, entries between 0 and 1."""
     X = sp.random(rows, columns, density=0.01, format="csr", rng=np.random.default_rng(3))
-    y = np.where(np.arange(rows) % 2, 1.0, -1.0)
-    return ag.LinearModel(X, y, loss="logistic", l2=l2, **options)
+    return ag.LinearModel(X, np.resize([-1.0, 1.0], rows), loss=loss, l2=l2, **options)
 
 
-def test_more_columns_than_rows_are_a_matter_for_the_dual():
-    method, reason = chosen(text(600, 3000))
-    assert method == "dual-ascent"
-    assert "the dual has 600 coordinates, the primal 3000" in reason
-    # Steps of the logistic loss are expensive: those of others pay where there are more rows.
-    nearly = text(2000, 2200)
-    assert chosen(nearly)[0] == "accelegrad-newton"
-    assert chosen(nearly.with_loss(make_loss("squared_hinge")))[0] == method
-    # Losses with kinks have no curvature that Newton's steps could use.
-    more = text(6000, 2500)
-    assert chosen(more.with_loss(make_loss("squared_hinge")))[0] == "accelegrad-newton"
-    assert chosen(more.with_loss(make_loss("hinge")))[0] == method
-    assert chosen(text(600, 3000, fit_intercept=True))[0] == method
-
-
-def test_a_strong_l2_term_is_a_matter_for_the_dual():
-    # Rows have about 25 entries between 0 and 1: squared norms of 8, at most 15.
-    method, reason = chosen(text(6000, 2500, l2=1e-2))
-    assert method == "dual-ascent"
-    assert "the l2 term is so strong for rows of this size" in reason
-    assert chosen(text(6000, 2500, l2=1e-4))[0] == "accelegrad-newton"
-
-
-def test_short_rows_of_labels_with_a_kink_are_a_matter_for_the_dual():
+def short(size, loss):
+    """More rows than the interior-point method takes."""
     rng = np.random.default_rng(4)
-    X = rng.standard_normal((300_000, 2))  # more than the interior-point method takes
+    X = rng.standard_normal((300_000, 2))
     y = np.where(X[:, 0] + rng.standard_normal(300_000) > 0, 1.0, -1.0)
-    assert chosen(ag.LinearModel(X, y, "hinge", l2=1e-4))[0] == "dual-ascent"
-    assert chosen(ag.LinearModel(10 * X, y, "hinge", l2=1e-4))[0] == "accelegrad-newton"
-    assert chosen(ag.LinearModel(X, y, "absolute", l2=1e-4))[0] == "accelegrad-newton"
+    return ag.LinearModel(size * X, y, loss, l2=1e-4)
+
+
+@cache
+def uneven():
+    """Columns that have to be scaled, since curvature would cost too much."""
+    problem = text(3000, 2000, fit_intercept=True)
+    X = problem.X.multiply(np.geomspace(1, 1e4, 2000)).tocsr()
+    return ag.LinearModel(X, problem.y, loss="logistic", l2=1e-6, fit_intercept=True)
+
+
+def narrow():
+    few = model()
+    return ag.LinearModel(few.X * np.geomspace(1, 1e4, 5), few.y, loss="logistic", l2=1e-6)
+
+
+# fmt: off
+#: Problems, the method, and words of the reason
+SHAPES = [
+    (partial(text, 600, 3000), "dual-ascent", "the dual has 600 coordinates, the primal 3000"),
+    (partial(text, 600, 3000, fit_intercept=True), "dual-ascent", ""),
+    # Steps of the logistic loss are expensive: those of others pay where there are more rows.
+    (partial(text, 2000, 2200), "accelegrad-newton", ""),
+    (partial(text, 2000, 2200, "squared_hinge"), "dual-ascent", ""),
+    # Losses with kinks have no curvature that Newton's steps could use.
+    (partial(text, 6000, 2500, "squared_hinge"), "accelegrad-newton", ""),
+    (partial(text, 6000, 2500, "hinge"), "dual-ascent", ""),
+    # Rows have squared norms of 8, at most 15.
+    (partial(text, 6000, 2500, l2=1e-2), "dual-ascent", "the l2 term is so strong for rows of this size"),
+    (partial(text, 6000, 2500, l2=1e-4), "accelegrad-newton", ""),
+    # Short rows of labels with a kink
+    (partial(short, 1, "hinge"), "dual-ascent", ""),
+    (partial(short, 10, "hinge"), "accelegrad-newton", ""),
+    (partial(short, 1, "absolute"), "accelegrad-newton", ""),
+    # Columns of very different size are scaled where curvature does not do it.
+    (uneven, "accelegrad", "columns differ in size by a factor of"),
+    (narrow, "accelegrad-newton", ""),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("problem", "method", "words"), SHAPES)
+def test_the_shape_of_the_data_decides(problem, method, words):
+    found, reason = chosen(problem())
+    assert found == method
+    assert words in reason
 
 
 # fmt: off
@@ -113,15 +133,8 @@ def test_the_method_and_the_reason(problem, options, method, reason):
     assert reason in why
 
 
-def test_columns_of_very_different_size_are_scaled_where_curvature_does_not_do_it():
-    raw = uneven()
-    method, reason = chosen(raw)
-    assert method == "accelegrad"
-    assert "columns differ in size by a factor of" in reason
-    assert chosen(raw, scale=None)[0] == "accelegrad-newton"
-    few = model()
-    narrow = ag.LinearModel(few.X * np.geomspace(1, 1e4, 5), few.y, loss="logistic", l2=1e-6)
-    assert chosen(narrow)[0] == "accelegrad-newton"
+def test_columns_that_must_not_be_scaled_leave_it_to_curvature():
+    assert chosen(uneven(), scale=None)[0] == "accelegrad-newton"
 
 
 @pytest.mark.parametrize("minibatches", [False, True])
@@ -209,14 +222,6 @@ def test_named_by_rule_and_by_name_is_the_same(name):
 
 
 # -- the tables ----------------------------------------------------------------------------------
-
-
-@cache
-def uneven():
-    """Columns that have to be scaled, since curvature would cost too much."""
-    problem = text(3000, 2000, fit_intercept=True)
-    X = problem.X.multiply(np.geomspace(1, 1e4, 2000)).tocsr()
-    return ag.LinearModel(X, problem.y, loss="logistic", l2=1e-6, fit_intercept=True)
 
 
 def test_the_table_is_total_and_no_row_hides_another():

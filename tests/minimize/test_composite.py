@@ -7,7 +7,7 @@ matrix, and a plain FISTA with formulas of its own.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,24 +22,12 @@ from toys import slope
 TIGHT = {"tol": 1e-15, "max_iter": 10**6}
 
 
-@dataclass
-class Data:
-    """Rows, targets of a sparse linear function with noise, and their signs."""
-
-    X: np.ndarray
-    y: np.ndarray
-
-    @property
-    def labels(self):
-        return np.where(self.y > np.median(self.y), 1.0, -1.0)
-
-
 def sparse_data(seed, n=100, d=30, decay=0.0):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, d)) * np.arange(1, d + 1) ** -decay
     truth = np.zeros(d)
     truth[:5] = 2 * rng.standard_normal(5)
-    return Data(X, X @ truth + 0.5 * rng.standard_normal(n))
+    return SimpleNamespace(X=X, y=X @ truth + 0.5 * rng.standard_normal(n))
 
 
 def composite(model, penalty, w):
@@ -64,15 +52,13 @@ def assert_agrees(result, reference, least, size=None):
 @pytest.mark.parametrize("kind", ["dense", "csr", "function", "function from elsewhere"])
 @pytest.mark.parametrize("strength", [0.02, 0.3])
 def test_lasso(kind, strength):
-    data = sparse_data(1)
+    data, penalty, x0 = sparse_data(1), ag.L1(strength), None
     reference = Lasso(alpha=strength, fit_intercept=False, **TIGHT).fit(data.X, data.y).coef_
-    X = sp.csr_array(data.X) if kind == "csr" else data.X
-    model, penalty = ag.LinearModel(X, data.y, "squared"), ag.L1(strength)
-    fun, x0 = (
-        (model, None) if kind in ("dense", "csr") else (model.value_and_gradient, np.zeros(30))
+    fun = model = ag.LinearModel(
+        sp.csr_array(data.X) if kind == "csr" else data.X, data.y, "squared"
     )
-    if kind == "function from elsewhere":
-        x0 = np.linspace(-1, 1, 30)
+    if kind.startswith("function"):
+        fun, x0 = model.value_and_gradient, np.linspace(-1, 1, 30) * (kind != "function")
     assert_agrees(solve(fun, penalty, x0), reference, composite(model, penalty, reference))
 
 
@@ -156,7 +142,7 @@ def test_box_that_excludes_zero():
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_group_norm_by_its_optimality_conditions(loss):
     data = sparse_data(10)
-    targets = data.y if loss == "squared" else data.labels
+    targets = data.y if loss == "squared" else np.sign(data.y - np.median(data.y))
     groups = [[0, 7, 12], [1, 2], list(range(13, 30)), [3, 4, 5, 6], [8]]  # 9, 10, 11 are free
     strength, weights = 0.05, np.array([1.0, 3.0, 2.0, 1.0, 0.5])
     model = ag.LinearModel(data.X, targets, loss)
