@@ -17,7 +17,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 #: Folders whose tests take milliseconds each, which go first, and those that start processes, go last.
-FIRST = ("rules", "problems", "minimize", "run")
+FIRST = ("rules", "minimize", "run")
 LAST = ("proofs", "lab")
 
 

@@ -9,27 +9,12 @@ from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
+from accelegrad import rules
 from accelegrad.bundle.bundle import Bundle
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.geometry.penalties import Penalty
 from accelegrad.geometry.sets import Ball, Box, FeasibleSet, WholeSpace
-from accelegrad.rules import (
-    AcceleGrad,
-    AdaGrad,
-    ADoG,
-    DiagonalAcceleGrad,
-    DistanceFreeAcceleGrad,
-    DistanceFreeDiagonalAcceleGrad,
-    DoG,
-    LinearCoupling,
-    Rule,
-    Subgradient,
-    UDoG,
-    UniversalDualGradient,
-    UniversalFastGradient,
-    UniversalGradient,
-    UniXGrad,
-)
+from accelegrad.rules import Rule
 from accelegrad.rules.base import check_distance
 from accelegrad.solvers.dual_ascent import DualAscent
 from accelegrad.solvers.interior_point import InteriorPoint
@@ -72,30 +57,33 @@ class Method(NamedTuple):
 RADIUS = ("initial_radius",)
 _SEARCH = ("initial_smoothness", "max_trials")
 METHODS = {
-    "accelegrad": Method(AcceleGrad, ("diameter",), ("gradient_bound",), DistanceFreeAcceleGrad),
-    "adagrad": Method(AdaGrad, ("diameter",), (), DoG),
-    "unixgrad": Method(UniXGrad, ("diameter",), ("gradient_scale",), UDoG),
+    "accelegrad": Method(
+        rules.AcceleGrad, ("diameter",), ("gradient_bound",), rules.DistanceFreeAcceleGrad
+    ),
+    "adagrad": Method(rules.AdaGrad, ("diameter",), (), rules.DoG),
+    "unixgrad": Method(rules.UniXGrad, ("diameter",), ("gradient_scale",), rules.UDoG),
     "diagonal": Method(
-        DiagonalAcceleGrad, ("diameter",), ("gradient_bound",), DistanceFreeDiagonalAcceleGrad
+        rules.DiagonalAcceleGrad,
+        ("diameter",),
+        ("gradient_bound",),
+        rules.DistanceFreeDiagonalAcceleGrad,
     ),
     BUNDLE: Method(Bundle, (), ("bundle_size", *RADIUS)),
     NEWTON: Method(SketchedNewton),
     DUAL: Method(DualAscent),
     PROXIMAL: Method(ProximalNewton),
     INTERIOR: Method(InteriorPoint),
-    "u-dog": Method(UDoG, (), RADIUS),
-    "a-dog": Method(ADoG, (), RADIUS),
-    "dog": Method(DoG, (), RADIUS),
-    "universal": Method(UniversalGradient, ("epsilon",), _SEARCH),
-    "universal-dual": Method(UniversalDualGradient, ("epsilon",), _SEARCH),
-    "universal-fast": Method(UniversalFastGradient, ("epsilon",), _SEARCH),
-    "linear-coupling": Method(LinearCoupling, ("smoothness",)),
-    "subgradient": Method(Subgradient, ("step_size",), ("decay",)),
+    "u-dog": Method(rules.UDoG, (), RADIUS),
+    "a-dog": Method(rules.ADoG, (), RADIUS),
+    "dog": Method(rules.DoG, (), RADIUS),
+    "universal": Method(rules.UniversalGradient, ("epsilon",), _SEARCH),
+    "universal-dual": Method(rules.UniversalDualGradient, ("epsilon",), _SEARCH),
+    "universal-fast": Method(rules.UniversalFastGradient, ("epsilon",), _SEARCH),
+    "linear-coupling": Method(rules.LinearCoupling, ("smoothness",)),
+    "subgradient": Method(rules.Subgradient, ("step_size",), ("decay",)),
 }
 #: Descriptions of required parameters, for the error message.
 _MEANING = {
-    "diameter": "the diameter of a ball around x0 that holds a minimiser; or give a bounded "
-    "feasible_set, or diameter='auto'",
     "epsilon": "the accuracy wanted, which the universal methods have to know",
     "smoothness": "the Lipschitz constant of the gradient",
     "step_size": "the step's size",
@@ -135,40 +123,28 @@ def built_rule(method: Any, name: str, parameters: Mapping[str, Any]) -> tuple[R
     diameter gets its variant that finds one, if there is one.
     """
     diameter: Any = parameters.get("diameter")
-    if isinstance(method, Rule):
-        rule = method
-        given = [name for name, value in parameters.items() if is_given(value)]
-        held = getattr(rule, "diameter", None)
-        twice = [name for name in given if name != "diameter" or held is not None]
-        if twice:
-            raise ValueError(
-                f"{twice[0]} belongs to the rule object {rule!r}; do not give it again."
-            )
-        if held is not None:
-            return rule, _width(held)
-    if isinstance(diameter, str) and diameter != AUTO:
-        raise ValueError(f"diameter must be a positive number or 'auto', not {diameter!r}.")
-    widths = name == "diagonal" and np.ndim(diameter) == 1
-    if not is_given(diameter):
+    if isinstance(diameter, str):
+        if diameter != AUTO:
+            raise ValueError(f"diameter must be a positive number or 'auto', not {diameter!r}.")
         diameter = None
-    elif not widths:
+    widths = name == "diagonal" and np.ndim(diameter) == 1
+    if diameter is not None and not widths:
         diameter = check_distance("diameter", diameter)
-    if not isinstance(method, Rule):
-        rule = _built(name, {**parameters, "diameter": diameter})
-    return rule, _width(rule.diameter) if widths else diameter  # type: ignore[attr-defined]
-
-
-def _width(diameter: Any) -> float:
-    return float(np.linalg.norm(diameter))  # of widths, the diameter of the box
-
-
-def _built(name: str, parameters: Mapping[str, Any]) -> Rule:
+    size = float(np.linalg.norm(diameter)) if widths else diameter  # of widths, that of the box
+    if isinstance(method, Rule):
+        held = getattr(method, "diameter", None)
+        for parameter, value in parameters.items():
+            if is_given(value) and (parameter != "diameter" or held is not None):
+                raise ValueError(
+                    f"{parameter} belongs to the rule object {method!r}; do not give it again."
+                )
+        return method, size if held is None else float(np.linalg.norm(held))
     entry = METHODS[name]
     rule, needs, takes = entry.rule, entry.needs, entry.takes
-    if parameters["diameter"] is None and entry.automatic is not None:
+    if diameter is None and entry.automatic is not None:
         rule, needs, takes = entry.automatic, (), RADIUS
     given = {}
-    for parameter, value in parameters.items():
+    for parameter, value in {**parameters, "diameter": diameter}.items():
         if value is None:
             continue
         if parameter in needs or parameter in takes:
@@ -183,7 +159,7 @@ def _built(name: str, parameters: Mapping[str, Any]) -> Rule:
     for parameter in needs:
         if parameter not in given:
             raise ValueError(f"{parameter} is needed by method {name!r}: {_MEANING[parameter]}.")
-    return rule(**given)
+    return rule(**given), size
 
 
 def bound_rule(
@@ -213,7 +189,12 @@ def bound_rule(
         bound["probe"] = values
     if chosen is not None and space.is_limited:
         _need(rule, "project", "feasible_set")
-        _refuse_coupled_set(rule, chosen)
+        diagonal = (rules.DiagonalAcceleGrad, rules.DistanceFreeDiagonalAcceleGrad)
+        if isinstance(rule, diagonal) and not isinstance(chosen, Box):
+            raise ValueError(
+                f"feasible_set {chosen!r} cannot be used with method 'diagonal': with one step "
+                "size per coordinate, only a Box or NonNegative can."
+            )
         bound["project"] = chosen.project
         if "cuts" in rule.can:
             bound["rows"] = chosen.rows_for(start.size)
@@ -225,7 +206,7 @@ def bound_rule(
         and given.project is None
         and "probe" not in rule.can
     ):
-        if isinstance(rule, DiagonalAcceleGrad):
+        if isinstance(rule, rules.DiagonalAcceleGrad):
             rule.init(start)  # refuses widths of another length
             half = np.broadcast_to(rule.diameter, start.shape) / 2
             bound["project"] = Box(start - half, start + half).project
@@ -249,27 +230,17 @@ def _prox(penalty: Penalty, x: Vector, step: float) -> Vector:
     return penalty.prox(x, step)
 
 
-def _refuse_coupled_set(rule: Rule, chosen: FeasibleSet) -> None:
-    """Refuse a set that couples coordinates if the rule has one step size per coordinate."""
-    diagonal = isinstance(rule, (DiagonalAcceleGrad, DistanceFreeDiagonalAcceleGrad))
-    if diagonal and not isinstance(chosen, Box):
-        raise ValueError(
-            f"feasible_set {chosen!r} cannot be used with method 'diagonal': with one step size "
-            "per coordinate, only a Box or NonNegative can."
-        )
-
-
 def _need(rule: Rule, ability: str, wish: str) -> None:
     """Refuse a request that the rule cannot meet, or that is already set."""
     if ability not in rule.can:
-        able = ", ".join(repr(name) for name in METHODS if _can(METHODS[name], ability))
+        able = ", ".join(
+            repr(name)
+            for name, method in METHODS.items()
+            if ability in method.rule.can | (method.automatic or method.rule).can
+        )
         raise ValueError(
             f"{wish} cannot be used with {rule.title}, which has no `{ability}`. "
             f"Methods that can: {able}."
         )
     if getattr(rule, ability) is not None:
         raise ValueError(f"{wish} is given, but the rule object has a `{ability}` of its own.")
-
-
-def _can(method: Method, ability: str) -> bool:
-    return any(ability in rule.can for rule in (method.rule, method.automatic) if rule is not None)

@@ -7,7 +7,7 @@ tuple of facts, by their names in `Request`, that must all hold. docs/methods.md
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ from accelegrad.catalogue import (
     is_given,
 )
 from accelegrad.errors import Vector, nearest
-from accelegrad.geometry.penalties import OnLeading, Penalty, as_penalty
+from accelegrad.geometry.penalties import OnLeading, as_penalty
 from accelegrad.geometry.sets import Box, FeasibleSet, WholeSpace, as_feasible_set
 from accelegrad.linalg import ROUNDED_UP
 from accelegrad.models.linear_model import LinearModel
@@ -44,10 +44,7 @@ from accelegrad.models.scaling import (
 )
 from accelegrad.proofs.cuts import Region
 from accelegrad.proofs.fenchel import Terms
-from accelegrad.rules import (
-    Rescaled,
-    Rule,
-)
+from accelegrad.rules import Rescaled, Rule
 from accelegrad.rules.base import SHORTEST
 from accelegrad.solvers.curvature import FACTOR_PRODUCT, Costs
 from accelegrad.solvers.interior_point import has_one_kink
@@ -321,33 +318,22 @@ class Choice(NamedTuple):
 
 def choose(request: Request, *, tried: str = "") -> Choice:
     """Return the requested or the best method, with the reason; `tried` is excluded."""
-    row = first(TABLE, request, tried=tried)
-    if row.method != GIVEN:
-        of_rows = issubclass(METHODS[row.method].rule, RowRule)
-        return Choice(row.method, row.reason.format(facts=request), of_rows)
-    name, rule = _given_name(request.method)
-    return Choice(name, row.reason, issubclass(rule, RowRule))
-
-
-def first(table: Sequence[Row], facts: Any, *, tried: str = "") -> Row:
-    """Return the first row whose condition holds, excluding the method `tried`."""
-    for row in table:
-        if row.method != tried and all(map(partial(getattr, facts), row.condition)):
-            return row
-    raise LookupError("no row of the table holds")
-
-
-def _given_name(method: Any) -> tuple[str, type[Rule]]:
-    if isinstance(method, Rule):
-        rule = type(method)
-        known = [name for name, entry in METHODS.items() if entry.rule is rule]
-        return known[0] if known and issubclass(rule, RowRule) else rule.__name__, rule
-    if not isinstance(method, str):
-        raise TypeError(f"method must be a name or a rule object, not {method!r}.")
-    if method in METHODS:
-        return method, METHODS[method].rule
-    allowed = nearest(method, [AUTO, *METHODS])
-    raise ValueError(f"method is {method!r}: {allowed} Without it, one that fits is chosen.")
+    for row in TABLE:
+        if row.method != tried and all(map(partial(getattr, request), row.condition)):
+            break
+    name: Any = request.method if row.method == GIVEN else row.method
+    if isinstance(name, Rule):
+        kind = type(name)
+        known = [known for known, entry in METHODS.items() if entry.rule is kind]
+        of_rows = issubclass(kind, RowRule)
+        return Choice(known[0] if known and of_rows else kind.__name__, row.reason, of_rows)
+    if not isinstance(name, str):
+        raise TypeError(f"method must be a name or a rule object, not {name!r}.")
+    if name not in METHODS:
+        allowed = nearest(name, [AUTO, *METHODS])
+        raise ValueError(f"method is {name!r}: {allowed} Without it, one that fits is chosen.")
+    of_rows = issubclass(METHODS[name].rule, RowRule)
+    return Choice(name, row.reason.format(facts=request), of_rows)
 
 
 # -- from a request to a setting -------------------------------------------------------------------
@@ -379,7 +365,11 @@ def resolve(request: Request) -> Setting:
     rule, diameter = built_rule(request.method, choice.name, request.parameters)
     method = METHODS.get(choice.name)
     if method is not None and type(rule) is method.automatic and "largest_radius" in rule.can:
-        bound = _known_distance(inner, proven if change is None else math.inf)
+        # A start that is a minimiser up to rounding says nothing about the step size.
+        bounds = [proven if change is None else math.inf]
+        if inner.feasible_set is not None:
+            bounds.append(inner.feasible_set.diameter_for(inner.start.size))
+        bound = min(bound if bound >= SHORTEST else math.inf for bound in bounds)
         if bound < math.inf:
             rule = rule.with_parameters(largest_radius=bound)
     rule = bound_rule(rule, inner, diameter, request.project_y, values=request.exact_values)
@@ -402,37 +392,29 @@ def stream_rule(space: Space, diameter: float | str, change: Any) -> Rule:
 
 def checked_space(start: Vector, given: Any, penalty: Any, model: LinearModel | None) -> Space:
     """Return start, set and penalty as objects, or say why they are incompatible."""
-    chosen = None if given is None else as_feasible_set(given)
-    if chosen is not None:
+    space = Space(start)
+    if given is not None:
+        chosen = as_feasible_set(given)
         chosen.check_dimension(start.size)
-        start = _inside(start, chosen)
-    space = Space(start, chosen)
-    return space if penalty is None else space._replace(penalty=_penalty(penalty, space, model))
-
-
-def _inside(start: Vector, feasible_set: FeasibleSet) -> Vector:
-    nearest_point = feasible_set.project(start)
-    distance = float(np.linalg.norm(nearest_point - start))
-    if not distance <= LARGEST_OFFSET * (1 + float(np.linalg.norm(start))):
-        raise ValueError(
-            f"x0 must lie in feasible_set {feasible_set!r}, but it is {distance:.3g} away from it. "
-            "feasible_set.project(x0) is the nearest point that does."
-        )
-    return nearest_point
-
-
-def _penalty(given: Any, space: Space, model: LinearModel | None) -> Penalty:
-    chosen, penalty = space.feasible_set, as_penalty(given)
+        space = Space(chosen.project(start), chosen)
+        distance = float(np.linalg.norm(space.start - start))
+        if not distance <= LARGEST_OFFSET * (1 + float(np.linalg.norm(start))):
+            raise ValueError(
+                f"x0 must lie in feasible_set {chosen!r}, but it is {distance:.3g} away from it. "
+                "feasible_set.project(x0) is the nearest point that does."
+            )
+    if penalty is None:
+        return space
+    term = as_penalty(penalty)
     if model is not None and model.fit_intercept:
-        penalty = OnLeading(penalty, model.n_features, model.n_parameters)
-    penalty.check_dimension(space.start.size)
-    common = penalty.separable and isinstance(chosen, Box)
-    if space.is_limited and not common:
+        term = OnLeading(term, model.n_features, model.n_parameters)
+    term.check_dimension(start.size)
+    if space.is_limited and not (term.separable and isinstance(space.feasible_set, Box)):
         raise ValueError(
-            f"penalty {penalty!r} and feasible_set {chosen!r} cannot be used together: only a "
-            "separable penalty (l1, elastic net) and a box have a common proximal map."
+            f"penalty {term!r} and feasible_set {space.feasible_set!r} cannot be used together: "
+            "only a separable penalty (l1, elastic net) and a box have a common proximal map."
         )
-    return penalty
+    return space._replace(penalty=term)
 
 
 def _change(request: Request, choice: Choice) -> ColumnScaling | None:
@@ -469,16 +451,6 @@ def _change(request: Request, choice: Choice) -> ColumnScaling | None:
         raise ValueError(f"scale is {scale!r}: {nearest(scale, [AUTO, COLUMNS])}")
     # A constrained intercept must not change, so the columns are not centred.
     return column_scaling(model, center=not limits_intercept(chosen), noisy=noisy)
-
-
-def _known_distance(space: Space, proven: float) -> float:
-    """Return a bound on the distance from the start to a minimiser, inf if none is known."""
-    # A start that is a minimiser up to rounding says nothing about the step size.
-    bound = proven if proven >= SHORTEST else math.inf
-    if space.feasible_set is not None:
-        diameter = space.feasible_set.diameter_for(space.start.size)
-        bound = min(bound, diameter if diameter >= SHORTEST else math.inf)
-    return bound
 
 
 # -- the region of a minimiser -------------------------------------------------------------------

@@ -137,9 +137,11 @@ class NotConvexError(ArithmeticError):
     def __init__(self, touching: Vector, below: Vector, *, by: float) -> None:
         self.touching, self.below, self.by = touching, below, by
         super().__init__(
-            f"the value at {_shown(below)} is {by:.3g} below the tangent at {_shown(touching)}"
+            f"the value at {shown(below)} is {by:.3g} below the tangent at {shown(touching)}"
         )
 
 
-def _shown(point: Vector) -> str:
-    return np.array2string(point, precision=6, threshold=6, edgeitems=2, separator=", ")
+def shown(point: Any, digits: int = 6) -> str:
+    """Return a short text for a point."""
+    array = np.asarray(point)
+    return np.array2string(array, precision=digits, threshold=6, edgeitems=2, separator=", ")

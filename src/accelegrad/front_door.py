@@ -7,8 +7,9 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 from scipy.optimize import OptimizeResult
@@ -17,52 +18,25 @@ from accelegrad import threads
 from accelegrad.bundle.cut_memory import CutMemory, default_size
 from accelegrad.catalogue import MethodOptions
 from accelegrad.choose import Request, Setting, checked_space, resolve
-from accelegrad.differentiate import LIBRARIES
-from accelegrad.errors import (
-    Vector,
-    finite_vector,
-    nearest,
-    real_number,
-    whole_number,
-)
+from accelegrad.errors import Vector, finite_vector, nearest, real_number, whole_number
 from accelegrad.linalg import norm
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.sampling import BatchSampler
 from accelegrad.proofs.bracket import Bracket
 from accelegrad.proofs.cuts import CutCertificate
-from accelegrad.proofs.model_dual import (
-    DualCertificate,
-    ModelDual,
-)
+from accelegrad.proofs.model_dual import DualCertificate, ModelDual
 from accelegrad.rules import Rule
 from accelegrad.run.checkpoint import run_kind
 from accelegrad.run.checks import NEAR
 from accelegrad.run.compiled import CompiledRule, compiled_twin
 from accelegrad.run.loop import Restarts, Run
 from accelegrad.run.oracle import QUIET, FunctionOracle, MinibatchOracle, ModelOracle, Oracle
-from accelegrad.run.progress import OUTPUTS, Options, Progress
-from accelegrad.run.result import Status
-from accelegrad.scipy_words import Limits, constraint_set, hint
+from accelegrad.run.result import OUTPUTS, Options, Progress, Status
+from accelegrad.scipy_words import Limits, hint, limits_of
 from accelegrad.solvers.row_oracle import Goal, RowRule, no_goal
 
 #: Entries of the result that have x0's shape.
 SHAPED = ("x", "jac", "x_average", "x_last", "x_best")
-
-
-class Problem(NamedTuple):
-    """What is minimised, and how its gradients are computed."""
-
-    fun: Any
-    model: LinearModel | None  # `fun`, if it is one
-    shape: tuple[int, ...] | None  # of x0, () for a number; None if x0 is flat
-    args: tuple[Any, ...]
-    jac: Any
-    exact: bool
-    batch_size: int | None
-    replacement: bool
-    rng: Any
-    accuracy: float
-    limited: bool  # whether BLAS has one thread during the run
 
 
 def minimize(
@@ -276,35 +250,38 @@ def minimize(
     shape = None if model is not None or np.ndim(x0) == 1 else np.shape(x0)
     limits = None
     if bounds is not None or not (isinstance(constraints, (tuple, list)) and not constraints):
-        limits = Limits(bounds, constraints, start.shape if shape is None else shape)
-        feasible_set = constraint_set(feasible_set, limits)
-        if limits.given and feasible_set is not None:
+        of_x0 = start.shape if shape is None else shape
+        limits = limits_of(bounds, constraints, feasible_set, of_x0)
+        if limits is not None and limits.feasible_set is not None:
+            feasible_set = limits.feasible_set
             start = feasible_set.project(start)  # as SciPy does
     # the number of entries of the largest matrix that the run multiplies with vectors
     d = start.size
     entries = d * default_size(d) if model is None else model.n_samples * d
-    problem = Problem(
-        *(fun, model, shape, args, jac, exact, batch_size, replacement, rng),
-        accuracy=real_number("accuracy", accuracy, least=0.0),
-        limited=entries >= threads.FEWEST_SPLIT,
-    )
+    limited = entries >= threads.FEWEST_SPLIT  # BLAS to one thread, during the run
     if output not in OUTPUTS:
         raise _not_among("output", output, OUTPUTS)
     run_options = Options(
         max_iter=whole_number("max_iter", max_iter, least=1),
-        goal=_goal(tol, rtol),
+        goal=None if tol is None and rtol is None else _goal(tol, rtol),
         time_limit=None if time_limit is None else real_number("time_limit", time_limit, above=0),
         target=None if target is None else real_number("target", target),
         output=output,
         exact=exact and batch_size is None,
-        callback=None if callback is None else _scipy_callback(callback, problem),
+        callback=None if callback is None else _scipy_callback(callback, shape, limited),
         callback_at=None if callback_at is None else _iterations(callback_at),
         progress=bool(progress),
         trace=bool(trace),
         checkpoint=None if checkpoint is None else _checkpoint_path(checkpoint),
         checkpoint_every=whole_number("checkpoint_every", checkpoint_every, least=1),
     )
-    with threads.single_for(entries):
+    accuracy = real_number("accuracy", accuracy, least=0.0)
+    if accuracy > 0.0 and (model is not None or fun is None or not exact):
+        raise ValueError(
+            "accuracy is for a function whose values are off by a known amount: it cannot be used "
+            "with a LinearModel, with fun=None or with exact=False."
+        )
+    with threads.single_for(entries) if limited else nullcontext():
         with np.errstate(**QUIET):
             request = Request(
                 model,
@@ -314,56 +291,61 @@ def minimize(
                 exact_values=model is not None or (exact and fun is not None),
             )
             setting = resolve(request)
-        oracle = _oracle(problem, request, setting, run_options.goal)  # keeps the user's settings
+        if model is None:
+            how: dict[str, Any] = {"exact": exact, "accuracy": accuracy, "limited": limited}
+            oracle: Oracle = FunctionOracle(fun, jac, args, shape=shape, **how)
+        elif jac is True:
+            goal = run_options.goal
+            oracle = _model_oracle(request, setting, goal, rng, batch_size, replacement)
+        else:
+            raise TypeError(
+                "jac must be left out for a LinearModel, which brings its own gradient."
+            )
+        oracle.penalty = request.space.penalty
+        kind = None
+        if checkpoint is not None or resume is not None:
+            kind = {"exact": bool(exact), "batch_size": batch_size}
+            kind["replacement"] = bool(replacement)
         with np.errstate(**QUIET):
-            run = _run(problem, request, run_options, oracle, setting, resume)
+            run = _run(request, run_options, oracle, setting, kind)
         if resume is not None:
             run.resume(Path(resume))
         result = run()
         result.update(method=setting.choice.name, reason=setting.choice.reason)
-        if limits is not None and limits.given:
+        if limits is not None:
             result["multipliers"] = _multipliers(limits, result, setting.start, run.progress)
     return result if shape is None else _shaped(result, shape)
 
 
-def _goal(tol: float | None, rtol: float | None) -> Goal | None:
-    """Return the gap that is asked for as a function of the value, None if none is."""
-    if tol is None and rtol is None:
-        return None
+def _goal(tol: float | None, rtol: float | None) -> Goal:
+    """Return the gap that is asked for as a function of the value."""
     absolute = 0.0 if tol is None else real_number("tol", tol, above=0)
     relative = 0.0 if rtol is None else real_number("rtol", rtol, above=0)
     return lambda value: max(absolute * max(1.0, abs(value)), relative * abs(value))
 
 
 def _run(
-    problem: Problem,
     request: Request,
     options: Options,
     oracle: Oracle,
     setting: Setting,
-    resume: Any,
+    how: Mapping[str, Any] | None,
 ) -> Run:
-    model, rule, penalty = problem.model, setting.rule, request.space.penalty
-    judge = ModelOracle(model, penalty) if model is not None and request.minibatches else None
-    bracket = Bracket(None, None)
-    if oracle.exact_values or judge is not None:
-        bracket = _bracket(request, options, setting, oracle)
-    _check_needs(rule, oracle, options, bracket)
+    """Return the run; `how` says for its checkpoints, if any, how gradients are computed."""
+    model, rule, penalty = request.model, setting.rule, request.space.penalty
+    judge = ModelOracle(model, penalty) if request.minibatches else None
+    known = oracle.exact_values or judge is not None
+    bracket = _bracket(request, options, setting, oracle) if known else Bracket(None, None)
+    _check_needs(request, setting, oracle, options, bracket)
     restarts = None if request.restart is None else _restarts(request.restart, setting, oracle)
     if isinstance(oracle, MinibatchOracle):
         rule = compiled_twin(rule, oracle.model, setting.start, values=options.trace)
-    kind = None
-    if resume or options.checkpoint:
-        how = {
-            "exact": bool(problem.exact),
-            "batch_size": problem.batch_size,
-            "replacement": bool(problem.replacement),
-            "compiled": isinstance(rule, CompiledRule),
-        }
-        chosen = request.space.feasible_set
+    chosen, kind = request.space.feasible_set, None
+    if how is not None:
+        how = {**how, "compiled": isinstance(rule, CompiledRule), "restarts": restarts is not None}
         kind = run_kind(setting.rule, setting.start, chosen, penalty, model, how)
     # Without projection of y, points may leave the set, as in the paper's unconstrained setting.
-    returned_in = None if request.project_y is False else request.space.feasible_set
+    returned_in = None if request.project_y is False else chosen
     return Run(
         Progress(rule, oracle, setting.start, options, bracket, judge, returned_in),
         kind=kind,
@@ -404,32 +386,21 @@ def _method_options(
 ) -> dict[str, Any]:
     if not isinstance(options, Mapping | None):
         raise TypeError(f"options must be a mapping of names to values, not {options!r}.")
-    _refuse_unknown(options or {}, keywords)
-    given = {**(options or {}), **keywords}
+    inside, valid = options or {}, MethodOptions.__annotations__.keys()
+    arguments = inspect.signature(minimize).parameters.keys() - {"fun", "more"}
+    for name in keywords.keys() - valid:
+        instead = hint(name) or nearest(name, arguments | valid)
+        raise TypeError(f"minimize has no option {name!r}: {instead}")
+    for name in keywords.keys() & inside.keys():
+        raise TypeError(f"{name} is given twice: as a keyword and in options.")
+    for name in inside.keys() - valid:
+        if name in arguments:
+            raise TypeError(f"{name} belongs to no method: give it as {name}=..., not in options.")
+        raise TypeError(f"options has no {name!r}: {hint(str(name)) or nearest(str(name), valid)}")
+    given = {**inside, **keywords}
     if not given.get("gradient_bound"):
         given["gradient_bound"] = None  # AcceleGrad's default is zero
     return {name: value for name, value in given.items() if value is not None}
-
-
-def _refuse_unknown(inside: Mapping[str, Any], keywords: Mapping[str, Any]) -> None:
-    valid = MethodOptions.__annotations__
-    for name in keywords:
-        if name not in valid:
-            allowed = {*_arguments(), *valid} - {"fun"}
-            instead = hint(name) or nearest(name, allowed)
-            raise TypeError(f"minimize has no option {name!r}: {instead}")
-        if name in inside:
-            raise TypeError(f"{name} is given twice: as a keyword and in options.")
-    for name in inside:
-        if name in valid:
-            continue
-        if name in _arguments():
-            raise TypeError(f"{name} belongs to no method: give it as {name}=..., not in options.")
-        raise TypeError(f"options has no {name!r}: {hint(str(name)) or nearest(str(name), valid)}")
-
-
-def _arguments() -> list[str]:
-    return [name for name in inspect.signature(minimize).parameters if name != "more"]
 
 
 def _start(x0: Any, model: LinearModel | None) -> Vector:
@@ -453,63 +424,26 @@ def _not_among(name: str, given: Any, valid: tuple[str, ...]) -> ValueError:
     return ValueError(f"{name} is {given!r}: {nearest(str(given), valid)}")
 
 
-def _oracle(problem: Problem, request: Request, setting: Setting, goal: Goal | None) -> Oracle:
-    """Return what the rule asks for values and gradients."""
-    model, batch_size, method = problem.model, problem.batch_size, setting.choice
-    if problem.accuracy > 0.0 and (model is not None or problem.fun is None or not problem.exact):
-        raise ValueError(
-            "accuracy is for a function whose values are off by a known amount: it cannot be used "
-            "with a LinearModel, with fun=None or with exact=False."
-        )
-    if model is None:
-        if method.of_rows:
-            raise ValueError(f"method {method.name!r} needs a LinearModel: a sum over rows.")
+def _model_oracle(
+    request: Request,
+    setting: Setting,
+    goal: Goal | None,
+    rng: Any,
+    batch_size: int | None,
+    replacement: bool,
+) -> Oracle:
+    """Return what the rule asks for values and gradients of a LinearModel."""
+    model, rule = request.model, setting.rule
+    if isinstance(rule, RowRule):
         if batch_size is not None:
-            raise ValueError(
-                "batch_size needs a LinearModel; for noisy gradients give exact=False."
-            )
-        oracle: Oracle = _function_oracle(problem)
-    elif problem.jac is not True:
-        raise TypeError("jac must be left out for a LinearModel, which brings its own gradient.")
-    elif method.of_rows:
-        if batch_size is not None:
-            raise ValueError(f"batch_size cannot be used with method {method.name!r}.")
+            raise ValueError(f"batch_size cannot be used with method {setting.choice.name!r}.")
         _, chosen, penalty = request.space
-        rng = _generator(problem.rng)
-        assert isinstance(setting.rule, RowRule)
-        oracle = setting.rule.oracle(model, rng, goal or no_goal, penalty, chosen)
-    elif batch_size is None:
-        oracle = ModelOracle(model)
-    else:
-        rows, rng = (model.n_samples, batch_size), _generator(problem.rng)
-        sampler = BatchSampler(*rows, rng, replacement=problem.replacement)
-        oracle = MinibatchOracle(model, sampler)
-    oracle.penalty = request.space.penalty
-    return oracle
-
-
-def _function_oracle(problem: Problem) -> FunctionOracle:
-    fun, jac = problem.fun, problem.jac
-    if fun is not None and not callable(fun):
-        raise TypeError(f"fun must be a function, a LinearModel or None, not {fun!r}.")
-    if isinstance(jac, str) and jac in LIBRARIES and fun is not None:
-        fun, jac = LIBRARIES[jac](fun), True
-    if jac is not True and not callable(jac):
-        raise TypeError(
-            "jac must be True (fun returns value and gradient), a function, 'jax' or 'torch', "
-            f"not {jac!r}; ag.check_gradient says whether a gradient is right."
-        )
-    if fun is None and jac is True:
-        raise TypeError("fun is None: jac must be a function that returns the gradient.")
-    if not isinstance(problem.args, tuple):
-        raise TypeError(f"args must be a tuple, not {problem.args!r}.")
-    jac = None if jac is True else jac
-    if problem.limited:
-        fun, jac = (None if f is None else threads.for_user(f) for f in (fun, jac))
-    shape, accuracy = problem.shape, problem.accuracy
-    return FunctionOracle(
-        fun, jac, problem.args, exact=problem.exact, shape=shape, accuracy=accuracy
-    )
+        return rule.oracle(model, _generator(rng), goal or no_goal, penalty, chosen)
+    if batch_size is None:
+        return ModelOracle(model)
+    rows = (model.n_samples, batch_size)
+    sampler = BatchSampler(*rows, _generator(rng), replacement=replacement)
+    return MinibatchOracle(model, sampler)
 
 
 def _generator(rng: Any) -> np.random.Generator:
@@ -522,7 +456,8 @@ def _generator(rng: Any) -> np.random.Generator:
 def _bracket(request: Request, options: Options, setting: Setting, oracle: Oracle) -> Bracket:
     """Return the object that collects lower bounds for exact values."""
     model, region, penalty = request.model, setting.region, request.space.penalty
-    often = options.has_end or request.restart is not None  # a bound may end the run
+    ends = (options.goal, options.target, request.restart)
+    often = ends != (None, None, None)  # a bound may end the run
     floor, dual = -math.inf, None
     if model is not None:
         if penalty is None or penalty.nonnegative:
@@ -558,12 +493,10 @@ def _restarts(given: Any, setting: Setting, oracle: Oracle) -> Restarts | None:
         raise _not_among("restart", given, valid)
     if given == "auto" and not oracle.exact_values:
         return None  # a restart discards the average, which mostly costs more under noise
-    if setting.choice.of_rows:
+    if setting.choice.of_rows or "cuts" in setting.rule.can:
         raise ValueError(
             f"restart cannot be used with method {setting.choice.name!r}, which needs none."
         )
-    if "cuts" in setting.rule.can:
-        raise ValueError(f"restart cannot be used with {setting.rule.title}, which needs none.")
     if "radius" not in setting.rule.can:
         raise ValueError(
             f"restart needs a rule with a radius of its own, as with diameter='auto'; "
@@ -574,10 +507,16 @@ def _restarts(given: Any, setting: Setting, oracle: Oracle) -> Restarts | None:
     return Restarts(setting.rule)
 
 
-def _check_needs(rule: Rule, oracle: Oracle, options: Options, bracket: Bracket) -> None:
+def _check_needs(
+    request: Request, setting: Setting, oracle: Oracle, options: Options, bracket: Bracket
+) -> None:
     """Refuse combinations that cannot work, before anything is computed."""
-    if "values" in rule.can and not oracle.has_values:
-        raise ValueError(f"fun is None, but the line search of {rule.title} needs values.")
+    if request.model is None and setting.choice.of_rows:
+        raise ValueError(f"method {setting.choice.name!r} needs a LinearModel: a sum over rows.")
+    if request.model is None and request.minibatches:
+        raise ValueError("batch_size needs a LinearModel; for noisy gradients give exact=False.")
+    if "values" in setting.rule.can and not oracle.has_values:
+        raise ValueError(f"fun is None, but the line search of {setting.rule.title} needs values.")
     if options.output == "best" and not oracle.exact_values:
         raise ValueError("output='best' needs exact values; use 'average' or 'last'.")
     if options.goal is not None and bracket.cuts is None and bracket.dual is None:
@@ -607,7 +546,7 @@ def _checkpoint_path(given: str | os.PathLike[str]) -> Path:
 
 
 def _scipy_callback(
-    callback: Callable[..., Any], problem: Problem
+    callback: Callable[..., Any], shape: tuple[int, ...] | None, limited: bool
 ) -> Callable[[OptimizeResult], Any]:
     """Follow SciPy: an argument named intermediate_result gets the result, any other one x."""
     if not callable(callback):
@@ -616,7 +555,7 @@ def _scipy_callback(
         names = set(inspect.signature(callback).parameters)
     except ValueError:  # a builtin without a signature
         names = set()
-    shape, asked = problem.shape, threads.for_user(callback) if problem.limited else callback
+    asked = threads.for_user(callback) if limited else callback
 
     def shaped(result: OptimizeResult) -> OptimizeResult:
         return result if shape is None else _shaped(result, shape)

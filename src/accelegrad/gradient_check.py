@@ -19,11 +19,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from accelegrad.differentiate import LIBRARIES
-from accelegrad.errors import Vector, finite_vector, real_array, real_number, whole_number
+from accelegrad.errors import Vector, finite_vector, real_array, real_number, shown, whole_number
 from accelegrad.geometry.sets import as_feasible_set
 from accelegrad.linalg import SMALLEST, UNIT, growth, norm
-from accelegrad.run.oracle import checked_gradient, checked_value, split_pair
+from accelegrad.run.oracle import FunctionOracle
 
 #: Distances at which differences are taken, in radii.
 DISTANCES = tuple(10.0**-power for power in range(8))
@@ -89,7 +88,7 @@ class GradientCheck:
         lines = [self.message]
         lines += [
             f"  f(y) is lower than f(x) + <g(x), y - x> by {one.amount:.3g}, where rounding "
-            f"explains {one.allowed:.1g}: x = {_short(one.x)}, y = {_short(one.y)}"
+            f"explains {one.allowed:.1g}: x = {shown(one.x, 4)}, y = {shown(one.y, 4)}"
             for one in self.violations[:3]
         ]
         left_out = f", {self.n_left_out} without a finite value left out" * bool(self.n_left_out)
@@ -135,46 +134,16 @@ def check_gradient(
     >>> check_gradient(lambda x: (x @ x, x), np.ones(3)).cause
     'scaled'
     """
-    shape = np.shape(x0)
     start = finite_vector("x0", np.ravel(real_array("x0", x0)))
-    function = _Function(fun, jac, args, shape)
+    if not callable(fun):
+        raise TypeError(f"fun must be a function, not {fun!r}.")
     far = 1.0 + norm(start) if radius is None else real_number("radius", radius, above=0.0)
     count = whole_number("points", points, least=1)
     chosen = None if feasible_set is None else as_feasible_set(feasible_set)
     project = (lambda x: x) if chosen is None else chosen.project
     with np.errstate(all="ignore"):  # points may be outside the function's domain
+        function = FunctionOracle(fun, jac, args, shape=np.shape(x0))
         return _Check(function, far, project, np.random.default_rng(rng)).report(start, count)
-
-
-class _Function:
-    """The user's function of flat points, with a count of its calls."""
-
-    def __init__(self, fun: Any, jac: Any, args: tuple[Any, ...], shape: tuple[int, ...]) -> None:
-        if isinstance(jac, str) and jac in LIBRARIES:
-            fun, jac = LIBRARIES[jac](fun), True
-        if not callable(fun):
-            raise TypeError(f"fun must be a function, not {fun!r}.")
-        if jac is not True and not callable(jac):
-            raise TypeError(f"jac must be True, a function, 'jax' or 'torch', not {jac!r}.")
-        self._fun, self._jac, self._args, self.shape = fun, jac, args, shape
-        self.calls = 0
-
-    def shaped(self, x: Vector) -> Any:
-        """Return a copy of a point with x0's shape."""
-        return x.copy().reshape(self.shape)[()]
-
-    def value(self, x: Vector) -> float:
-        self.calls += 1
-        returned = self._fun(self.shaped(x), *self._args)
-        return checked_value(split_pair(returned)[0] if self._jac is True else returned)
-
-    def __call__(self, x: Vector) -> tuple[float, Vector]:
-        if self._jac is not True:
-            gradient = self._jac(self.shaped(x), *self._args)
-            return self.value(x), checked_gradient(gradient, self.shape, "jac")
-        self.calls += 1
-        value, gradient = split_pair(self._fun(self.shaped(x), *self._args))
-        return checked_value(value), checked_gradient(gradient, self.shape, "fun")
 
 
 class _Point(NamedTuple):
@@ -191,7 +160,7 @@ class _Check:
     """One check: points, differences around each, and the inequality between all pairs."""
 
     def __init__(
-        self, function: _Function, radius: float, project: Any, rng: np.random.Generator
+        self, function: FunctionOracle, radius: float, project: Any, rng: np.random.Generator
     ) -> None:
         self.function, self.radius, self.project, self.rng = function, radius, project, rng
         self.noise = 0.0
@@ -223,7 +192,7 @@ class _Check:
             ratio=self._ratio(),
             violations=sorted(self.violations, key=lambda one: -one.amount / one.allowed),
             n_points=len(points),
-            n_calls=self.function.calls,
+            n_calls=self.function.nfev,
             n_left_out=self.left_out,
         )
 
@@ -235,16 +204,16 @@ class _Check:
 
     def _known(self, x: Vector) -> _Point | None:
         """Evaluate a point repeatedly and with other last digits; None if it is not finite."""
-        value, gradient = self.function(x)
+        value, gradient = self._at(x)
         if not (math.isfinite(value) and np.isfinite(gradient).all()):
             self.left_out += 1
             return None
         for _ in range(DRAWS):
-            again, other = self.function(x)
+            again, other = self._at(x)
             change = norm(other - gradient) * self.radius
             self.noise = max(self.noise, abs(again - value), change)
         digits = SHAKEN * UNIT * (np.abs(x) + self.radius / math.sqrt(x.size))
-        shaken = [self.function(x + s * digits) for s in self.rng.choice([-1, 1], (DRAWS, x.size))]
+        shaken = [self._at(x + s * digits) for s in self.rng.choice([-1, 1], (DRAWS, x.size))]
         values = [abs(other - value) for other, _ in shaken if math.isfinite(other)]
         moved = min((norm(g - gradient) for _, g in shaken if np.isfinite(g).all()), default=0.0)
         length = norm(gradient)
@@ -252,6 +221,10 @@ class _Check:
         value_error = ALLOWED * (max(values, default=0.0) + UNIT * abs(value) + SMALLEST)
         error = growth(x.size) * length + (0.0 if kink else ALLOWED * moved) + SMALLEST
         return _Point(x, value, gradient, value_error, error)
+
+    def _at(self, x: Vector) -> tuple[float, Vector]:
+        value, gradient = self.function.pair_at(x)
+        return value, self.function.gradient_at(x) if gradient is None else gradient
 
     def _differences(self, point: _Point) -> None:
         for way in self._directions(point.gradient):
@@ -281,7 +254,7 @@ class _Check:
         """
         values, allowed = [], 0.0
         for y in ends:
-            value = self.function.value(y)
+            value, _ = self.function.pair_at(y)
             if math.isfinite(value) and norm(y - point.x) > 0.0:
                 allowed += self._compare(point, y, value, point.value_error)
                 values.append(value)
@@ -349,7 +322,3 @@ class _Check:
             for slope, error, given in usable
         )
         return ratio if same else math.nan
-
-
-def _short(x: Any) -> str:
-    return np.array2string(np.asarray(x), precision=4, threshold=6, edgeitems=2, separator=", ")

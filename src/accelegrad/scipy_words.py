@@ -54,25 +54,21 @@ def hint(name: str) -> str | None:
 class Limits:
     """SciPy's bounds and linear constraints, for points of x0's shape."""
 
-    def __init__(self, bounds: Any, constraints: Any, shape: tuple[int, ...]) -> None:
-        rows = _linear_constraints(constraints)
+    def __init__(self, bounds: Any, rows: list[LinearConstraint], shape: tuple[int, ...]) -> None:
         size = math.prod(shape)
-        self._shape = shape
-        self.bounded, self.given = bounds is not None, bounds is not None or bool(rows)
-        if not self.given:
-            return
+        self._shape, self._bounded = shape, bounds is not None
         self._sizes, A, low, high = _stacked(rows, size)
-        self._box = _box(bounds, shape) if self.bounded else None
+        box = _box(bounds, shape) if self._bounded else None
         self._kept = _rows_that_say_something(self._sizes, A, low, high)
         A, low, high = A[self._kept], low[self._kept], high[self._kept]
         #: the set they describe, None if all points are feasible
-        self.feasible_set = _simplest(A, low, high, self._box) if len(A) else self._box
-        ends = (-math.inf, math.inf) if self._box is None else (self._box.lower, self._box.upper)
+        self.feasible_set = _simplest(A, low, high, box) if len(A) else box
+        ends = (-math.inf, math.inf) if box is None else (box.lower, box.upper)
         # Powers of two, so that scaling is exact.
         self._factors = np.ldexp(1.0, -np.frexp(np.abs(A).sum(axis=1))[1])
         low, high = low * self._factors, high * self._factors
-        box = (np.array(np.broadcast_to(end, size), dtype=np.float64) for end in ends)
-        self._rows = Rows(A * self._factors[:, None], low, high, *box)
+        sides = (np.array(np.broadcast_to(end, size), dtype=np.float64) for end in ends)
+        self._rows = Rows(A * self._factors[:, None], low, high, *sides)
 
     def multipliers(self, x: Vector, slopes: Vector, below: Vector, reach: float) -> list[Vector]:
         """Return Lagrange multipliers at x, one array per constraint, then those of the bounds.
@@ -85,7 +81,7 @@ class Limits:
         every = np.zeros(sum(self._sizes))
         every[self._kept] = found * self._factors
         parts = np.split(every, np.cumsum(self._sizes)[:-1]) if self._sizes else []
-        return [*parts, on_box.reshape(self._shape)] if self.bounded else parts
+        return [*parts, on_box.reshape(self._shape)] if self._bounded else parts
 
     def _at(self, x: Vector, slopes: Vector, below: Vector, reach: float) -> tuple[Vector, Vector]:
         """Return the multipliers of the coordinates' bounds, and of the nontrivial rows."""
@@ -102,58 +98,56 @@ class Limits:
         return (x - point - m @ rows.A) / step - g, m / step
 
 
-def constraint_set(feasible_set: Any, limits: Limits) -> Any:
-    """Return the feasible set, given by `feasible_set` or by SciPy's arguments."""
-    if not limits.given:
-        return feasible_set
+def limits_of(
+    bounds: Any, constraints: Any, feasible_set: Any, shape: tuple[int, ...]
+) -> Limits | None:
+    """Return what SciPy's arguments describe, None if there are neither bounds nor constraints."""
+    rows = _linear_constraints(constraints)
+    if bounds is None and not rows:
+        return None
     if feasible_set is not None:
-        given = "bounds" if limits.bounded else "constraints"
+        given = "constraints" if bounds is None else "bounds"
         raise ValueError(
             f"{given} and feasible_set cannot both be given; Polyhedron(A, lower, upper, bounds) "
             "is a set that holds bounds and rows."
         )
-    return limits.feasible_set
+    return Limits(bounds, rows, shape)
 
 
 def _box(bounds: Any, shape: tuple[int, ...]) -> Box:
     if isinstance(bounds, Box):
         return bounds
-    lower, upper = (bounds.lb, bounds.ub) if isinstance(bounds, Bounds) else _pairs(bounds, shape)
-    try:
-        ends = [_fitted(end, shape) for end in (lower, upper)]
+    if isinstance(bounds, Bounds):
+        lower, upper = (np.asarray(end, dtype=float) for end in (bounds.lb, bounds.ub))
+    else:
+        try:
+            pairs = [
+                (-math.inf if low is None else low, math.inf if high is None else high)
+                for low, high in bounds
+            ]
+            lower, upper = np.array(pairs, dtype=float).reshape(-1, 2).T
+        except (TypeError, ValueError):
+            raise TypeError(
+                "bounds must be scipy.optimize.Bounds(lower, upper) or a pair (min, max) per entry "
+                f"of x0, with None for no limit; not {bounds!r}."
+            ) from None
+        size = math.prod(shape)
+        if len(pairs) != size:
+            raise ValueError(f"bounds must be one pair per entry of x0, {size}, not {len(pairs)}.")
+        lower, upper = lower.reshape(shape), upper.reshape(shape)
+    try:  # SciPy makes vectors of numbers
+        ends = [
+            np.broadcast_to(end.reshape(()) if end.size == 1 else end, shape)
+            for end in (lower, upper)
+        ]
     except ValueError:
         raise ValueError(
-            f"bounds must fit x0's shape {shape}, but theirs are {np.shape(lower)} and "
-            f"{np.shape(upper)}."
+            f"bounds must fit x0's shape {shape}, but theirs are {lower.shape} and {upper.shape}."
         ) from None
     try:
         return Box(*(end.ravel() for end in ends))
     except ValueError as error:
         raise ValueError(f"bounds: {error}") from None
-
-
-def _fitted(end: Any, shape: tuple[int, ...]) -> Vector:
-    """Return one end of the bounds with x0's shape; SciPy converts numbers to vectors."""
-    array = np.asarray(end, dtype=float)
-    return np.broadcast_to(array.reshape(()) if array.size == 1 else array, shape)
-
-
-def _pairs(bounds: Any, shape: tuple[int, ...]) -> tuple[Vector, Vector]:
-    size = math.prod(shape)
-    try:
-        pairs = [
-            (-math.inf if low is None else low, math.inf if high is None else high)
-            for low, high in bounds
-        ]
-        ends = np.array(pairs, dtype=float).reshape(len(pairs), 2)
-    except (TypeError, ValueError):
-        raise TypeError(
-            "bounds must be scipy.optimize.Bounds(lower, upper) or a pair (min, max) per entry of "
-            f"x0, with None for no limit; not {bounds!r}."
-        ) from None
-    if len(pairs) != size:
-        raise ValueError(f"bounds must be one pair per entry of x0, {size}, not {len(pairs)}.")
-    return ends[:, 0].reshape(shape), ends[:, 1].reshape(shape)
 
 
 def _linear_constraints(constraints: Any) -> list[LinearConstraint]:
@@ -176,27 +170,17 @@ def _stacked(rows: list[LinearConstraint], size: int) -> tuple[list[int], Vector
     matrices, lows, highs = [np.zeros((0, size))], [np.zeros(0)], [np.zeros(0)]
     for number, row in enumerate(rows):
         given = row.A.toarray() if sp.issparse(row.A) else row.A
-        A = np.atleast_2d(np.asarray(real_array("constraints", given), dtype=float))
+        A = np.asarray(real_array("constraints", given), dtype=float)
         if A.shape[1] != size:
             raise ValueError(
                 f"constraints[{number}].A must have a column per entry of x0, {size}, but it has "
                 f"{A.shape[1]}."
             )
         matrices.append(A)
-        lows.append(_per_row(number, "lb", row.lb, len(A)))
-        highs.append(_per_row(number, "ub", row.ub, len(A)))
+        lows.append(np.broadcast_to(row.lb, len(A)))  # SciPy has checked their shapes
+        highs.append(np.broadcast_to(row.ub, len(A)))
     sizes = [len(A) for A in matrices[1:]]
     return sizes, np.vstack(matrices), np.concatenate(lows), np.concatenate(highs)
-
-
-def _per_row(number: int, name: str, given: Any, count: int) -> Vector:
-    limits = np.asarray(given, dtype=float)
-    if limits.shape not in ((), (1,), (count,)):
-        raise ValueError(
-            f"constraints[{number}].{name} must be a number or have one entry per row of A, "
-            f"{count}, but its shape is {limits.shape}."
-        )
-    return np.broadcast_to(limits, count)
 
 
 def _rows_that_say_something(sizes: list[int], A: Vector, low: Vector, high: Vector) -> Any:

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 #: OpenBLAS splits matrix-vector products from this number of entries on, other work later.
@@ -29,11 +29,11 @@ class _Limit:
     """The limit of the process, and the threads that need it."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         self._here = threading.local()  # what this Python thread does: own or user's work
         self._counts = {_OWN: 0, _USERS: 0}  # Python threads that do each of them
         #: libraries that are limited now, with their previous number of threads
-        self._limited: list[tuple[Any, int]] = []
+        self.limited: list[tuple[Any, int]] = []
         self._is_limited = False
         self._libraries: list[Any] | None = None
 
@@ -51,7 +51,7 @@ class _Limit:
         before: str | None = getattr(self._here, "work", None)
         if work == before or (work == _USERS and before is None):  # outside a run
             return before
-        with self._lock:
+        with self.lock:
             self._here.work = work
             if before is not None:
                 self._counts[before] -= 1
@@ -62,73 +62,59 @@ class _Limit:
                 for library in self.libraries():
                     number = library.get_num_threads()
                     if number is not None and number > 1:
-                        self._limited.append((library, number))
+                        self.limited.append((library, number))
                         library.set_num_threads(1)
             elif self._is_limited and not limited:
-                for library, number in self._limited:
+                for library, number in self.limited:
                     if library.get_num_threads() == 1:  # otherwise it was changed elsewhere
                         library.set_num_threads(number)
-                self._limited = []
+                self.limited = []
             self._is_limited = limited
         return before
-
-    def allowed(self) -> int | None:
-        """Return the smallest number of threads that the user's settings allow a BLAS."""
-        with self._lock:
-            given = {id(library): number for library, number in self._limited}
-            numbers = [
-                given.get(id(library)) or library.get_num_threads() for library in self.libraries()
-            ]
-        return min((number for number in numbers if number), default=None)
 
 
 _limit = _Limit()
 
 
-class _Within:
-    """A context for the package's own or the user's work."""
-
-    __slots__ = ("_before", "_work")
-
-    def __init__(self, work: str) -> None:
-        self._work = work
-
-    def __enter__(self) -> None:
-        self._before = _limit.change(self._work)
-
-    def __exit__(self, *error: object) -> None:
-        _limit.change(self._before)
+@contextmanager
+def _doing(work: str) -> Iterator[None]:
+    """Return a context for the package's own or the user's work."""
+    before = _limit.change(work)
+    try:
+        yield
+    finally:
+        _limit.change(before)
 
 
 def single_for(entries: int) -> AbstractContextManager[None]:
     """Return a context for our work in which BLAS uses one thread if it splits so many entries."""
-    return _Within(_OWN) if entries >= FEWEST_SPLIT else nullcontext()
+    return _doing(_OWN) if entries >= FEWEST_SPLIT else nullcontext()
 
 
 def as_given() -> AbstractContextManager[None]:
     """Return a context in which BLAS uses as many threads as before the run."""
-    return _Within(_USERS)
+    return _doing(_USERS)
 
 
 def for_user(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a user's function so that it is called with as many BLAS threads as before the run."""
-
-    def called(*args: Any, **kwargs: Any) -> Any:
-        with _Within(_USERS):
-            return function(*args, **kwargs)
-
-    return called
+    return _doing(_USERS)(function)
 
 
 def allowed() -> int | None:
     """Return how many threads the user's settings allow BLAS; None if unknown."""
-    return _limit.allowed()
+    with _limit.lock:
+        given = {id(library): number for library, number in _limit.limited}
+        numbers = [
+            given.get(id(library)) or library.get_num_threads() for library in _limit.libraries()
+        ]
+    return min((number for number in numbers if number), default=None)
 
 
 def _forget() -> None:
     """Reset in a forked process, which has one Python thread."""
     global _limit
-    limited = _limit._limited
+    limited = _limit.limited
     _limit = _Limit()
     for library, number in limited:
         library.set_num_threads(number)

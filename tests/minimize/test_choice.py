@@ -2,9 +2,8 @@
 
 import itertools
 import re
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,8 +11,7 @@ import scipy.sparse as sp
 
 import accelegrad as ag
 from accelegrad.catalogue import METHODS
-from accelegrad.choose import TABLE, Request, Space, choose, first, resolve
-from accelegrad.models.losses import make_loss
+from accelegrad.choose import TABLE, Request, Space, choose, resolve
 from accelegrad.models.scaling import unevenness
 from accelegrad.rules import Rescaled
 from accelegrad.solvers import DualAscent, InteriorPoint, ProximalNewton, SketchedNewton
@@ -41,42 +39,63 @@ def test_without_an_l2_term_the_dual_has_to_be_within_reach():
         assert result.certified_radius == np.inf
 
 
-def text(rows, columns, l2=1e-5, **options):
+def text(rows, columns, loss="logistic", l2=1e-5, **options):
+    """Rows of about a hundredth of the columns, entries between 0 and 1."""
     X = sp.random(rows, columns, density=0.01, format="csr", rng=np.random.default_rng(3))
-    y = np.where(np.arange(rows) % 2, 1.0, -1.0)
-    return ag.LinearModel(X, y, loss="logistic", l2=l2, **options)
+    return ag.LinearModel(X, np.resize([-1.0, 1.0], rows), loss=loss, l2=l2, **options)
 
 
-def test_more_columns_than_rows_are_a_matter_for_the_dual():
-    method, reason = chosen(text(600, 3000))
-    assert method == "dual-ascent"
-    assert "the dual has 600 coordinates, the primal 3000" in reason
-    # Steps of the logistic loss are expensive: those of others pay where there are more rows.
-    nearly = text(2000, 2200)
-    assert chosen(nearly)[0] == "accelegrad-newton"
-    assert chosen(nearly.with_loss(make_loss("squared_hinge")))[0] == method
-    # Losses with kinks have no curvature that Newton's steps could use.
-    more = text(6000, 2500)
-    assert chosen(more.with_loss(make_loss("squared_hinge")))[0] == "accelegrad-newton"
-    assert chosen(more.with_loss(make_loss("hinge")))[0] == method
-    assert chosen(text(600, 3000, fit_intercept=True))[0] == method
-
-
-def test_a_strong_l2_term_is_a_matter_for_the_dual():
-    # Rows have about 25 entries between 0 and 1: squared norms of 8, at most 15.
-    method, reason = chosen(text(6000, 2500, l2=1e-2))
-    assert method == "dual-ascent"
-    assert "the l2 term is so strong for rows of this size" in reason
-    assert chosen(text(6000, 2500, l2=1e-4))[0] == "accelegrad-newton"
-
-
-def test_short_rows_of_labels_with_a_kink_are_a_matter_for_the_dual():
+def short(size, loss):
+    """More rows than the interior-point method takes."""
     rng = np.random.default_rng(4)
-    X = rng.standard_normal((300_000, 2))  # more than the interior-point method takes
+    X = rng.standard_normal((300_000, 2))
     y = np.where(X[:, 0] + rng.standard_normal(300_000) > 0, 1.0, -1.0)
-    assert chosen(ag.LinearModel(X, y, "hinge", l2=1e-4))[0] == "dual-ascent"
-    assert chosen(ag.LinearModel(10 * X, y, "hinge", l2=1e-4))[0] == "accelegrad-newton"
-    assert chosen(ag.LinearModel(X, y, "absolute", l2=1e-4))[0] == "accelegrad-newton"
+    return ag.LinearModel(size * X, y, loss, l2=1e-4)
+
+
+@cache
+def uneven():
+    """Columns that have to be scaled, since curvature would cost too much."""
+    problem = text(3000, 2000, fit_intercept=True)
+    X = problem.X.multiply(np.geomspace(1, 1e4, 2000)).tocsr()
+    return ag.LinearModel(X, problem.y, loss="logistic", l2=1e-6, fit_intercept=True)
+
+
+def narrow():
+    few = model()
+    return ag.LinearModel(few.X * np.geomspace(1, 1e4, 5), few.y, loss="logistic", l2=1e-6)
+
+
+# fmt: off
+#: Problems, the method, and words of the reason
+SHAPES = [
+    (partial(text, 600, 3000), "dual-ascent", "the dual has 600 coordinates, the primal 3000"),
+    (partial(text, 600, 3000, fit_intercept=True), "dual-ascent", ""),
+    # Steps of the logistic loss are expensive: those of others pay where there are more rows.
+    (partial(text, 2000, 2200), "accelegrad-newton", ""),
+    (partial(text, 2000, 2200, "squared_hinge"), "dual-ascent", ""),
+    # Losses with kinks have no curvature that Newton's steps could use.
+    (partial(text, 6000, 2500, "squared_hinge"), "accelegrad-newton", ""),
+    (partial(text, 6000, 2500, "hinge"), "dual-ascent", ""),
+    # Rows have squared norms of 8, at most 15.
+    (partial(text, 6000, 2500, l2=1e-2), "dual-ascent", "the l2 term is so strong for rows of this size"),
+    (partial(text, 6000, 2500, l2=1e-4), "accelegrad-newton", ""),
+    # Short rows of labels with a kink
+    (partial(short, 1, "hinge"), "dual-ascent", ""),
+    (partial(short, 10, "hinge"), "accelegrad-newton", ""),
+    (partial(short, 1, "absolute"), "accelegrad-newton", ""),
+    # Columns of very different size are scaled where curvature does not do it.
+    (uneven, "accelegrad", "columns differ in size by a factor of"),
+    (narrow, "accelegrad-newton", ""),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("problem", "method", "words"), SHAPES)
+def test_the_shape_of_the_data_decides(problem, method, words):
+    found, reason = chosen(problem())
+    assert found == method
+    assert words in reason
 
 
 # fmt: off
@@ -114,15 +133,8 @@ def test_the_method_and_the_reason(problem, options, method, reason):
     assert reason in why
 
 
-def test_columns_of_very_different_size_are_scaled_where_curvature_does_not_do_it():
-    raw = uneven()
-    method, reason = chosen(raw)
-    assert method == "accelegrad"
-    assert "columns differ in size by a factor of" in reason
-    assert chosen(raw, scale=None)[0] == "accelegrad-newton"
-    few = model()
-    narrow = ag.LinearModel(few.X * np.geomspace(1, 1e4, 5), few.y, loss="logistic", l2=1e-6)
-    assert chosen(narrow)[0] == "accelegrad-newton"
+def test_columns_that_must_not_be_scaled_leave_it_to_curvature():
+    assert chosen(uneven(), scale=None)[0] == "accelegrad-newton"
 
 
 @pytest.mark.parametrize("minibatches", [False, True])
@@ -142,32 +154,26 @@ def test_minibatches_of_sparse_rows_are_not_scaled(kind, minibatches):
 
 def test_an_interior_point_method_takes_few_rows_with_one_kink():
     def taken(n, d, loss="hinge", sparse=False, l2=1e-3):
-        X = np.ones((n, d))
-        y = np.where(np.arange(n) % 2, 1.0, -1.0)
-        data = sp.csr_array(X) if sparse else X
-        return choose(Request(ag.LinearModel(data, y, loss, l2=l2))).name == "interior-point"
+        X, y = np.ones((n, d)), np.resize([-1.0, 1.0], n)
+        problem = ag.LinearModel(sp.csr_array(X) if sparse else X, y, loss, l2=l2)
+        return choose(Request(problem)).name == "interior-point"
 
-    assert taken(2000, 50)
-    assert taken(2000, 50, "absolute")
-    assert taken(2000, 50, "quantile")
-    assert not taken(2000, 50, l2=0.0)
-    assert not taken(2000, 50, "squared_hinge")
-    assert not taken(2000, 50, "epsilon_insensitive")
-    assert taken(2000, 400)
+    few = [(2000, 50), (2000, 50, "absolute"), (2000, 50, "quantile"), (2000, 400)]
     # Labels of so few rows can mostly be told apart without an error, which the dual finds soon.
-    assert not taken(600, 400)
-    assert taken(600, 400, "absolute")
-    assert not taken(1500, 1000)
+    labels, rows = [(600, 400), (1500, 1000)], [(600, 400, "absolute")]
+    other = [(2000, 50, "squared_hinge"), (2000, 50, "epsilon_insensitive"), (20_000, 150)]
+    assert all(taken(*case) for case in few + rows)
+    assert not any(taken(*case) for case in labels + other)
+    assert not taken(2000, 50, l2=0.0)
     assert not taken(2000, 400, sparse=True)
     assert not taken(499, 500)  # fewer rows than columns
-    assert not taken(20_000, 150)
 
 
 @pytest.mark.parametrize("sizes", [(1.0, 1.0), (1.0, 10.0)])
 def test_rare_columns_are_not_small_ones(sizes):
     X = sp.random(600, 200, density=0.01, format="csr", rng=np.random.default_rng(1))
     X.data[:] = np.where(X.indices == X.indices.max(), sizes[1], sizes[0])
-    y = np.where(np.arange(600) % 2, 1.0, -1.0)
+    y = np.resize([-1.0, 1.0], 600)
     assert unevenness(ag.LinearModel(X, y, loss="hinge")) == pytest.approx(sizes[1])
     assert unevenness(ag.LinearModel(X.toarray(), y, loss="hinge")) > 1.5  # zeros count there
     # A column with a single entry says nothing of its size, and none at all says nothing.
@@ -181,21 +187,16 @@ def test_rare_columns_are_not_small_ones(sizes):
 def test_columns_of_a_single_entry_have_no_size():
     rng = np.random.default_rng(0)
     single = sp.csr_array((rng.standard_normal(4000), (np.arange(4000) % 400, np.arange(4000))))
-    y = np.where(np.arange(400) % 2, 1.0, -1.0)
-    model = ag.LinearModel(single, y, loss="hinge", l2=1e-3)
+    model = ag.LinearModel(single, np.resize([-1.0, 1.0], 400), loss="hinge", l2=1e-3)
     assert unevenness(model) == 1.0
     assert chosen(model)[0] == "dual-ascent"
 
 
-@pytest.mark.parametrize(
-    ("given", "method"),
-    [
-        ({}, "bundle"),
-        ({"bundle_size": 5}, "bundle"),
-        ({"exact": False}, "accelegrad"),
-        ({"initial_radius": 1.0}, "accelegrad"),
-    ],
-)
+OF_FUNCTIONS = [({}, "bundle"), ({"bundle_size": 5}, "bundle")]
+OF_FUNCTIONS += [(given, "accelegrad") for given in ({"exact": False}, {"initial_radius": 1.0})]
+
+
+@pytest.mark.parametrize(("given", "method"), OF_FUNCTIONS)
 def test_a_function_gets_a_bundle_unless_it_is_noisy_or_another_is_meant(given, method):
     result = ag.minimize(lambda x: (float(x @ x), 2 * x), np.ones(3), max_iter=3, **given)
     assert result.method == method
@@ -223,21 +224,12 @@ def test_named_by_rule_and_by_name_is_the_same(name):
 # -- the tables ----------------------------------------------------------------------------------
 
 
-@cache
-def uneven():
-    """Columns that have to be scaled, since curvature would cost too much."""
-    problem = text(3000, 2000, fit_intercept=True)
-    X = problem.X.multiply(np.geomspace(1, 1e4, 2000)).tocsr()
-    return ag.LinearModel(X, problem.y, loss="logistic", l2=1e-6, fit_intercept=True)
-
-
 def test_the_table_is_total_and_no_row_hides_another():
     names = sorted({fact for row in TABLE for fact in row.condition})
     reached = set()
     for values in itertools.product([False, True], repeat=len(names)):
         facts = dict(zip(names, values, strict=True))
-        row = first(TABLE, SimpleNamespace(**facts))
-        assert all(facts[fact] for fact in row.condition)
+        row = next(row for row in TABLE if all(facts[fact] for fact in row.condition))
         reached.add(row)
     assert reached == set(TABLE)
     assert set(names) <= set(dir(Request()))

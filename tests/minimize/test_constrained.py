@@ -76,14 +76,9 @@ def test_least_squares_over_a_set(name, method):
         options["diameter"] = 20.0
     for output in ("best", "average", "last"):
         result = ag.minimize(
-            PROBLEM,
-            start,
-            method=method,
-            feasible_set=feasible_set,
-            max_iter=2000,
-            output=output,
+            PROBLEM, start, method=method, feasible_set=feasible_set, max_iter=2000, output=output,
             **options,
-        )
+        )  # fmt: skip
         for point in (result.x, result.x_average, result.x_last, result.x_best):
             assert feasible_set.contains(point, 1e-12)
         # CVXPY's optimum is feasible to about 1e-9 only.
@@ -105,20 +100,13 @@ def test_linear_functions_over_polytopes(name):
     assert result.lower_bound == pytest.approx(expected, abs=1e-9)
 
 
-def test_project_y_can_be_forced():
+def test_project_y_and_the_diameter_of_a_set_can_be_overridden():
     """Without projecting y the returned point may leave the set; with it, it may not."""
-    problem = LeastSquares.random(30, D, 16)
-    ball = ag.Ball(np.zeros(D), 0.2 * np.linalg.norm(problem.minimiser))
-    options = {"feasible_set": ball, "max_iter": 50, "output": "last"}
-    assert ball.contains(ag.minimize(problem, np.zeros(D), **options).x)
-    free = ag.minimize(problem, np.zeros(D), project_y=False, **options)
-    assert not ball.contains(free.x)
-
-
-def test_the_diameter_of_a_set_can_be_overridden():
-    problem = LeastSquares.random(30, D, 17)
-    box = ag.Box(np.full(D, -1.0), np.full(D, 1.0))
-    options = {"feasible_set": box, "method": "accelegrad", "max_iter": 3, "trace": True}
-    own = ag.minimize(problem, np.zeros(D), diameter=box.diameter, **options)
-    given = ag.minimize(problem, np.zeros(D), diameter=box.diameter / 2, **options)
+    problem, start = LeastSquares.random(30, D, 16), np.zeros(D)
+    ball = ag.Ball(0.0, 0.2 * np.linalg.norm(problem.minimiser))
+    options = dict(feasible_set=ball, method="accelegrad", max_iter=50, output="last", trace=True)
+    own = ag.minimize(problem, start, diameter=ball.diameter, **options)
+    assert ball.contains(own.x)
+    assert not ball.contains(ag.minimize(problem, start, project_y=False, **options).x)
+    given = ag.minimize(problem, start, diameter=ball.diameter / 2, **options)
     assert own.trace.step[0] == pytest.approx(2 * given.trace.step[0], rel=1e-15)

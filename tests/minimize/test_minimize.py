@@ -22,7 +22,7 @@ START = np.zeros(8)
 
 
 class Counting:
-    """Counts how often a function is really called, and with what."""
+    """Counts how often a function is really called."""
 
     def __init__(self, function):
         self.function, self.calls = function, 0
@@ -32,32 +32,27 @@ class Counting:
         return self.function(*args)
 
 
-def test_result_has_everything():
-    result = ag.minimize(PROBLEM, START, diameter=DIAMETER, max_iter=60)
-    assert result.x.shape == (8,)
-    assert result.fun == PROBLEM(result.x)[0]
-    np.testing.assert_array_equal(result.jac, PROBLEM(result.x)[1])
-    assert result.nit == result.nfev == result.njev == 60
-    assert result.success
-    assert result.status is Status.MAX_ITER
-    assert result.message == "Did max_iter iterations."
-    assert result.trace is None
-    assert result.seconds > 0
-    assert result.fun - PROBLEM(PROBLEM.minimiser)[0] < 1e-8
-    np.testing.assert_array_equal(result.x, result.x_best)
+def run(fun=PROBLEM, start=START, **options):
+    return ag.minimize(fun, start, **{"diameter": DIAMETER, **options})
 
 
 def test_outputs_are_what_they_say():
     runs = {
-        output: ag.minimize(PROBLEM, START, diameter=DIAMETER, max_iter=50, output=output)
-        for output in ("best", "average", "last", "auto")
+        output: run(max_iter=60, output=output) for output in ("best", "average", "last", "auto")
     }
     for output in ("best", "average", "last"):
         np.testing.assert_array_equal(runs[output].x, runs[output][f"x_{output}"])
         assert runs[output].fun == PROBLEM(runs[output].x)[0]
-    np.testing.assert_array_equal(runs["auto"].x, runs["best"].x)
     # The average and the last point are not among the evaluated ones: one call more, and counted.
-    assert [runs[o].nfev for o in ("best", "average", "last")] == [50, 51, 51]
+    assert [runs[o].nfev for o in ("best", "average", "last")] == [60, 61, 61]
+    result = runs["auto"]
+    np.testing.assert_array_equal(result.x, runs["best"].x)
+    np.testing.assert_array_equal(result.jac, PROBLEM(result.x)[1])
+    assert (result.success, result.status) == (True, Status.MAX_ITER)
+    assert result.message == "Did max_iter iterations."
+    assert result.trace is None
+    assert result.seconds > 0
+    assert result.fun - PROBLEM(PROBLEM.minimiser)[0] < 1e-8
 
 
 METHODS = {
@@ -88,33 +83,20 @@ def test_calls_are_counted_truthfully(method):
 def test_whole_space_leaves_the_projection_out():
     """The paper's variant without projection: the same as the rule without `project`."""
     D = 0.2 * DIAMETER
-    free = ag.minimize(PROBLEM, START, feasible_set=ag.WholeSpace(), diameter=D, max_iter=30)
+    free = run(feasible_set=ag.WholeSpace(), diameter=D, max_iter=30)
     rule, state = ag.AcceleGrad(D), ag.AcceleGrad(D).init(START)
     for _ in range(30):
         state = rule.update(state, PROBLEM(rule.query(state))[1])
     np.testing.assert_array_equal(free.x_average, rule.output(state))
-    held = ag.minimize(PROBLEM, START, diameter=D, max_iter=30)
-    assert not np.allclose(held.x_average, free.x_average)
+    assert not np.allclose(run(diameter=D, max_iter=30).x_average, free.x_average)
 
 
 def test_args_and_integer_start():
-    result = ag.minimize(
-        lambda x, a, b: (a * x @ x + b, 2 * a * x),
-        [3, 4],
-        args=(2.0, 1.0),
-        diameter=20,
-        max_iter=300,
-    )
-    assert result.fun == pytest.approx(1.0, abs=1e-6)
-    result = ag.minimize(
-        lambda x, a: a * x @ x,
-        [3.0],
-        jac=lambda x, a: 2 * a * x,
-        args=(2.0,),
-        diameter=20,
-        max_iter=300,
-    )
-    assert result.fun == pytest.approx(0.0, abs=1e-6)
+    options = {"diameter": 20, "max_iter": 300}
+    joint = run(lambda x, a, b: (a * x @ x + b, 2 * a * x), [3, 4], args=(2.0, 1.0), **options)
+    assert joint.fun == pytest.approx(1.0, abs=1e-6)
+    value, slope = lambda x, a: a * x @ x, lambda x, a: 2 * a * x
+    assert run(value, [3.0], jac=slope, args=(2.0,), **options).fun == pytest.approx(0.0, abs=1e-6)
 
 
 def test_functions_may_reuse_their_buffer_and_spoil_their_argument():
@@ -136,22 +118,15 @@ def test_functions_may_reuse_their_buffer_and_spoil_their_argument():
 # -- statuses ------------------------------------------------------------------------------------
 
 
-def test_stationary():
-    result = ag.minimize(PROBLEM, PROBLEM.minimiser * 0, diameter=1.0, max_iter=1)
-    assert result.status is Status.MAX_ITER
-
+@pytest.mark.parametrize("method", ["accelegrad", "adagrad", "universal"])
+def test_stationary(method):
     def flat(x):
         return 3.0, np.zeros_like(x)
 
-    for method in ("accelegrad", "adagrad"):
-        result = ag.minimize(flat, np.ones(3), method=method, diameter=1.0)
-        assert result.status is Status.STATIONARY
-        assert result.success
-        assert result.nit == 1
-        assert result.gap <= 1e-12
-        np.testing.assert_array_equal(result.x, np.ones(3))
-    result = ag.minimize(flat, np.ones(3), method="universal", epsilon=1e-3)
-    assert result.status is Status.STATIONARY
+    result = ag.minimize(flat, np.ones(3), method=method, **METHODS[method])
+    assert (result.status, result.success, result.nit) == (Status.STATIONARY, True, 1)
+    assert result.gap <= 1e-12
+    np.testing.assert_array_equal(result.x, np.ones(3))
 
 
 def test_a_zero_gradient_that_may_be_noise_does_not_stop_the_run():
@@ -175,8 +150,7 @@ def test_time_limit():
         return PROBLEM(x)
 
     result = ag.minimize(slow, START, diameter=DIAMETER, max_iter=10_000, time_limit=0.2)
-    assert result.status is Status.TIME_LIMIT
-    assert not result.success
+    assert (result.status, result.success) == (Status.TIME_LIMIT, False)
     assert result.seconds > 0.2
     assert result.nit == len(ends)
     # However slow the machine: after a call that ended beyond the limit there was no other.
@@ -196,9 +170,7 @@ def test_non_finite_keeps_the_best_point(where, bad, method):
         return value, gradient
 
     result = ag.minimize(fun, START, method=method, **METHODS[method])
-    assert result.status is Status.NON_FINITE
-    assert not result.success
-    assert result.nit == 19
+    assert (result.status, result.success, result.nit) == (Status.NON_FINITE, False, 19)
     assert result.fun == min(calls[:19])
     assert "iteration 20" in result.message
     assert str(bad) in result.message
@@ -220,23 +192,16 @@ def test_line_search_survives_points_outside_the_domain():
 def test_diverging_step_is_stopped():
     options = {"method": "subgradient", "step_size": 100.0, "decay": "constant"}
     result = ag.minimize(PROBLEM, START, **options)
-    assert result.status is Status.DIVERGING
+    without_values = ag.minimize(None, START + 1, jac=PROBLEM.gradient, **options)
+    assert result.status is without_values.status is Status.DIVERGING
     assert result.nit < 100
     assert result.fun <= PROBLEM(START)[0]
-    result = ag.minimize(None, START + 1, jac=PROBLEM.gradient, **options)
-    assert result.status is Status.DIVERGING
-
-
-# -- gradients only --------------------------------------------------------------------------------
 
 
 def test_gradient_only():
-    result = ag.minimize(None, START, jac=PROBLEM.gradient, diameter=DIAMETER, max_iter=300)
+    result = run(None, jac=PROBLEM.gradient, max_iter=300)
     assert math.isnan(result.fun)
-    assert result.gap == math.inf
-    assert result.nfev == 0
-    assert result.njev == 300
-    assert result.x_best is None
+    assert (result.gap, result.nfev, result.njev, result.x_best) == (math.inf, 0, 300, None)
     np.testing.assert_array_equal(result.x, result.x_average)
     assert np.linalg.norm(result.x_last - PROBLEM.minimiser) < 1e-6
 
@@ -244,36 +209,25 @@ def test_gradient_only():
 # -- observers -------------------------------------------------------------------------------------
 
 
-def test_callback_in_scipys_two_forms():
+def test_callback_in_scipys_two_forms_at_some_iterations_and_stopping_the_run():
     points, results = [], []
-    ag.minimize(PROBLEM, START, diameter=DIAMETER, max_iter=5, callback=points.append)
-    ag.minimize(
-        PROBLEM,
-        START,
-        diameter=DIAMETER,
-        max_iter=5,
-        callback=lambda intermediate_result: results.append(intermediate_result),
-    )
-    assert [r.nit for r in results] == [1, 2, 3, 4, 5]
+
+    def callback(intermediate_result):
+        results.append(intermediate_result)
+        if intermediate_result.nit == 20:
+            raise StopIteration
+
+    iterations = [1, 7, 20, 99]
+    run(max_iter=20, callback=points.append, callback_at=iterations)
+    result = run(callback=callback, callback_at=iterations)
+    assert [r.nit for r in results] == [1, 7, 20]
+    assert (result.status, result.nit) == (Status.CALLBACK, 20)
     for x, r in zip(points, results, strict=True):
         np.testing.assert_array_equal(x, r.x)
         assert r.fun == PROBLEM(r.x)[0]
         assert r.gap == r.fun - r.lower_bound
-
-
-def test_callback_at_some_iterations_only_and_stopping_the_run():
-    seen = []
-
-    def callback(intermediate_result):
-        seen.append(intermediate_result.nit)
-        if intermediate_result.nit == 20:
-            raise StopIteration
-
-    options = {"callback": callback, "callback_at": [1, 7, 20, 99]}
-    result = ag.minimize(PROBLEM, START, diameter=DIAMETER, **options)
-    assert seen == [1, 7, 20]
-    assert result.status is Status.CALLBACK
-    assert result.nit == 20
+    run(max_iter=5, callback=results.append)
+    assert len(results) == 8  # after every iteration
 
 
 def test_trace():
@@ -284,17 +238,14 @@ def test_trace():
         values.append(value)
         return value, gradient
 
-    result = ag.minimize(fun, START, diameter=DIAMETER, max_iter=50, trace=True)
-    trace = result.trace
-    assert len(trace) == 50
+    trace = run(fun, max_iter=50, trace=True).trace
     np.testing.assert_array_equal(trace.iteration, np.arange(1, 51))
     np.testing.assert_array_equal(trace.value, values)
     np.testing.assert_array_equal(trace.calls, np.arange(1, 51))
     # At the end all the kept cuts together prove more than those of the last step.
-    assert trace.gap[-1] >= result.gap > 0
-    assert (np.diff(trace.gap) <= 0).all()
-    assert (np.diff(trace.step) < 0).all()
-    assert (np.diff(trace.seconds) > 0).all()
+    assert trace.gap[-1] >= run(max_iter=50).gap > 0
+    for changes in (np.diff(trace.gap) <= 0, np.diff(trace.step) < 0, np.diff(trace.seconds) > 0):
+        assert changes.all()
     frame = trace.to_frame()
     assert list(frame.columns) == ["iteration", "value", "gap", "step", "calls", "seconds"]
     assert frame["value"].tolist() == values
@@ -306,19 +257,16 @@ SET = {"feasible_set": ag.NonNegative()}
 BOX = {"feasible_set": ag.Box(-9.0, 9.0)}
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({}, r"f\(x\) is at most (\S+) above the lowest value within (\S+) of x0"),
-        (SET, r"f\(x\) is at most (\S+) above the lowest value in the set within (\S+) of x0"),
-        (BOX, r"f\(x\) is at most (\S+) above the minimum over the set"),
-        (
-            {"diameter": 0.01, "method": "accelegrad"},
-            r"f\(x\) is below every .* (0.005) of x0, so .*",
-        ),
-        ({"exact": False}, "nothing"),
-    ],
-)
+SAID = [
+    ({}, r"f\(x\) is at most (\S+) above the lowest value within (\S+) of x0"),
+    (SET, r"f\(x\) is at most (\S+) above the lowest value in the set within (\S+) of x0"),
+    (BOX, r"f\(x\) is at most (\S+) above the minimum over the set"),
+    ({"diameter": 0.01, "method": "accelegrad"}, r"f\(x\) is below every .* (0.005) of x0, so .*"),
+    ({"exact": False}, "nothing"),
+]
+
+
+@pytest.mark.parametrize(("options", "words"), SAID)
 def test_a_result_says_in_one_line_what_is_proved(options, words):
     result = ag.minimize(PROBLEM, START, max_iter=30, **options)
     found = re.fullmatch(words, result.proved)
@@ -340,35 +288,28 @@ def test_numbers_in_proofs_are_never_rounded_the_wrong_way():
         assert 0.99 * number <= float(rounded_down(number)) <= number
 
 
-def test_trace_plot():
+def test_trace_plot(monkeypatch):
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    result = ag.minimize(PROBLEM, START, diameter=DIAMETER, max_iter=50, trace=True)
-    axes = result.trace.plot(minimum=PROBLEM(PROBLEM.minimiser)[0])
+    trace = run(max_iter=50, trace=True).trace
+    axes = trace.plot(minimum=PROBLEM(PROBLEM.minimiser)[0])
     assert [line.get_label() for line in axes.lines] == ["value - minimum", "certified gap"]
     assert axes.get_yscale() == "log"
     plt.close(axes.figure)
-
-
-@pytest.mark.parametrize(("way", "package"), [("plot", "matplotlib"), ("to_frame", "pandas")])
-def test_a_trace_says_what_it_needs(way, package, monkeypatch):
-    result = ag.minimize(PROBLEM, START, diameter=DIAMETER, max_iter=2, trace=True)
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ImportError, match=rf"{way}\(\) needs {package}.*pip install {package}"):
-        getattr(result.trace, way)()
+    for way, package in (("plot", "matplotlib"), ("to_frame", "pandas")):
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(ImportError, match=rf"{way}\(\) needs {package}.*install {package}"):
+            getattr(trace, way)()
 
 
 def test_progress(capsys):
-    ag.minimize(PROBLEM, START, diameter=DIAMETER, max_iter=30, progress=True)
+    run(max_iter=30, progress=True)
     shown = capsys.readouterr().err
-    assert "AcceleGrad" in shown
-    assert "30/30" in shown
-    assert "value=" in shown
-    assert "gap=" in shown
-    ag.minimize(PROBLEM, START, diameter=DIAMETER, max_iter=30)
+    assert all(words in shown for words in ("AcceleGrad", "30/30", "value=", "gap="))
+    run(max_iter=30)
     assert capsys.readouterr() == ("", "")
 
 
@@ -413,11 +354,12 @@ def test_public_names_are_found_when_asked_for():
 def test_rtol_is_relative_to_small_values_too():
     X, y = np.random.default_rng(3).normal(size=(60, 4)), 1e-3 * np.arange(60.0)
     model = ag.LinearModel(X, y, loss="squared", l2=1e-2)
-    loose = ag.minimize(model, tol=1e-3, max_iter=5000)
-    tight = ag.minimize(model, rtol=1e-3, max_iter=5000)
+    loose, tight, either = (
+        ag.minimize(model, max_iter=5000, **goal)
+        for goal in ({"tol": 1e-3}, {"rtol": 1e-3}, {"tol": 1e-3, "rtol": 1e-3})
+    )
     assert loose.success
     assert tight.success
     assert loose.gap > 1e-3 * loose.fun  # the value is far below 1
     assert tight.gap <= 1e-3 * tight.fun
-    either = ag.minimize(model, tol=1e-3, rtol=1e-3, max_iter=5000)
     assert either.nit == loose.nit

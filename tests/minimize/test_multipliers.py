@@ -14,45 +14,36 @@ D = 8
 def problem(seed):
     """Return two constraints, bounds, and data of an objective."""
     rng = np.random.default_rng(seed)
-    A, E, inside = (
-        rng.standard_normal((6, D)),
-        rng.standard_normal((2, D)),
-        rng.uniform(-0.2, 0.2, D),
-    )
+    A, E = rng.standard_normal((6, D)), rng.standard_normal((2, D))
+    inside = rng.uniform(-0.2, 0.2, D)
     below = LinearConstraint(A, -np.inf, A @ inside + 0.1)
     equal = LinearConstraint(sp.csr_array(E), E @ inside, E @ inside)
-    return (
-        below,
-        equal,
-        Bounds(-0.5, 0.4),
-        rng.standard_normal((12, D)),
-        3 * rng.standard_normal(12),
-    )
+    B, b = rng.standard_normal((12, D)), 3 * rng.standard_normal(12)
+    return below, equal, Bounds(-0.5, 0.4), B, b
 
 
-def objective(kind, B, b):
-    """Return the function, and the same for CVXPY."""
-    if kind == "smooth":
-        return (
-            lambda x: (0.5 * float((B @ x - b) @ (B @ x - b)), B.T @ (B @ x - b)),
-            lambda x: 0.5 * cp.sum_squares(B @ x - b),
-        )
-    return (
-        lambda x: (float(np.abs(B @ x - b).sum()), B.T @ np.sign(B @ x - b)),
-        lambda x: cp.norm1(B @ x - b),
-    )
+#: Functions of the residual and their slopes, and the same for CVXPY
+KINDS = {
+    "smooth": (lambda r: (0.5 * float(r @ r), r), lambda r: 0.5 * cp.sum_squares(r)),
+    "kinks": (lambda r: (float(np.abs(r).sum()), np.sign(r)), cp.norm1),
+}
 
 
-@pytest.mark.parametrize("kind", ["smooth", "kinks"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(4))
 def test_multipliers_are_those_of_cvxpy(kind, seed):
     below, equal, bounds, B, b = problem(seed)
-    fun, expression = objective(kind, B, b)
+    of_residual, expression = KINDS[kind]
+
+    def fun(x):
+        value, slope = of_residual(B @ x - b)
+        return value, B.T @ slope
+
     result = ag.minimize(fun, np.zeros(D), constraints=[below, equal], bounds=bounds, tol=1e-8)
     assert result.success
     x = cp.Variable(D)
     limits = [below.A @ x <= below.ub, equal.A @ x == equal.ub, x <= bounds.ub, x >= bounds.lb]
-    cp.Problem(cp.Minimize(expression(x)), limits).solve(solver="CLARABEL")
+    cp.Problem(cp.Minimize(expression(B @ x - b)), limits).solve(solver="CLARABEL")
     first, second, upper, lower = (limit.dual_value for limit in limits)
     expected = [first, second, upper - lower]
     assert [found.shape for found in result.multipliers] == [(6,), (2,), (D,)]
@@ -68,22 +59,22 @@ def test_multipliers_are_those_of_cvxpy(kind, seed):
         assert (on_box[result.x > -0.4] >= 0).all()
 
 
-@pytest.mark.parametrize("name", ["box", "simplex", "equation", "half-space"])
+ONES = np.ones(3)
+LIMITS = {
+    "box": dict(bounds=[(0, 1)] * 3),
+    "simplex": dict(bounds=[(0, None)] * 3, constraints=LinearConstraint(ONES, 1, 1)),
+    "equation": dict(constraints=LinearConstraint(ONES, 1, 1)),
+    "half-space": dict(constraints=LinearConstraint(ONES, -np.inf, 1)),
+}
+
+
+@pytest.mark.parametrize("name", LIMITS)
 def test_sets_of_all_kinds_have_them(name):
     target = np.array([1.0, -2.0, 3.0])
     fun = lambda x: (0.5 * float((x - target) @ (x - target)), x - target)  # noqa: E731
-    limits = {
-        "box": dict(bounds=[(0, 1)] * 3),
-        "simplex": dict(bounds=[(0, None)] * 3, constraints=LinearConstraint(np.ones(3), 1, 1)),
-        "equation": dict(constraints=LinearConstraint(np.ones(3), 1, 1)),
-        "half-space": dict(constraints=LinearConstraint(np.ones(3), -np.inf, 1)),
-    }[name]
-    result = ag.minimize(fun, np.zeros(3), tol=1e-10, **limits)
-    total = result.jac.copy()
-    for found in result.multipliers:
-        total += found
-    np.testing.assert_allclose(total, 0.0, atol=1e-4)
-    assert len(result.multipliers) == len(limits)
+    result = ag.minimize(fun, np.zeros(3), tol=1e-10, **LIMITS[name])
+    np.testing.assert_allclose(result.jac + sum(result.multipliers), 0.0, atol=1e-4)
+    assert len(result.multipliers) == len(LIMITS[name])
 
 
 def test_shapes_and_constraints_that_say_nothing():
@@ -115,7 +106,6 @@ def test_a_zero_row_is_left_out_or_refused(low, high, allowed, others):
         np.testing.assert_allclose(result.fun, float(others), atol=1e-6)
         assert len(result.multipliers) == others + 1
     else:
-        with pytest.raises(
-            ValueError, match=rf"no point meets constraints\[{others}\]: row 0.*zero"
-        ):
+        said = rf"no point meets constraints\[{others}\]: row 0.*zero"
+        with pytest.raises(ValueError, match=said):
             ag.minimize(fun, np.ones(2), constraints=rows)

@@ -12,7 +12,7 @@ from scipy.optimize import Bounds, LinearConstraint, NonlinearConstraint
 from scipy.optimize import minimize as scipy_minimize
 
 import accelegrad as ag
-from accelegrad.scipy_words import Limits, constraint_set
+from accelegrad.scipy_words import limits_of
 from toys import LeastSquares
 
 PROBLEM = LeastSquares.random(40, 6, 7)
@@ -40,7 +40,7 @@ LIMITS = {
 def test_bounds_and_constraints_against_scipy(name, through):
     limits, kind = LIMITS[name]
     given = limits.get("bounds"), limits.get("constraints", ())
-    assert type(constraint_set(None, Limits(*given, (6,)))) is kind
+    assert type(limits_of(*given, None, (6,)).feasible_set) is kind
     if through == "minimize":
         result = ag.minimize(PROBLEM, START, tol=1e-5, max_iter=4000, **limits)
     else:
@@ -59,15 +59,9 @@ def test_bounds_and_constraints_against_scipy(name, through):
         A = one.A.toarray() if sp.issparse(one.A) else np.atleast_2d(one.A)
         excess = np.maximum(A @ result.x - one.ub, one.lb - A @ result.x)
         assert excess.max() <= 1e-12 * np.abs(A).sum()
-    if "bounds" in limits:
-        assert ag.Box(*box_of(limits["bounds"])).contains(result.x, 0.0)
-
-
-def box_of(bounds):
-    if isinstance(bounds, Bounds):
-        return bounds.lb, bounds.ub
-    pairs = [(-INF if low is None else low, INF if high is None else high) for low, high in bounds]
-    return np.transpose(pairs)
+    ends = limits.get("bounds", Bounds())  # None becomes NaN, which nothing is below or above
+    low, high = (ends.lb, ends.ub) if isinstance(ends, Bounds) else np.array(ends, dtype=float).T
+    assert not ((result.x < low) | (result.x > high)).any()
 
 
 def test_the_start_is_projected_as_scipy_clips_it():
@@ -83,45 +77,42 @@ def test_the_start_is_projected_as_scipy_clips_it():
 @pytest.mark.parametrize("apart", [False, True])
 def test_x0_of_any_shape(shape, apart):
     goal = np.arange(1.0, 1.0 + np.prod(shape, dtype=int)).reshape(shape)[()]
-    seen = []
+    shapes = set()
 
     def value(x):
-        seen.append(np.shape(x))
+        shapes.add(np.shape(x))
         return float(np.sum((x - goal) ** 2))
 
     def gradient(x):
-        seen.append(np.shape(x))
+        shapes.add(np.shape(x))
         return 2 * (x - goal)
 
-    points = []
-    result = ag.minimize(
-        value if apart else lambda x: (value(x), gradient(x)),
-        0 * goal,
-        jac=gradient if apart else True,
-        tol=1e-8,
-        callback=lambda x: points.append(np.shape(x)),
-    )
-    assert set(seen) == set(points) == {shape}
+    fun, jac = (value, gradient) if apart else (lambda x: (value(x), gradient(x)), True)
+    options = dict(jac=jac, tol=1e-8, callback=lambda x: shapes.add(np.shape(x)))
+    result = ag.minimize(fun, 0 * goal, **options)
+    bounded = ag.minimize(fun, 0 * goal, bounds=Bounds(0, 0.5 * goal), **options)
+    assert shapes == {shape}
     assert np.shape(result.x) == np.shape(result.jac) == np.shape(result.x_average) == shape
     # f is 2-strongly convex: ||x - goal||^2 <= gap <= 1e-8 |f|, and |f| <= 1.
     np.testing.assert_allclose(result.x, goal, atol=1e-3)
-    bounded = ag.minimize(
-        lambda x: (value(x), gradient(x)), 0 * goal, bounds=Bounds(0, 0.5 * goal), tol=1e-8
-    )
     np.testing.assert_allclose(bounded.x, 0.5 * goal, atol=1e-3)
 
 
-def test_names_of_sets_and_penalties():
-    pairs = [
-        (dict(penalty="l1"), dict(penalty=ag.L1(1.0))),
-        (dict(penalty="l2"), dict(penalty=ag.ElasticNet(0.0, 1.0))),
-        (dict(feasible_set="nonnegative"), dict(feasible_set=ag.NonNegative())),
-        (dict(feasible_set="simplex"), dict(feasible_set=ag.Simplex())),
-    ]
-    for named, given in pairs:
-        start = np.full(6, 1 / 6)
-        found = ag.minimize(PROBLEM, start, max_iter=50, **named)
-        np.testing.assert_array_equal(found.x, ag.minimize(PROBLEM, start, max_iter=50, **given).x)
+NAMED = [
+    ("penalty", "l1", ag.L1(1.0)),
+    ("penalty", "l2", ag.ElasticNet(0.0, 1.0)),
+    ("feasible_set", "nonnegative", ag.NonNegative()),
+    ("feasible_set", "simplex", ag.Simplex()),
+]
+
+
+@pytest.mark.parametrize(("argument", "name", "meant"), NAMED)
+def test_names_of_sets_and_penalties(argument, name, meant):
+    one, other = (
+        ag.minimize(PROBLEM, np.full(6, 1 / 6), max_iter=50, **{argument: given})
+        for given in (name, meant)
+    )
+    np.testing.assert_array_equal(one.x, other.x)
 
 
 @pytest.mark.parametrize("limits", [{}, dict(bounds=[(-3, 3)] * 6), dict(diameter=20.0)])
@@ -130,18 +121,13 @@ def test_a_target(limits, output):
     lowest = PROBLEM.value(PROBLEM.minimiser)
     run = dict(max_iter=20_000, output=output, **limits)
     reached = ag.minimize(PROBLEM, START, target=lowest + 1e-3, **run)
-    assert reached.status == ag.Status.TARGET_REACHED
-    assert reached.success
+    assert (reached.status, reached.success) == (ag.Status.TARGET_REACHED, True)
     assert reached.fun <= lowest + 1e-3
-    assert "at most the target" in reached.message
     nowhere = ag.minimize(PROBLEM, START, target=lowest - 1e-2, **run)
-    assert nowhere.status == ag.Status.TARGET_IMPOSSIBLE
-    assert not nowhere.success
+    assert (nowhere.status, nowhere.success) == (ag.Status.TARGET_IMPOSSIBLE, False)
     assert lowest - 1e-2 < nowhere.lower_bound <= lowest
-    assert "no point has the target's value" in nowhere.message
     stopped = ag.minimize(PROBLEM, START, target=lowest - 1e-2, **{**run, "max_iter": 1})
-    assert stopped.status == ag.Status.MAX_ITER
-    assert not stopped.success
+    assert (stopped.status, stopped.success) == (ag.Status.MAX_ITER, False)
 
 
 def test_a_target_of_a_model_and_at_a_minimiser():
@@ -160,19 +146,16 @@ def test_a_target_of_a_model_and_at_a_minimiser():
 GOAL = np.array([[1.0, -2.0], [0.5, 3.0]])
 
 
+LEAST = np.sign(GOAL) * np.maximum(np.abs(GOAL) - 0.25, 0)
+
+
 def test_a_function_of_jax():
     for start in (np.zeros((2, 2)), np.zeros(4)):
         goal = jnp.asarray(GOAL.reshape(start.shape), dtype=jnp.float32)
-        result = ag.minimize(
-            lambda x, s, goal=goal: s * jnp.sum((x - goal) ** 2) + jnp.abs(x).sum(),
-            start,
-            args=(2.0,),
-            jac="jax",
-            tol=1e-9,
-        )
+        fun = lambda x, s, goal=goal: s * jnp.sum((x - goal) ** 2) + jnp.abs(x).sum()  # noqa: E731
+        result = ag.minimize(fun, start, args=(2.0,), jac="jax", tol=1e-9)
         assert result.success
-        expected = np.sign(GOAL) * np.maximum(np.abs(GOAL) - 0.25, 0)
-        np.testing.assert_allclose(result.x, expected.reshape(start.shape), atol=1e-4)
+        np.testing.assert_allclose(result.x, LEAST.reshape(start.shape), atol=1e-4)
     assert not jax.config.jax_enable_x64  # only within the calls
     # In float32 values near 1e4 could not tell a gap of 1e-9.
     assert result.jac.dtype == np.float64
@@ -180,23 +163,14 @@ def test_a_function_of_jax():
 
 def test_a_function_of_torch():
     goal = torch.tensor(GOAL)
-    result = ag.minimize(
-        lambda x: 2 * ((x - goal) ** 2).sum() + x.abs().sum(),
-        np.zeros((2, 2)),
-        jac="torch",
-        tol=1e-9,
-    )
+    fun = lambda x: 2 * ((x - goal) ** 2).sum() + x.abs().sum()  # noqa: E731
+    result = ag.minimize(fun, np.zeros((2, 2)), jac="torch", tol=1e-9)
     assert result.success
-    np.testing.assert_allclose(
-        result.x, np.sign(GOAL) * np.maximum(np.abs(GOAL) - 0.25, 0), atol=1e-4
-    )
+    np.testing.assert_allclose(result.x, LEAST, atol=1e-4)
     constant = ag.minimize(lambda x: torch.tensor(3.0), np.zeros(2), jac="torch")
     assert constant.status == ag.Status.STATIONARY
     with pytest.raises(TypeError, match="must return a tensor"):
         ag.minimize(lambda x: 3.0, np.zeros(2), jac="torch")
-
-
-# -- scipy.optimize.minimize(..., method=ag.scipy_method) ------------------------------------------
 
 
 def by_scipy(fun=PROBLEM, jac=True, **more):

@@ -1,11 +1,9 @@
 """Checkpoints: written atomically, resumed bit for bit, refused where they do not fit."""
 
-import json
 import subprocess
 import sys
 import textwrap
 import time
-import zipfile
 
 import numpy as np
 import pytest
@@ -70,13 +68,10 @@ BITS = [*((name, "PCG64") for name in MODEL_RUNS), *(("permutation", b) for b in
 
 def assert_same(first, second):
     """Everything that does not tell the time is the same, to the last bit."""
-    for name in ("x", "jac", "x_average", "x_last", "x_best"):
-        assert (first[name] is None) == (second[name] is None), name
-        if first[name] is not None:
-            np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+    points = ("x", "jac", "x_average", "x_last", "x_best")
     numbers = ("fun", "nit", "nfev", "njev", "lower_bound", "gap", "n_restarts")
-    for name in ("status", "message", *numbers):
-        assert first[name] == second[name], name
+    for name in ("status", "message", *numbers, *points):
+        np.testing.assert_array_equal(first[name], second[name], err_msg=name)
     if first.trace is not None:
         for name in ("iteration", "value", "gap", "step", "calls"):
             np.testing.assert_array_equal(first.trace[name], second.trace[name])
@@ -124,22 +119,6 @@ def test_resume_of_a_solver_is_bit_for_bit(method, tmp_path):
     resumed_equals_uninterrupted(run, tmp_path / "run.agc", (2, 4, 8))
 
 
-DAMAGES = {
-    "empty": lambda data: b"",
-    "truncated": lambda data: data[: len(data) // 2],
-    "text": lambda data: b"not a checkpoint at all",
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_file_gets_a_clear_error(damage, tmp_path):
-    path = tmp_path / "run.agc"
-    ag.minimize(PROBLEM, START, max_iter=10, checkpoint=path, **BALL)
-    path.write_bytes(DAMAGES[damage](path.read_bytes()))
-    with pytest.raises(ag.CheckpointError, match=r"resume=.*not a checkpoint.*damaged"):
-        ag.minimize(PROBLEM, START, resume=path, **BALL)
-
-
 def test_no_pickle_is_ever_loaded(tmp_path):
     path = tmp_path / "evil.npz"
     np.savez(path, header=np.array([{"a": 1}], dtype=object), allow_pickle=True)
@@ -152,7 +131,7 @@ def test_another_version_gets_a_clear_error(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "FORMAT", checkpoints.FORMAT._replace(version=99))
     ag.minimize(PROBLEM, START, max_iter=10, checkpoint=path, **BALL)
     monkeypatch.undo()
-    with pytest.raises(ag.CheckpointError, match=r"version 99 cannot be read.*reads.*version 8"):
+    with pytest.raises(ag.CheckpointError, match=r"version 99 cannot be read.*reads.*version 9"):
         ag.minimize(PROBLEM, START, resume=path, **BALL)
 
 
@@ -173,18 +152,6 @@ def test_a_checkpoint_of_another_run_is_refused(name, tmp_path):
     options, message = MISMATCHES[name]
     with pytest.raises(ag.CheckpointError, match=message):
         ag.minimize(PROBLEM, options.pop("x0", START), resume=path, **options)
-
-
-def test_the_file_is_plain_json_and_arrays(tmp_path):
-    path = tmp_path / "run.agc"
-    ag.minimize(PROBLEM, START, max_iter=10, checkpoint=path, **BALL)
-    with zipfile.ZipFile(path) as file:
-        assert all(name.endswith(".npy") for name in file.namelist())
-    with np.load(path, allow_pickle=False) as arrays:
-        header = json.loads(arrays["header"].tobytes())
-    assert header["format"] == "accelegrad-checkpoint"
-    assert header["content"]["kind"]["method"] == "AcceleGrad"
-    assert header["content"]["content"]["progress"]["iteration"] == 10
 
 
 SCRIPT = textwrap.dedent(
@@ -236,7 +203,6 @@ def test_an_interrupt_within_the_function_loses_nothing():
         return PROBLEM(x)
 
     result = ag.minimize(fun, START, **BALL)
-    assert result.status is ag.Status.INTERRUPTED
-    assert result.nit == 29
+    assert (result.status, result.nit) == (ag.Status.INTERRUPTED, 29)
     assert result.fun == min(calls[:29])
     assert np.isfinite(result.lower_bound)

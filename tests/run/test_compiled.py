@@ -47,8 +47,7 @@ def test_a_compiled_run_is_the_plain_run(rule, kind, batch_size, replacement):
     # Without a diameter a probe finds the radius by the change of the slope over 1e-6, which has
     # eps / 1e-6 = 2e-10 of rounding where slope and curvature are alike; here the slope is larger.
     exact = 1e-6 if rule == "automatic diameter" else 1e-9
-    assert_allclose(fast.x, plain.x, rtol=exact, atol=exact)
-    assert_allclose(fast.x_last, plain.x_last, rtol=exact, atol=exact)
+    assert_allclose([fast.x, fast.x_last], [plain.x, plain.x_last], rtol=exact, atol=exact)
     assert_allclose([fast.fun, fast.gap], [plain.fun, plain.gap], rtol=exact)
     assert (fast.nit, fast.nfev, fast.njev) == (plain.nit, plain.nfev, plain.njev)
 
@@ -60,12 +59,10 @@ def test_a_compiled_run_in_scaled_coordinates_is_the_plain_run(method, fit_inter
     X = rng.normal(size=(90, 7)) * 10.0 ** np.arange(-3, 4) + 5.0
     y = np.sign(rng.normal(size=90))
     problem = ag.LinearModel(X, y, loss="logistic", l2=1e-3, fit_intercept=fit_intercept)
-    options = dict(method=method, scale="columns", batch_size=4, max_iter=300)
-    if method == "adagrad":
-        options["diameter"] = 5.0
+    diameter = {"auto": "auto", "adagrad": 5.0}[method]
+    options = dict(method=method, scale="columns", batch_size=4, max_iter=300, diameter=diameter)
     plain, fast = (run(mode, problem, **options) for mode in ("never", "always"))
-    assert_allclose(fast.x, plain.x, rtol=1e-6, atol=1e-9)
-    assert_allclose(fast.x_last, plain.x_last, rtol=1e-6, atol=1e-9)
+    assert_allclose([fast.x, fast.x_last], [plain.x, plain.x_last], rtol=1e-6, atol=1e-9)
     assert plain.fun < problem.value(np.zeros_like(plain.x))
 
 
@@ -76,17 +73,15 @@ def test_the_default_minibatch_run_is_compiled(monkeypatch, kind, fit_intercept)
     rng = np.random.default_rng(7)
     X = sp.random(150, 40, density=0.15, format="csr", rng=rng)
     y = 100.0 + X @ rng.normal(size=40)
-    problem = ag.LinearModel(
-        X if kind == "csr" else X.toarray(), y, loss="squared", fit_intercept=fit_intercept
-    )
+    rows = X if kind == "csr" else X.toarray()
+    problem = ag.LinearModel(rows, y, loss="squared", fit_intercept=fit_intercept)
     used, advance = [], CompiledRule.advance
     monkeypatch.setattr(
         CompiledRule, "advance", lambda self, *given: used.append(self) or advance(self, *given)
     )
-    options = dict(batch_size=5, max_iter=300)
-    plain = run("never", problem, **options)
+    plain = run("never", problem, batch_size=5, max_iter=300)
     assert not used
-    fast = run("always", problem, **options)
+    fast = run("always", problem, batch_size=5, max_iter=300)
     assert used
     assert_allclose(fast.x, plain.x, rtol=1e-6, atol=1e-6)
 
@@ -95,7 +90,7 @@ class Own(ag.AcceleGrad):
     """A user's: it may do other steps."""
 
 
-def test_which_runs_are_compiled():
+def test_which_runs_are_compiled(monkeypatch):
     problem = model()
     start = np.zeros(problem.n_parameters)
     ball = ag.Ball(start, 2.0).project
@@ -123,15 +118,8 @@ def test_which_runs_are_compiled():
         assert all(compiled_twin(rule, problem, start) is rule for rule in has_twin)
     with kernels.use("auto"):  # small data are not worth the loading of Numba
         assert all(compiled_twin(rule, problem, start) is rule for rule in has_twin)
-
-
-def test_large_data_are_worth_it(monkeypatch):
-    monkeypatch.setattr(compiled, "LEAST_ROWS", 150)
-    problem = model()
-    rule = ag.AdaGrad(diameter=4.0)
-    with kernels.use("auto"):
-        twin = compiled_twin(rule, problem, np.zeros(problem.n_parameters))
-    assert isinstance(twin, CompiledRule)
+        monkeypatch.setattr(compiled, "LEAST_ROWS", 150)
+        assert isinstance(compiled_twin(has_twin[1], problem, start), CompiledRule)
 
 
 @pytest.mark.parametrize("replacement", [False, True])
@@ -166,10 +154,8 @@ def test_a_resumed_run_is_the_run_that_was_not_stopped(tmp_path, rule, kind):
     whole = run("always", model(kind), max_iter=300, **options)
     run("always", model(kind), max_iter=130, checkpoint=file, **options)
     resumed = run("always", model(kind), max_iter=300, resume=file, **options)
-    assert_array_equal(resumed.x, whole.x)
-    assert_array_equal(resumed.x_last, whole.x_last)
-    assert resumed.nfev == whole.nfev
-    assert resumed.fun == whole.fun
+    assert_array_equal([resumed.x, resumed.x_last], [whole.x, whole.x_last])
+    assert (resumed.nfev, resumed.fun) == (whole.nfev, whole.fun)
 
 
 def test_a_checkpoint_of_plain_code_is_not_taken_for_one_of_compiled_code(tmp_path):

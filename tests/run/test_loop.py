@@ -14,7 +14,7 @@ from accelegrad.rules.base import QueryRule
 from accelegrad.run import checkpoint
 from accelegrad.run.loop import Run
 from accelegrad.run.oracle import FunctionOracle
-from accelegrad.run.progress import Options, Progress
+from accelegrad.run.result import Options, Progress
 from toys import LeastSquares
 
 PROBLEM = LeastSquares.random(30, 4, 2)
@@ -27,12 +27,6 @@ class Short(NamedTuple):
     point: np.ndarray
 
 
-class Long(NamedTuple):
-    iteration: int
-    point: np.ndarray
-    step_size: float
-
-
 @dataclass
 class Record:
     iteration: int
@@ -42,7 +36,6 @@ class Record:
 
 STATES = {
     "short": lambda iteration, point, size: Short(iteration, point),
-    "long": Long,
     "record": Record,
     "mapping": lambda iteration, point, size: {"point": point},
 }
@@ -51,7 +44,7 @@ STATES = {
 class Descent(QueryRule):
     """A user's rule, with no more than the contract asks for."""
 
-    def __init__(self, kind="long", size=0.1):
+    def __init__(self, kind="record", size=0.1):
         self.kind, self.size = kind, size
 
     def init(self, x0):
@@ -86,7 +79,7 @@ class ManySteps(Descent):
 
 
 def run(rule, exact, **options):
-    oracle = FunctionOracle(PROBLEM, None, (), exact=exact)
+    oracle = FunctionOracle(PROBLEM, True, exact=exact)
     options = Options(exact=exact, **options)
     progress = Progress(rule, oracle, np.ones(4), options, Bracket(None, None))
     return Run(progress, kind={"rule": "gradient descent"})
@@ -124,13 +117,9 @@ def test_states_of_any_kind_are_resumed_bit_for_bit(kind, exact, tmp_path):
 
 @pytest.mark.parametrize("kind", ["short", "mapping"])
 def test_a_plain_rule_of_the_users_own(kind, tmp_path):
-    def squares(x):
-        return float(x @ x), 2 * x
-
     def solve(size=0.05, max_iter=30, **options):
-        rule = Descent(kind, size)
-        options |= {"diameter": 8.0, "trace": True}
-        return ag.minimize(squares, np.ones(2), method=rule, max_iter=max_iter, **options)
+        options |= dict(method=Descent(kind, size), diameter=8.0, trace=True, max_iter=max_iter)
+        return ag.minimize(lambda x: (float(x @ x), 2 * x), np.ones(2), **options)
 
     path, whole = tmp_path / "run.agc", solve()
     solve(max_iter=7, checkpoint=path)
@@ -143,9 +132,7 @@ def test_a_plain_rule_of_the_users_own(kind, tmp_path):
 
 def test_the_time_of_those_who_look_on_is_off_the_clock(tmp_path, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(
-        "accelegrad.run.progress.time", SimpleNamespace(perf_counter=lambda: now[0])
-    )
+    monkeypatch.setattr("accelegrad.run.result.time", SimpleNamespace(perf_counter=lambda: now[0]))
     save = checkpoint.save
 
     def slow_save(*arguments):
@@ -196,16 +183,8 @@ def test_all_declared_fields_are_saved_and_restored_and_no_others(tmp_path):
     path = tmp_path / "part.agc"
     part, other = Part(1, Part(2)), Part(3, Part(4))
     checkpoint.save(path, {}, part)
-    expected = part.rng.random(), part.inner.rng.random()  # what comes after the checkpoint
     other.restore(checkpoint.load(path, {}))
-    for mine, theirs in ((other, part), (other.inner, part.inner)):
-        assert mine.plain == theirs.plain
-        assert mine.numbers == theirs.numbers
-        assert isinstance(mine.pair, Pair)
-        assert mine.pair.number == theirs.pair.number
-        np.testing.assert_array_equal(mine.array, theirs.array)
-        np.testing.assert_array_equal(mine.pair.array, theirs.pair.array)
-        np.testing.assert_array_equal(mine.mapping["a"], theirs.mapping["a"])
-        assert mine.nothing is None
+    np.testing.assert_equal(other.state(), part.state())
+    assert isinstance(other.pair, Pair)
     assert (other.undeclared, other.inner.undeclared) == (3, 4)
-    assert (other.rng.random(), other.inner.rng.random()) == expected
+    assert other.inner.rng.random() == part.inner.rng.random()

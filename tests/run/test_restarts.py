@@ -11,21 +11,13 @@ import accelegrad as ag
 from accelegrad.run import loop
 from accelegrad.run.loop import Restarts
 from accelegrad.run.result import Status
-
-# ------------------------------------------------------------------------------- the problems
+from toys import AbsoluteDeviations
 
 
 def quadratic(x):
     """Curvatures from 1e-3 to 1, the minimum 0 at (1, ..., 1)."""
     curvatures = np.logspace(-3, 0, 60)
     return 0.5 * curvatures @ (x - 1) ** 2, curvatures * (x - 1)
-
-
-def clean_absolute_deviations():
-    rng = np.random.default_rng(3)
-    A = rng.standard_normal((100, 20))
-    b = A @ rng.standard_normal(20)
-    return lambda x: (np.abs(A @ x - b).mean(), A.T @ np.sign(A @ x - b) / 100)
 
 
 def largest_of_affine():
@@ -40,13 +32,6 @@ def largest_of_affine():
     return fun
 
 
-def logistic_model(seed=1, n=300, d=40, l2=1e-3, loss="logistic"):
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((n, d)) * np.arange(1, d + 1) ** -0.5
-    y = X @ rng.standard_normal(d) + 0.1 * rng.standard_normal(n)
-    return ag.LinearModel(X, np.where(y > 0, 1.0, -1.0), loss, l2=l2)
-
-
 def calls_to_levels(result, first, least, levels):
     """The calls after which the best value was within each level, infinite if never."""
     share = (np.minimum.accumulate(result.trace.value) - least) / (first - least)
@@ -59,12 +44,10 @@ def run(fun, d, restart, **options):
     return ag.minimize(fun, np.zeros(d), restart=restart, **options)
 
 
-# ------------------------------------------------------------------------- linear convergence
-
-SHARP = {
-    "absolute deviations": (clean_absolute_deviations(), 20),
-    "largest of affine": (largest_of_affine(), 15),
-}
+#: Functions of sharp minima of 0, and their dimensions
+A = np.random.default_rng(3).standard_normal((100, 20))
+EXACT = AbsoluteDeviations(A, A @ np.linspace(-2.0, 2.0, 20))
+SHARP = {"absolute deviations": (EXACT, 20), "largest of affine": (largest_of_affine(), 15)}
 
 
 @pytest.mark.parametrize("name", SHARP)
@@ -95,21 +78,21 @@ def test_every_rule_with_a_radius_can_be_restarted(method):
     assert restarted.lower_bound <= 0.0 <= restarted.fun
 
 
-# ------------------------------------------------------------------------------ the certificate
+WISHES = {
+    "set": {"feasible_set": ag.NonNegative()},
+    "start": {"feasible_set": ag.Simplex(total=4.0), "x0": np.full(40, 1 / 10)},
+    "penalty": {"penalty": ag.L1(0.01)},
+    "scale": {"scale": "columns"},
+}
 
 
-@pytest.mark.parametrize(
-    "wish",
-    [
-        {"feasible_set": ag.NonNegative()},
-        {"feasible_set": ag.Simplex(total=4.0), "x0": np.full(40, 1 / 10)},
-        {"penalty": ag.L1(0.01)},
-        {"scale": "columns"},
-    ],
-    ids=lambda wish: next(iter(wish)),
-)
-def test_restarts_with_sets_penalties_and_scaling(wish):
-    model = logistic_model(6)
+@pytest.mark.parametrize("name", WISHES)
+def test_restarts_with_sets_penalties_and_scaling(name):
+    wish = WISHES[name]
+    rng = np.random.default_rng(6)
+    X = rng.standard_normal((300, 40)) * np.arange(1, 41) ** -0.5
+    labels = np.where(X @ rng.standard_normal(40) + 0.1 * rng.standard_normal(300) > 0, 1.0, -1.0)
+    model = ag.LinearModel(X, labels, l2=1e-3)
     restarted = ag.minimize(model, restart="adaptive", tol=1e-9, max_iter=5000, **wish)
     plain = ag.minimize(model, tol=1e-9, max_iter=20_000, **wish)
     assert restarted.status is Status.CONVERGED
@@ -117,9 +100,6 @@ def test_restarts_with_sets_penalties_and_scaling(wish):
     assert restarted.fun >= plain.lower_bound
     assert plain.fun >= restarted.lower_bound
     assert restarted.fun == pytest.approx(plain.fun, abs=2e-9)
-
-
-# ----------------------------------------------------------------------------------- the policy
 
 
 def test_a_stage_ends_when_its_second_half_brings_little():
@@ -138,6 +118,3 @@ def test_after_a_stage_that_brought_nothing_the_next_is_twice_as_long():
             policy.stalled(value)
         policy.end_stage(travelled=1.0, size=1.0)
     assert policy.shortest == 4 * loop.SHORTEST_STAGE
-
-
-# --------------------------------------------------------------------------------------- errors

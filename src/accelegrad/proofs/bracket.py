@@ -72,6 +72,8 @@ class Bracket(Saved):
         cuts = self.cuts
         if cuts is None or cuts.kept is None:
             return False
+        if self._goal is None and not cuts.kept.has_weights:
+            return False  # no bound can end the run, and there is no average to take
         goal, waited = self.goal(best.value), iteration - self._tightened
         near = estimate < FALLEN * self._estimate and min(estimate, self.gap(best)) <= EARLY * goal
         # Without a goal no bound can end the run, and single cuts show how a smooth run goes.

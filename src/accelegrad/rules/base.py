@@ -17,7 +17,7 @@ from collections import namedtuple
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
-from accelegrad.errors import is_traced, real_number
+from accelegrad.errors import real_number
 from accelegrad.rules.arrays import Array, as_array, inner, where
 
 Projection: TypeAlias = Callable[[Array], Array]
@@ -56,7 +56,7 @@ def check_distance(name: str, given: Any) -> float:
     """Return a positive number whose square, times weights, stays in the range of floats."""
     number = real_number(name, given, above=0)
     longest = 1 / SHORTEST
-    if not is_traced(number) and not SHORTEST <= number <= longest:
+    if isinstance(number, float) and not SHORTEST <= number <= longest:
         raise ValueError(
             f"{name} must be between {SHORTEST:g} and {longest:g}, but it is {given!r}; scale the "
             "problem."

@@ -5,6 +5,7 @@ Runs are told apart by fingerprints of data, weights, sets and parameters.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import pickle
@@ -28,11 +29,13 @@ if TYPE_CHECKING:
     from accelegrad.run.oracle import Oracle
 
 #: 2: 0.1.0; 3: the parts of a run declare their fields; 4: fewer parts; 5: one record of cuts; 6:
-#: joblib's fingerprints; 8: all parts declare their fields
-FORMAT = archive.Format("accelegrad-checkpoint", 8, "checkpoint")
+#: joblib's fingerprints; 8: all parts declare their fields; 9: the trace is a part of its own
+FORMAT = archive.Format("accelegrad-checkpoint", 9, "checkpoint")
 #: Tolerance on a recomputed value, relative to the values' size: thousands of units of rounding,
 #: for sums that threads split differently
 SAME_VALUE = 1e-12
+#: Parameters of rules that come from the set and the penalty
+BOUND = ("project", "prox", "rows")
 
 
 class CheckpointError(ValueError):
@@ -70,12 +73,9 @@ def refuse_other_function(path: Path, oracle: Oracle | None, size: float) -> Non
     """
     if oracle is None or oracle.best is None:
         return
-    best, counts = oracle.best, oracle.counts()
-    try:
+    best, value = oracle.best, math.nan
+    with oracle.uncounted(), contextlib.suppress(NonFiniteError):
         value = oracle.exactly(best.point).value
-    except NonFiniteError:
-        value = math.nan
-    oracle.set_counts(counts)
     oracle.best = best
     if not abs(value - best.value) <= SAME_VALUE * max(abs(best.value), size):
         raise CheckpointError(
@@ -119,6 +119,7 @@ def run_kind(
     """
     change = rule.change if isinstance(rule, Rescaled) else None
     inner = rule.rule if isinstance(rule, Rescaled) else rule
+    parameters = fields_of(inner) or dict(sorted(vars(inner).items()))
     of_set = of_term = of_data = None
     if feasible_set is not None:
         of_set = behaviour(start, feasible_set.project) + _content(feasible_set, FeasibleSet)
@@ -141,17 +142,8 @@ def run_kind(
         **how,
         "problem": "function" if model is None else repr(model),
         "data (fingerprint)": of_data,
-        **{name: _plain(value) for name, value in _parameters(inner).items()},
+        **{name: _plain(value) for name, value in parameters.items() if name not in BOUND},
     }
-
-
-def _parameters(rule: Rule) -> dict[str, Any]:
-    """Return a rule's parameters, without those that come from the set and the penalty."""
-    parameters = fields_of(rule)
-    if parameters is None:
-        parameters = dict(sorted(vars(rule).items()))
-    bound = ("project", "prox", "rows")
-    return {name: value for name, value in parameters.items() if name not in bound}
 
 
 def _plain(value: Any) -> Any:

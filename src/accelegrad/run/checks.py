@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from accelegrad.proofs.cuts import Region
 from accelegrad.rules.base import Evaluated
 from accelegrad.rules.distance import distance, smallest_radius
 from accelegrad.run.oracle import LARGEST_SQUARE, Evaluation
-from accelegrad.run.progress import Progress
+from accelegrad.run.result import Progress
 
 # Of the check for convexity:
 #: Allowed rounding, relative to the values and to the tangent's rise between the points: generous,
@@ -191,11 +192,7 @@ class Convexity(Saved):
         """Yield a few points around it, moved in all coordinates."""
         progress, point = self.progress, final.point
         feasible_set, cuts = progress.feasible_set, progress.bracket.cuts
-        points = progress.recent.points
-        start: Vector | None = getattr(progress.rule_state, "start", None)
-        if start is None:
-            start = points[0] if len(points) else progress.point("last")
-        way = max(norm(point - start), NEAR * (1.0 + norm(point)))
+        way = max(norm(point - progress.start), NEAR * (1.0 + norm(point)))
         bounded = cuts is not None and not cuts.region.assumed
         far = ACROSS * cuts.region.radius if cuts is not None and bounded else FAR * way
         near, across = _signs(point.size)[:2].astype(np.float64)
@@ -218,28 +215,21 @@ def _signs(size: int) -> np.ndarray:
     return 2 * np.random.default_rng(0).integers(0, 2, (NEIGHBOURS, size), dtype=np.int8) - 1
 
 
-class RegionPolicy:
-    """A region that is sure to contain a minimiser, or bounds that need none: nothing to test."""
+class AssumedRegion:
+    """A ball that contains a minimiser according to the user; None: bounds need no such ball."""
 
     #: the region, if the run has guessed it
     guess: Region | None = None
+
+    def __init__(self, progress: Progress, region: Region | None) -> None:
+        self.progress: Progress = progress
+        self.region: Any = region
 
     def follow(self) -> None:
         """Let a guessed region grow with the rule's radius."""
 
     def admit(self, final: Evaluation) -> None:
         """Widen a guessed region that a value refutes."""
-
-    def stands(self, final: Evaluation, *, everywhere: bool = False) -> bool:  # noqa: ARG002
-        """Return whether nothing contradicts the region before a point is called optimal."""
-        return True
-
-
-class AssumedRegion(RegionPolicy):
-    """A ball that contains a minimiser according to the user."""
-
-    def __init__(self, progress: Progress, region: Region) -> None:
-        self.progress, self.region = progress, region
 
     def stands(self, final: Evaluation, *, everywhere: bool = False) -> bool:
         """Look beyond an assumed region before a point is called optimal.
@@ -248,6 +238,8 @@ class AssumedRegion(RegionPolicy):
         one of a few trial points proves that. `everywhere` looks even if the point is far from the
         boundary.
         """
+        if self.region is None:
+            return True
         bracket = self.progress.bracket
         margin = bracket.margin(final)
         if bracket.bound_everywhere >= final.value - margin:
@@ -281,13 +273,14 @@ class AssumedRegion(RegionPolicy):
         moved = point - step * gradient
         if penalty is not None:
             moved = penalty.prox(moved, step)
-        return self.region.feasible_set.project(moved)
+        projected: Vector = self.region.feasible_set.project(moved)
+        return projected
 
 
 class GuessedRegion(AssumedRegion):
     """A ball around the start that grows with the radius that the rule finds."""
 
-    def __init__(self, progress: Progress, region: Region) -> None:
+    def __init__(self, progress: Progress, region: Region | None) -> None:
         super().__init__(progress, region)
         self.guess = region
         self._start = progress.rule_state.start  # x0 in the rule's coordinates
@@ -345,10 +338,8 @@ class GuessedRegion(AssumedRegion):
         At a kink, as x0 often is, no subgradient need point downhill.
         """
         state = self.progress.rule_state
-        known = smallest_radius(state.start)
-        return float(state.radius) <= known and self.region.radius < max(
-            1.0, norm(self.region.center)
-        )
+        first = float(state.radius) <= smallest_radius(state.start)
+        return first and bool(self.region.radius < max(1.0, norm(self.region.center)))
 
     def _gradients_vanish_inside(self, final: Evaluation, slope: float) -> bool:
         """Return whether gradients, extrapolated from the nearest points, vanish in the region.

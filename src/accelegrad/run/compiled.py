@@ -151,8 +151,12 @@ def compiled_twin(rule: Rule, model: LinearModel, x0: Vector, *, values: bool = 
     inner, change = _parts(rule)
     if change is not None and not isinstance(model.X, np.ndarray):
         return rule  # shifted columns are not sparse
+
+    def pays(matrix: kernels.Readable) -> bool:
+        return model.n_samples >= LEAST_ROWS or matrix.entries >= LEAST_ENTRIES
+
     start = x0 if change is None else change.invert(x0)
-    if not (_pays(model) and _has_twin(inner, start)):
+    if not (kernels.wanted(kernels.readable(model.X), pays) and _has_twin(inner, start)):
         return rule
     return CompiledRule(rule, model, values=values)
 
@@ -167,10 +171,3 @@ def _has_twin(rule: Any, x0: Vector) -> bool:
     ball = _ball_of(rule)
     projects_y = getattr(rule, "project_y", False)
     return ball is not None and not projects_y and np.array_equal(ball.center, x0)
-
-
-def _pays(model: LinearModel) -> bool:
-    def pays(matrix: kernels.Readable) -> bool:
-        return model.n_samples >= LEAST_ROWS or matrix.entries >= LEAST_ENTRIES
-
-    return kernels.wanted(kernels.readable(model.X), pays)

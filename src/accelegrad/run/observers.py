@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import OptimizeResult
 
 from accelegrad.extras import require
 from accelegrad.files.saved import Saved
 from accelegrad.rules.base import Step
-from accelegrad.run.progress import Progress
-from accelegrad.run.result import Result
+from accelegrad.run.result import Progress, Result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,27 +105,12 @@ class Trace(Saved):
         self._rows = list(zip(*(columns[name].tolist() for name in FIELDS), strict=True))
 
 
-class Observers(Saved):
-    """Trace, progress bar and callback, whose time is not counted; `present` says what there is."""
+class Observers:
+    """Trace, progress bar and callback, whose time is not counted."""
 
-    def __init__(self, progress: Progress) -> None:
-        options = progress.options
-        self.progress, self.options = progress, options
-        self.trace = Trace() if options.trace else None
-        self.saved = () if self.trace is None else ("trace",)
-        self.present: list[Callable[[Step], bool]] = []  # True: stop the run
-        if self.trace is not None:
-            self.present.append(self._write_trace)
-        if options.progress:
-            self.present.append(self._show_progress)
-        if options.callback is not None:
-            self.present.append(self._call_back)
+    def __init__(self, progress: Progress, trace: Trace | None) -> None:
+        self.progress, self.options, self.trace = progress, progress.options, trace
         self._bar: Any = None
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a checkpoint; the run before may not have been traced."""
-        if "trace" in state:
-            super().restore(state)
 
     def open(self) -> None:
         """Open the progress bar."""
@@ -155,29 +140,30 @@ class Observers(Saved):
         clock = self.progress.clock
         clock.pause()
         try:
-            return any([look(step) for look in self.present])  # noqa: C419 -- all of them look
+            if self.trace is not None:
+                self._write(self.trace, step)
+            if self._bar is not None:
+                self._show(step)
+            return self.options.callback is not None and self._call_back(self.options.callback)
         finally:
             clock.start()
 
-    def _write_trace(self, step: Step) -> bool:
-        assert self.trace is not None
+    def _write(self, trace: Trace, step: Step) -> None:
         progress = self.progress
         size = float(getattr(step.state, "step_size", math.nan))
         known = progress.iteration, step.evaluation.value, progress.gap, size
-        self.trace.add(*known, progress.calls, progress.clock.seconds)
-        return False
+        trace.add(*known, progress.calls, progress.clock.seconds)
 
-    def _show_progress(self, step: Step) -> bool:
+    def _show(self, step: Step) -> None:
         best = self.progress.best
         value = step.evaluation.value if best is None else best.value
         gap = f"{self.progress.gap:.1e}"
         self._bar.set_postfix(value=f"{value:.6g}", gap=gap, refresh=False)
         self._bar.update(step.steps)
-        return False
 
-    def _call_back(self, step: Step) -> bool:  # noqa: ARG002
-        callback, wanted = self.options.callback, self.options.callback_at
-        assert callback is not None
+    def _call_back(self, callback: Callable[[OptimizeResult], Any]) -> bool:
+        """Call back if it is due; True if the run should stop."""
+        wanted = self.options.callback_at
         if wanted is not None and self.progress.iteration not in wanted:
             return False
         try:
@@ -196,10 +182,8 @@ class Observers(Saved):
         else:
             known["x"] = progress.point(progress.output).copy()
             known["fun"] = progress.value_judged_now()
-        known |= {"lower_bound": -math.inf, "gap": math.inf, "certified_radius": 0.0}
-        if best is not None:
-            bound = known["lower_bound"] = progress.bracket.lower_bound(best)
-            known["certified_radius"] = progress.bracket.radius_of(bound)
-            if not math.isnan(known["fun"]):  # otherwise the point has not been judged
-                known["gap"] = known["fun"] - bound
+        bound = -math.inf if best is None else progress.bracket.lower_bound(best)
+        gap = known["fun"] - bound  # NaN if the point has not been judged
+        known |= {"lower_bound": bound, "gap": math.inf if math.isnan(gap) else gap}
+        known["certified_radius"] = 0.0 if best is None else progress.bracket.radius_of(bound)
         return known

@@ -6,16 +6,19 @@ line search then does not pay for the gradients of rejected trials.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 from weakref import WeakMethod
 
 import numpy as np
 from scipy.linalg.blas import ddot
 
+from accelegrad import threads
+from accelegrad.differentiate import LIBRARIES
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.files.saved import Saved
 from accelegrad.geometry.penalties import Penalty
@@ -77,11 +80,6 @@ class Evaluation:
         size, steep = abs(self.value) + abs(self.penalty), norm(self.gradient)
         lost = few_bits_rounding(self.unit, size, steep, self.point)
         return self.accuracy + lost.value, lost.gradient
-
-    @property
-    def has_gradient(self) -> bool:
-        """Whether the gradient has been computed already."""
-        return self._gradient is not None
 
     @property
     def gradient(self) -> Vector:
@@ -146,13 +144,14 @@ class Oracle(Saved, ABC):
         """Return the gradient at a point that is returned."""
         return evaluation.gradient
 
-    def counts(self) -> tuple[int, ...]:
-        """Return the calls so far, for `set_counts`."""
-        return self.nfev, self.njev, self.points, self.rows
-
-    def set_counts(self, counts: tuple[int, ...]) -> None:
-        """Set the counts to continue from."""
-        self.nfev, self.njev, self.points, self.rows = counts
+    @contextlib.contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """Return a context for calls that were counted before the run was resumed."""
+        counts = self.nfev, self.njev, self.points, self.rows
+        try:
+            yield
+        finally:
+            self.nfev, self.njev, self.points, self.rows = counts
 
     def _late_gradient(self, evaluation: Evaluation) -> Vector:
         raise NotImplementedError
@@ -163,14 +162,8 @@ class Oracle(Saved, ABC):
         best = self.best
         if best is None:
             return None
-        return {
-            "point": best.point,
-            "value": best.value,
-            "penalty": best.penalty,
-            "gradient": best.gradient if best.has_gradient else None,
-            "unit": best.unit,
-            "accuracy": best.accuracy,
-        }
+        names = ("point", "value", "penalty", "unit", "accuracy")
+        return {"gradient": best._gradient, **{name: getattr(best, name) for name in names}}
 
     @best_content.setter
     def best_content(self, content: Mapping[str, Any] | None) -> None:
@@ -193,22 +186,39 @@ class Oracle(Saved, ABC):
 class FunctionOracle(Oracle):
     """The user's functions: `fun` with or without gradient, `jac`, or `jac` alone.
 
-    `shape` is that of the points they take, if not flat; () stands for a number.
+    `shape` is that of the points they take, if not flat; () stands for a number. `limited` says
+    whether BLAS has one thread during the run.
     """
 
     saved = (*Oracle.saved, "unit")
 
     def __init__(
         self,
-        fun: Callable[..., Any] | None,
-        jac: Callable[..., Any] | None,
-        args: tuple[Any, ...],
+        fun: Any,
+        jac: bool | str | Callable[..., Any],
+        args: tuple[Any, ...] = (),
         *,
-        exact: bool,
+        exact: bool = True,
         shape: tuple[int, ...] | None = None,
         accuracy: float = 0.0,
+        limited: bool = False,
     ) -> None:
-        self._fun, self._jac, self._args = fun, jac, args
+        if isinstance(jac, str) and jac in LIBRARIES and fun is not None:
+            fun, jac = LIBRARIES[jac](fun), True
+        if jac is not True and not callable(jac):
+            raise TypeError(
+                "jac must be True (fun returns value and gradient), a function, 'jax' or 'torch', "
+                f"not {jac!r}; ag.check_gradient says whether a gradient is right."
+            )
+        if fun is not None and not callable(fun):
+            raise TypeError(f"fun must be a function, a LinearModel or None, not {fun!r}.")
+        if fun is None and jac is True:
+            raise TypeError("fun is None: jac must be a function that returns the gradient.")
+        if not isinstance(args, tuple):
+            raise TypeError(f"args must be a tuple, not {args!r}.")
+        self._fun, self._jac, self._args = fun, None if jac is True else jac, args
+        if limited:
+            self._fun, self._jac = (f and threads.for_user(f) for f in (self._fun, self._jac))
         self.accuracy = accuracy
         self._shape = shape
         # A run ignores overflow in its formulas, but fun and jac keep the user's settings.
@@ -220,20 +230,11 @@ class FunctionOracle(Oracle):
         """Evaluate at the point."""
         self.points += 1
         if self._fun is None:
-            return Evaluation(point, math.nan, self._gradient_at(point))
-        self.nfev += 1
-        x = point.copy() if self._shape is None else self.shaped(point)
-        with np.errstate(**self._errors):
-            returned = self._fun(x, *self._args)
-        if self._jac is not None:
-            value = self._value(returned)
+            return Evaluation(point, math.nan, self.gradient_at(point))
+        value, gradient = self.pair_at(point)
+        if gradient is None:
             evaluation = Evaluation(point, value, late_gradient=self._late_gradient)
         else:
-            self.njev += 1
-            value, gradient = split_pair(returned)
-            gradient = self._gradient(gradient, point, "fun")
-            if type(value) is not float:
-                value = self._value(value)
             try:
                 evaluation = Evaluation(point, value, gradient)
             except NonFiniteError:
@@ -245,16 +246,35 @@ class FunctionOracle(Oracle):
         evaluation.unit, evaluation.accuracy = self.unit, self.accuracy
         return self._finish(evaluation)
 
-    def _value(self, returned: Any) -> float:
-        self.unit = max(self.unit, unit_of(returned))
-        return checked_value(returned)
+    def pair_at(self, point: Vector) -> tuple[float, Vector | None]:
+        """Return what `fun` says: the value, and the gradient unless `jac` is a function."""
+        assert self._fun is not None
+        self.nfev += 1
+        with np.errstate(**self._errors):
+            x = point.copy() if self._shape is None else self.shaped(point)
+            returned = self._fun(x, *self._args)
+        gradient = None
+        if self._jac is None:
+            self.njev += 1
+            if not (isinstance(returned, (tuple, list)) and len(returned) == 2):
+                raise TypeError(
+                    f"fun must return the pair (value, gradient) when jac=True, but it returned "
+                    f"{_kind(returned)}. Give the gradient as a function of its own with jac=..."
+                )
+            returned, gradient = returned
+            gradient = self._checked_gradient(gradient, point, "fun")
+        if type(returned) is not float:
+            self.unit = max(self.unit, unit_of(returned))
+            returned = _checked_value(returned)
+        return returned, gradient
 
-    def _gradient(self, returned: Any, point: Vector, source: str) -> Vector:
-        shape = point.shape if self._shape is None else self._shape
-        if type(returned) is np.ndarray and returned.shape == shape and returned.dtype.char == "d":
-            return returned.flatten()  # a copy: functions may return the same buffer every time
-        self.unit = max(self.unit, unit_of(returned))
-        return checked_gradient(returned, shape, source)
+    def gradient_at(self, point: Vector) -> Vector:
+        """Return what `jac` says."""
+        assert self._jac is not None
+        self.njev += 1
+        with np.errstate(**self._errors):
+            returned = self._jac(self.shaped(point), *self._args)
+        return self._checked_gradient(returned, point, "jac")
 
     def shaped(self, point: Vector) -> Any:
         """Return a copy in the shape that the user's functions expect."""
@@ -262,17 +282,27 @@ class FunctionOracle(Oracle):
             return point.copy()
         return point.copy().reshape(self._shape)[()]  # a number, if the shape is ()
 
+    def _checked_gradient(self, returned: Any, point: Vector, source: str) -> Vector:
+        """Return a flat copy of the gradient as float64, or say what is wrong with it."""
+        shape = point.shape if self._shape is None else self._shape
+        if type(returned) is np.ndarray and returned.shape == shape and returned.dtype.char == "d":
+            return returned.flatten()  # a copy: functions may return the same buffer every time
+        self.unit = max(self.unit, unit_of(returned))
+        array = np.asarray(returned)
+        if array.dtype != np.float64 and array.dtype.kind not in "fiub":
+            raise TypeError(
+                f"{source}'s gradient must be an array of real numbers, not of dtype {array.dtype}."
+            )
+        if array.shape != shape:
+            raise ValueError(
+                f"{source}'s gradient must have x0's shape {shape}, but its shape is {array.shape}."
+            )
+        return np.array(array, dtype=np.float64).ravel()
+
     def _late_gradient(self, evaluation: Evaluation) -> Vector:
-        gradient = self._gradient_at(evaluation.point)
+        gradient = self.gradient_at(evaluation.point)
         evaluation.unit = self.unit
         return gradient
-
-    def _gradient_at(self, point: Vector) -> Vector:
-        assert self._jac is not None
-        self.njev += 1
-        with np.errstate(**self._errors):
-            returned = self._jac(self.shaped(point), *self._args)
-        return self._gradient(returned, point, "jac")
 
 
 class ModelOracle(Oracle):
@@ -356,17 +386,6 @@ class MinibatchOracle(Oracle):
         )
 
 
-def split_pair(returned: Any) -> tuple[Any, Any]:
-    """Return fun's (value, gradient), or raise if it is no pair."""
-    if isinstance(returned, (tuple, list)) and len(returned) == 2:
-        value, gradient = returned
-        return value, gradient
-    raise TypeError(
-        f"fun must return the pair (value, gradient) when jac=True, but it returned "
-        f"{_kind(returned)}. Give the gradient as a function of its own with jac=..."
-    )
-
-
 def unit_of(returned: Any) -> float:
     """Return the unit of rounding of a value or gradient, by its dtype."""
     kind = getattr(returned, "dtype", None)
@@ -376,7 +395,7 @@ def unit_of(returned: Any) -> float:
     return FEW_BITS.get(str(kind).rpartition(".")[2], UNIT)
 
 
-def checked_value(value: Any) -> float:
+def _checked_value(value: Any) -> float:
     """Return a function value as a float, or say what is wrong with it."""
     if type(value) is float or isinstance(value, np.floating):
         return float(value)
@@ -386,20 +405,6 @@ def checked_value(value: Any) -> float:
     if array.dtype.kind not in "fiub" or array.size != 1:
         raise TypeError(f"fun's value must be one real number, but it is {_kind(value)}.")
     return float(array.reshape(()))
-
-
-def checked_gradient(gradient: Any, shape: tuple[int, ...], source: str) -> Vector:
-    """Return a flat copy of the gradient as float64, or say what is wrong with it."""
-    array = np.asarray(gradient)
-    if array.dtype != np.float64 and array.dtype.kind not in "fiub":
-        raise TypeError(
-            f"{source}'s gradient must be an array of real numbers, not of dtype {array.dtype}."
-        )
-    if array.shape != shape:
-        raise ValueError(
-            f"{source}'s gradient must have x0's shape {shape}, but its shape is {array.shape}."
-        )
-    return np.array(array, dtype=np.float64).ravel()
 
 
 def _kind(thing: Any) -> str:

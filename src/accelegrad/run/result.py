@@ -1,33 +1,32 @@
-"""How a run ends: when, with which status, and the report that the user gets."""
+"""The state of a run, shared by the loop, its policies and the observers, and the result of it."""
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from enum import IntEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from scipy.optimize import OptimizeResult
 
-from accelegrad.errors import DivergedError, NonFiniteError
+from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.files.saved import Saved
-from accelegrad.rules.base import Step
-from accelegrad.run.checks import RegionPolicy
-from accelegrad.run.oracle import Evaluation
-from accelegrad.run.progress import Progress
+from accelegrad.geometry.sets import FeasibleSet
+from accelegrad.proofs.bracket import Bracket
+from accelegrad.rules.base import Evaluated, Rule
+from accelegrad.run.oracle import Evaluation, Oracle
 
-#: A run diverges when its size is this many times that at the start: divergence is geometric and
-#: gets there soon, a converging run never does. Chosen.
-DIVERGED = 1e20
-#: Most times that a region is widened at the end of a run. Chosen: eight doublings.
-LAST_LOOKS = 8
-#: If values fall no further, a gap of at most this many times the estimated rounding counts as
-#: rounding (30 such ends of penalised fits: 0.3 to 3 times).
-MOST_ROUNDING = 10.0
-#: A gap that is a larger share of the value is never called rounding.
-LARGEST_ROUNDING = 1e-6
+#: The number of evaluations kept: comparing with them costs about one step. Fewer long vectors,
+#: limited by these bytes: with 1e6 variables comparing with 20 took half the time of a run.
+KEPT, KEPT_BYTES, FEWEST_KEPT = 20, 16 * 2**20, 4
+
+OUTPUTS = ("auto", "average", "last", "best")
 
 
 class Status(IntEnum):
@@ -67,195 +66,208 @@ class Status(IntEnum):
     )
 
 
-#: ends of a run that can continue, if only with a larger max_iter
-UNFINISHED = (None, Status.CALLBACK, Status.TIME_LIMIT, Status.MAX_ITER)
-#: statuses that the last bounds may improve
-COULD_BE_MORE = (
-    Status.MAX_ITER,
-    Status.TIME_LIMIT,
-    Status.AT_ROUNDING,
-    Status.LINE_SEARCH_FAILED,
-)
+@dataclass(frozen=True)
+class Options:
+    """When to stop, what to return and who observes."""
+
+    max_iter: int = 1000
+    goal: Callable[[float], float] | None = None  # the gap that is asked for at a value
+    time_limit: float | None = None
+    target: float | None = None
+    output: str = "auto"
+    exact: bool = True  # gradients, and values if any, are free of noise
+    callback: Callable[[OptimizeResult], Any] | None = None
+    callback_at: frozenset[int] | None = None  # iterations; None: all
+    progress: bool = False
+    trace: bool = False
+    checkpoint: Path | None = None
+    checkpoint_every: int = 100
 
 
-class Stopping(Saved):
-    """Decides after every step whether it was the last one.
+class Clock(Saved):
+    """Seconds since the start, summed over the processes of a resumed run, without pauses."""
 
-    `first_size` is the size of the value (of the point, if there are no values) at the first step.
+    saved = ("_before",)  # checkpoints are written in a pause
+
+    _before = 0.0  # seconds before it was last started
+    _since: float | None = None  # time of that start; None: paused
+
+    @property
+    def seconds(self) -> float:
+        """Time so far."""
+        return self._before + (0.0 if self._since is None else time.perf_counter() - self._since)
+
+    def start(self) -> None:
+        """Start, or continue after a pause."""
+        self._since = time.perf_counter()
+
+    def pause(self) -> None:
+        """Pause."""
+        self._before, self._since = self.seconds, None
+
+
+class Recent(Saved):
+    """The last evaluations, in the rows of arrays and in any order, without a penalty.
+
+    `sizes` are those of the terms of the values; `offsets` is work space of the same shape as
+    `points`.
     """
 
-    saved = ("first_size", "_largest_size")
+    saved = ("_rows", "_numbers", "_seen")
 
-    def __init__(self, progress: Progress, region: RegionPolicy) -> None:
-        self.progress, self.region = progress, region
-        self.first_size = 0.0
-        self._largest_size = -1.0  # the divergence limit, set at the first step
-        options, oracle = progress.options, progress.oracle
-        self._exact_values = oracle.exact_values
-        self._target = options.target
-        self._proves = options.goal is not None or oracle.exact_values
-        # A zero gradient shows a minimiser unless it is noisy or only a part of the sum.
-        self._zero_ends = options.exact and oracle.penalty is None
+    def __init__(self, dimension: int) -> None:
+        kept = max(FEWEST_KEPT, min(KEPT, KEPT_BYTES // (16 * dimension)))
+        self._rows, self._numbers = np.zeros((2, kept, dimension)), np.zeros((2, kept))
+        self._work = np.empty((kept, dimension))
+        self._seen = 0
+        self._show()
 
-    def next_look(self) -> float:
-        """Return the iteration at which the run is judged next, which needs the step before."""
-        if not self.progress.options.has_end:
-            return math.inf
-        return max(self.progress.next_judgement, self.progress.iteration + 1)
+    def _show(self) -> None:
+        count, rows, numbers = min(self._seen, len(self._work)), self._rows, self._numbers
+        self.points, self.gradients = rows[0, :count], rows[1, :count]
+        self.values, self.sizes = numbers[0, :count], numbers[1, :count]
+        self.offsets = self._work[:count]
 
-    def verdict(self, step: Step) -> Status | None:
-        """Return how the run ends with this step; None: it goes on."""
-        evaluation = step.evaluation
-        if evaluation.squared_norm == 0 and self._is_stationary(evaluation):
-            return self._target_verdict() or Status.STATIONARY
-        if not abs(evaluation.value) <= self._largest_size and self._diverges(evaluation):
-            return Status.DIVERGING
-        if self._target is not None and (status := self._target_verdict()) is not None:
-            return status
-        if self._proves and self._is_proved():
-            final = self.progress.final_evaluation()
-            reached = final is not None and self.progress.bracket.proved(final)
-            return Status.CONVERGED if reached else Status.AT_ROUNDING
-        limit = self.progress.options.time_limit
-        if limit is not None and self.progress.clock.seconds > limit:
-            return Status.TIME_LIMIT
-        return None
+    def add(self, at: Evaluated) -> None:
+        """Keep an evaluation in place of the oldest."""
+        kept, term = len(self._work), at.penalty
+        row = self._seen % kept
+        self._seen += 1
+        if self._seen <= kept:
+            self._show()
+        self.points[row], self.gradients[row] = at.point, at.gradient
+        self.values[row], self.sizes[row] = at.value - term, abs(at.value) + abs(term)
 
-    def settled(self, status: Status) -> Status:
-        """Return how a run has ended, after computing the final bounds."""
-        progress = self.progress
-        bracket, final = progress.bracket, progress.final_evaluation() or progress.best
-        bracket.finish(progress.best)
-        if progress.judge is None or final is None or status is Status.NOT_CONVEX:
-            return status
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from a checkpoint."""
+        super().restore(state)
+        self._show()
+
+
+class Progress(Saved):
+    """The state of a run, and what is known of the point that it would return.
+
+    `judge`, if `oracle` is noisy, is an oracle with exact values for the output point;
+    `feasible_set` is the constraint on every returned point.
+    """
+
+    saved = (
+        *("iteration", "next_judgement", "rule_state"),
+        *("oracle", "separate_judge", "bracket", "recent", "clock"),
+    )
+
+    def __init__(
+        self,
+        rule: Rule,
+        oracle: Oracle,
+        x0: Vector,
+        options: Options,
+        bracket: Bracket,
+        judge: Oracle | None = None,
+        feasible_set: FeasibleSet | None = None,
+    ) -> None:
+        self.rule, self.oracle, self.options = rule, oracle, options
+        self.bracket, self.feasible_set = bracket, feasible_set
+        self.judge = oracle if oracle.exact_values else judge
+        self.separate_judge = judge
+        self.start = x0
+        self.rule_state: Any = rule.init(x0)
+        cuts = bracket.cuts
+        # A rule's cuts do not know the rounding errors of a linear model.
+        if "cuts" in rule.can and cuts is not None and cuts.model is None:
+            cuts.share(self.rule_state.cuts)
+        #: the last evaluations, if values are exact
+        self.recent = Recent(x0.size)
+        self.clock = Clock()
+        self.iteration = self.next_judgement = 0
+        #: what is returned: "average", "last" or "best"
+        self.output = options.output
+        if options.output == "auto":
+            self.output = "best" if oracle.exact_values else "average"
+        self._judged: tuple[int, Evaluation] | None = None  # the last (iteration, output point)
+
+    @property
+    def best(self) -> Evaluation | None:
+        """The point with the lowest exact value, if there are exact values."""
+        return None if self.judge is None else self.judge.best
+
+    def point(self, output: str) -> Vector:
+        """Return the point that the rule's theorem is about ("average"), or the last iterate."""
+        average = output == "average"
+        point = self.rule.output(self.rule_state) if average else self.rule.last(self.rule_state)
+        # Rounding in an average may leave it outside the constraint.
+        return point if self.feasible_set is None else self.feasible_set.project(point)
+
+    def points(self) -> dict[str, Vector | None]:
+        """Return the average, the last and the best point, as results name them."""
+        best = self.best
+        return {
+            "x_average": self.point("average").copy(),
+            "x_last": self.point("last").copy(),
+            "x_best": None if best is None else best.point.copy(),
+        }
+
+    def judged_output(self) -> Evaluation:
+        """Evaluate the output point exactly, at most once per iteration."""
+        assert self.judge is not None
+        if self._judged is None or self._judged[0] != self.iteration:
+            evaluation = self.judge.exactly(self.point(self.output))
+            self.bracket.add(evaluation, 0.0)
+            self._judged = self.iteration, evaluation
+        return self._judged[1]
+
+    def tried(self, point: Vector, *, keep: bool = True) -> Evaluation | None:
+        """Evaluate exactly; None if the function fails there. `keep`: it may be the best point."""
+        assert self.judge is not None
+        best = self.judge.best
         try:
-            self.region.admit(final)
-            if status in COULD_BE_MORE:
-                for _ in range(LAST_LOOKS):  # a widened region may still be small enough
-                    if not bracket.proved(final):
-                        break
-                    if self.region.stands(final):
-                        return Status.CONVERGED
-                    status = Status.REGION_TOO_SMALL
-                    bracket.finish(progress.best)
-                    self.region.admit(final)
-        except DivergedError:
-            return Status.DIVERGING
+            evaluation = self.judge.exactly(point)
+            _ = evaluation.gradient  # it may be computed late, and not be finite
+        except Exception:
+            return None
+        finally:
+            if not keep:
+                self.judge.best = best
+        return evaluation
+
+    def value_judged_now(self) -> float:
+        """Return the output point's value, NaN if it was not judged in this iteration."""
+        judged = self._judged
+        return judged[1].value if judged and judged[0] == self.iteration else math.nan
+
+    def final_evaluation(self) -> Evaluation | None:
+        """Return the evaluation at the returned point, computed if necessary."""
+        if self.output == "best" and self.best is not None:
+            return self.best
+        try:
+            if self.judge is not None:
+                return self.judged_output()
+            return self.oracle(self.point(self.output)) if self.oracle.has_values else None
         except NonFiniteError:
-            return Status.NON_FINITE
-        if status is Status.CONVERGED and not bracket.proved(final):
-            return Status.REGION_TOO_SMALL  # the last bound refuted it
-        if bracket.gap(final) < 0.0 and status in (Status.MAX_ITER, Status.TIME_LIMIT):
-            return Status.REGION_REFUTED  # a planned end, but the region was wrong
-        return status
-
-    def without_descent(self) -> Status:
-        """Return how a run ends whose rule finds no lower value: at rounding, or by failing."""
-        progress, best = self.progress, self.progress.best
-        if best is None or not self._exact_values:
-            return Status.LINE_SEARCH_FAILED
-        bracket = progress.bracket
-        most = MOST_ROUNDING * bracket.resolution(best)
-        most = min(most, LARGEST_ROUNDING * abs(best.value))
-        at_rounding = 0 <= bracket.gap(best) <= most and self.region.stands(best)
-        return Status.AT_ROUNDING if at_rounding else Status.LINE_SEARCH_FAILED
-
-    def still_holds(self, ended: Status) -> bool:
-        """Return whether a run that ended, by its checkpoint, has reached the present goal."""
-        if ended in (Status.TARGET_REACHED, Status.TARGET_IMPOSSIBLE):
-            return self._target_verdict() is ended
-        if ended is not Status.CONVERGED:
-            return True
-        final = self.progress.final_evaluation()
-        return final is not None and self.progress.bracket.proved(final)
-
-    def _is_stationary(self, evaluation: Any) -> bool:
-        """Return whether a zero gradient ends the run: the output point must be a minimiser."""
-        progress = self.progress
-        if not self._zero_ends or evaluation.gradient.any():  # its square may underflow
-            return False
-        if self._exact_values:
-            progress.bracket.add_minimiser(evaluation)
-        if progress.output == "best":
-            return True
-        if progress.iteration < progress.next_judgement:
-            return False
-        self._pause()
-        if progress.judge is None:
-            return not bool(progress.oracle(progress.point(progress.output)).gradient.any())
-        return bool(progress.judged_output().value <= evaluation.value)
-
-    def _target_verdict(self) -> Status | None:
-        """Return whether a value at most the target is found, or proved to be nowhere."""
-        final = None if self._target is None else self._candidate()
-        if final is None or self._target is None:
             return None
-        if final.value + self.progress.oracle.accuracy <= self._target:
-            return Status.TARGET_REACHED
-        self.region.admit(final)
-        bracket = self.progress.bracket
-        if bracket.lower_bound(final) <= self._target:
-            return None
-        if self.region.stands(final, everywhere=True):
-            return Status.TARGET_IMPOSSIBLE
-        return None if self.region.guess is not None else Status.REGION_REFUTED
 
-    def _candidate(self) -> Evaluation | None:
-        progress, best = self.progress, self.progress.best
-        if progress.output == "best" and best is not None:
-            return best
-        if progress.judge is None or progress.iteration < progress.next_judgement:
-            return None
-        assert self._target is not None
-        if self._exact_values and best is not None and best.value > self._target:
-            return best  # not below the target, so only a proof can end the run
-        if progress.options.goal is None:  # otherwise the goal's own check follows
-            self._pause()
-        return progress.judged_output()
+    @property
+    def gap(self) -> float:
+        """The certified gap of the best point; reading it computes no new bounds."""
+        best = self.best
+        return math.inf if best is None else self.bracket.gap(best)
 
-    def _pause(self) -> None:
-        """Wait before the next judgement: it costs a call, so a tenth at most; or an epoch."""
-        progress = self.progress
-        exact, epoch = progress.options.exact, progress.oracle.steps_per_epoch
-        progress.next_judgement = progress.iteration + (
-            1 + progress.iteration // 10 if exact else epoch
-        )
+    @property
+    def calls(self) -> int:
+        """The number of points at which anything was computed."""
+        judge = self.separate_judge
+        return self.oracle.points + (0 if judge is None else judge.points)
 
-    def _diverges(self, evaluation: Any) -> bool:
-        """Return whether values (or points, without values) grew beyond the limit.
+    def counters(self) -> dict[str, int]:
+        """Return the calls so far, as results name them."""
+        oracle, judge = self.oracle, self.separate_judge
+        counts = {"nfev": oracle.nfev, "njev": oracle.njev, "rows": oracle.rows}
+        if judge is not None:
+            counts = {name: count + getattr(judge, name) for name, count in counts.items()}
+        return counts
 
-        A rule that continues from its best point may try points with any value.
-        """
-        best = self.progress.best
-        if best is not None and "cuts" in self.progress.rule.can:
-            evaluation = best
-        size = abs(evaluation.value)
-        if math.isnan(size):
-            size = float(evaluation.point @ evaluation.point)
-        if self._largest_size < 0:
-            self._largest_size = DIVERGED * max(size, 1.0)
-            self.first_size = size
-        return bool(size > self._largest_size)
 
-    def _is_proved(self) -> bool:
-        progress = self.progress
-        if self._exact_values:
-            best = progress.best
-            assert best is not None
-            self.region.admit(best)
-            cuts = "cuts" in progress.rule.can
-            estimate = float(progress.rule_state.estimated_gap) if cuts else math.inf
-            if progress.bracket.update(best, progress.iteration, estimate):
-                self.region.admit(best)
-            if not progress.bracket.is_small_enough(best):
-                return False
-            if progress.output == "best":
-                return self.region.stands(best)
-        if progress.judge is None or progress.iteration < progress.next_judgement:
-            return False
-        self._pause()
-        judged = progress.judged_output()
-        return progress.bracket.is_small_enough(judged) and self.region.stands(judged)
+# -- the result ------------------------------------------------------------------------------------
 
 
 class Result(OptimizeResult):
@@ -269,11 +281,9 @@ class Result(OptimizeResult):
         def __init__(self, known: Mapping[str, Any]) -> None: ...
 
     def __repr__(self) -> str:
-        shown = Result({name: self[name] for name in self if not self._says_nothing(name)})
+        empty = {name for name in ("rows", "n_restarts", "trace") if not self.get(name)}
+        shown = Result({name: self[name] for name in self if name not in empty})
         return super(Result, shown).__repr__()
-
-    def _says_nothing(self, name: str) -> bool:
-        return name in ("rows", "n_restarts", "trace") and not self[name]
 
 
 def report(progress: Progress, status: Status, detail: str) -> OptimizeResult:
@@ -298,7 +308,7 @@ def report(progress: Progress, status: Status, detail: str) -> OptimizeResult:
     if status is Status.STATIONARY and options.goal is not None:
         success = final is not None and bracket.proved(final)
     elif status in (Status.MAX_ITER, Status.AT_ROUNDING, Status.STATIONARY):
-        success = not options.has_end  # a planned end
+        success = options.goal is None and options.target is None  # a planned end
     return Result(
         {
             "x": x.copy(),

@@ -166,10 +166,8 @@ class SmoothOracle(RowOracle):
                 return known
         if self.points == 0:
             return self(point)
-        # It was already counted before the run was resumed.
-        counts, evaluation = self.counts(), self(point)
-        self.set_counts(counts)
-        return evaluation
+        with self.uncounted():
+            return self(point)
 
     def shorter(self, start: Vector, end: Vector, value: float, fall: float) -> float:
         """Return the share of the way between two points that lowers the value: no pass."""
