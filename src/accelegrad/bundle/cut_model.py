@@ -21,7 +21,7 @@ import numpy as np
 from scipy.linalg.blas import ddot  # @ takes longer to begin
 
 from accelegrad.bundle.cut_memory import CutMemory
-from accelegrad.bundle.cut_programme import CutProgramme
+from accelegrad.bundle.cut_programme import shortest_sum
 from accelegrad.errors import Vector
 from accelegrad.geometry.nearest_point import lowest_of_cuts
 from accelegrad.rules.base import Projection, Prox
@@ -31,7 +31,7 @@ from accelegrad.rules.base import Projection, Prox
 MOST_ROUNDS, MISSED, MOST_HALVINGS = 12, 0.05, 3
 #: The highest cuts that a round considers beyond those with a weight; chosen
 MORE_CUTS = 10
-#: DAQP finds the weights of at most this many cuts, `CutProgramme` of more (500 separate kinks: a
+#: DAQP finds the weights of at most this many cuts, `shortest_sum` of more (500 separate kinks: a
 #: tenth of the time).
 MOST_AT_ONCE = 100
 #: The relative length of a difference that shows how a projection moves: near the root of the
@@ -88,49 +88,50 @@ class CutModel(NamedTuple):
     term: Callable[[Vector], float] | None = None
     lowest_of_cuts: Callable[..., Any] | None = None  # the set's own, if any
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether there is neither set nor term."""
-        return self.project is None and self.prox is None
-
-    def lowest(self, center: Center, step: float, *, keep: bool = True) -> Lowest:
-        """Minimise the model plus ||u - center||^2 / (2 step); `keep` stores the weights."""
-        if not self.is_plain:
-            return self._lowest_feasible(center, step, keep=keep)
-        apart = center.value - self.cuts.values_at_center(center.point)
-        below = np.maximum(apart, 0.0)
-        weights, step = self._best_weights(center.point, below, step, keep=keep)
-        if keep:
-            self.cuts.keep_weights(weights)
-        slope = self.cuts.combined_slope(weights)
+    def lowest(self, center: Center, step: float) -> Lowest:
+        """Minimise the model plus ||u - center||^2 / (2 step)."""
+        cuts, point = self.cuts, center.point
+        if not (self.project is None and self.prox is None):
+            return self._lowest_feasible(center, step)
+        apart = center.value - cuts.values_at(point)
+        below, found = np.maximum(apart, 0.0), None
+        if below.size <= MOST_AT_ONCE:
+            found = lowest_of_cuts(None, point, cuts.slopes, below, step)
+        if found is None:
+            weights = shortest_sum(cuts.products(), below / step, cuts.last_weights)
+        else:
+            weights, step = found.weights, found.step
+        slope = cuts.combined_slope(weights)
         error, square = ddot(weights, below), step * ddot(slope, slope)
         # Cuts are above the value at the centre if rounding has lowered it, perhaps by as much as
         # the others promise: then there is no promise.
         left = ddot(weights, apart) + square
         promise = left if left <= 0.0 else error + square
-        return Lowest(center.point - step * slope, promise, weights, slope, error)
+        return Lowest(point - step * slope, promise, weights, slope, error)
 
-    def _best_weights(
-        self, center: Vector, below: Vector, step: float, *, keep: bool
-    ) -> tuple[Vector, float]:
-        found = None
-        if below.size <= MOST_AT_ONCE:
-            found = lowest_of_cuts(None, center, self.cuts.slopes, below, step)
-        if found is None:
-            return self.cuts.shortest_sum(below / step, keep=keep), step
-        return found.weights, found.step
+    def _lowest_feasible(self, center: Center, step: float) -> Lowest:
+        exact = None
+        if self.lowest_of_cuts is not None and self.prox is None:
+            below = np.maximum(center.value - self.cuts.values_at(center.point), 0.0)
+            exact = self.lowest_of_cuts(center.point, self.cuts.slopes, below, step)
+        if exact is None:
+            at = self._best_dual(center, step)
+        else:
+            step = exact.step
+            at = self._dual(center, step, exact.weights)
+        promise = center.value - float(at.cuts.max()) - at.term
+        slope = (center.point - at.point) / step
+        # what weighted cuts and the term's cut at the point leave below the value at the centre
+        rise = float(slope @ (center.point - at.point))
+        error = max(center.value - float(at.weights @ at.cuts) - at.term - rise, 0.0)
+        return Lowest(at.point, promise, at.weights, slope, error, at.missed)
 
-    def _lowest_feasible(self, center: Center, step: float, *, keep: bool) -> Lowest:
+    def _best_dual(self, center: Center, step: float) -> DualPoint:
         """Maximise the dual over weights of the cuts, by Newton's method.
 
         The cuts at the point given by the weights are the dual's slopes. The movement of the
         projection along the cuts' slopes shows how they change with the weights.
         """
-        exact = self._exactly(center, step)
-        if exact is not None:
-            weights, step = exact
-            at = self._dual(center, step, weights)
-            return self._found(center, step, at, keep=keep)
         last = self.cuts.last_weights
         if last.any():
             weights = last / last.sum()
@@ -146,24 +147,7 @@ class CutModel(NamedTuple):
             if following is None:
                 break
             at = following
-        return self._found(center, step, at, keep=keep)
-
-    def _exactly(self, center: Center, step: float) -> tuple[Vector, float] | None:
-        if self.lowest_of_cuts is None or self.prox is not None:
-            return None
-        below = np.maximum(center.value - self.cuts.values_at_center(center.point), 0.0)
-        found = self.lowest_of_cuts(center.point, self.cuts.slopes, below, step)
-        return None if found is None else (found.weights, found.step)
-
-    def _found(self, center: Center, step: float, at: DualPoint, *, keep: bool) -> Lowest:
-        promise = center.value - float(at.cuts.max()) - at.term
-        if keep:
-            self.cuts.keep_weights(at.weights)
-        slope = (center.point - at.point) / step
-        # what weighted cuts and the term's cut at the point leave below the value at the centre
-        rise = float(slope @ (center.point - at.point))
-        error = max(center.value - float(at.weights @ at.cuts) - at.term - rise, 0.0)
-        return Lowest(at.point, promise, at.weights, slope, error, at.missed)
+        return at
 
     def _dual(self, center: Center, step: float, weights: Vector) -> DualPoint:
         target = center.point - step * (weights @ self.cuts.slopes)
@@ -189,10 +173,7 @@ class CutModel(NamedTuple):
         gram = 0.5 * (gram + gram.T)
         # Differences are not exact: squares may come out negative.
         gram.flat[:: len(considered) + 1] = np.maximum(gram.diagonal(), 0.0)
-        linear = -(at.cuts[considered] / step + gram @ weights)
-        programme = CutProgramme()
-        programme.renumber(np.flatnonzero(weights))
-        best = programme.weights(gram, linear - linear.min(), weights)
+        best = shortest_sum(gram, -(at.cuts[considered] / step + gram @ weights), weights)
         share = 1.0
         for _ in range(MOST_HALVINGS):
             tried = at.weights.copy()

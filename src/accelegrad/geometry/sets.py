@@ -51,12 +51,8 @@ class OnVectors(ABC):
     role: ClassVar[str]
     #: the constructor's parameters shown by `repr`, each an attribute too
     _shown: ClassVar[tuple[str, ...]] = ()
-    _dimension: int | None = None
-
-    @property
-    def dimension(self) -> int | None:
-        """The number of coordinates, None if any number fits."""
-        return self._dimension
+    #: the number of coordinates, None if any number fits
+    dimension: int | None = None
 
     def check_dimension(self, size: int) -> None:
         """Raise ValueError unless points of `size` coordinates fit."""
@@ -249,11 +245,6 @@ class WholeSpace(FeasibleSet):
         """Return 0 for g = 0, else -inf."""
         return -math.inf if g.any() else 0.0
 
-    def linear_minimum_in_ball(self, g: Vector, center: Vector, radius: float) -> float:
-        """Return <g, c> - r ||g||."""
-        size = norm(g)
-        return float(g.dot(center)) - radius * size if size > 0.0 else 0.0
-
 
 class _CentredSet(FeasibleSet):
     _projects_exactly = True
@@ -265,7 +256,7 @@ class _CentredSet(FeasibleSet):
             self.center = real_number("center", center)
         else:
             self.center = read_only(finite_vector("center", center))
-        self._dimension = length(self.center)
+        self.dimension = length(self.center)
         self._at_origin = not np.any(self.center)
         self.radius = real_number("radius", radius, above=0.0)
 
@@ -274,7 +265,7 @@ class _CentredSet(FeasibleSet):
         return 2.0 * self.radius
 
     def _scale(self) -> float:
-        return _size(self.center) + self.radius
+        return norm(np.atleast_1d(self.center)) + self.radius
 
 
 class Ball(_CentredSet):
@@ -328,25 +319,21 @@ class Box(FeasibleSet):
                 "lower and upper must have the same length or be numbers, but the lengths are "
                 f"{length(self.lower)} and {length(self.upper)}."
             )
-        self._dimension = next(iter(sizes), None)
-        self._refuse_crossing()
-
-    def _refuse_crossing(self) -> None:
+        self.dimension = next(iter(sizes), None)
         crossing = np.atleast_1d(np.greater(self.lower, self.upper))
-        if not crossing.any():
-            return
-        first = int(np.argmax(crossing))
-        lower, upper = (np.broadcast_to(b, crossing.shape)[first] for b in (self.lower, self.upper))
-        where = "" if self._dimension is None else f"[{first}]"
-        raise ValueError(
-            f"lower must be <= upper, but lower{where} is {lower} and upper{where} is {upper}."
-        )
+        if crossing.any():
+            first = int(np.argmax(crossing))
+            low, high, _ = (b[first] for b in np.broadcast_arrays(self.lower, self.upper, crossing))
+            where = "" if self.dimension is None else f"[{first}]"
+            raise ValueError(
+                f"lower must be <= upper, but lower{where} is {low} and upper{where} is {high}."
+            )
 
     @property
     def diameter(self) -> float:
         """The norm of upper - lower; inf for two different numbers, as the dimension is unknown."""
-        if self._dimension is not None:
-            return self.diameter_for(self._dimension)
+        if self.dimension is not None:
+            return self.diameter_for(self.dimension)
         return 0.0 if self.lower == self.upper else math.inf
 
     def diameter_for(self, size: int) -> float:
@@ -471,7 +458,7 @@ class Halfspace(FeasibleSet):
         size = norm(self.normal)
         if size == 0.0:
             raise ValueError("normal must not be zero, but all its entries are 0.")
-        self._dimension = self.normal.size
+        self.dimension = self.normal.size
         self._unit, self._level = self.normal / size, self.offset / size
         self._boundary = Affine(self.normal[np.newaxis], [self.offset])
 
@@ -539,7 +526,7 @@ class Affine(FeasibleSet):
         shared = left[:, : self.rank].T @ right / singular[: self.rank]
         self._level: Vector = read_only(shared)
         self._nearest_zero: Vector = read_only(self._level @ self._basis)
-        self._shape, self._dimension = matrix.shape, matrix.shape[1]
+        self._shape, self.dimension = matrix.shape, matrix.shape[1]
         residual = np.abs(matrix @ self._nearest_zero - right)
         allowed = INCONSISTENT * (norm(self._nearest_zero) + np.abs(right))
         if (residual > allowed).any():
@@ -626,7 +613,7 @@ class Product(FeasibleSet):
             (member, slice(end - size, end))
             for (member, size), end in zip(members, ends, strict=True)
         )
-        self._dimension = ends[-1]
+        self.dimension = ends[-1]
 
     @property
     def diameter(self) -> float:
@@ -678,7 +665,7 @@ class _Foreign(FeasibleSet):
     def __init__(self, given: Any) -> None:
         self._given = given
         self._linear_minimum = getattr(given, "linear_minimum", None)
-        self._dimension = users_dimension(self.role, given)
+        self.dimension = users_dimension(self.role, given)
         size = getattr(given, "diameter", math.inf)
         if not (isinstance(size, (float, np.floating)) and size == math.inf):
             self.diameter = real_number("feasible_set.diameter", size, least=0.0)
@@ -710,13 +697,20 @@ def as_feasible_set(given: Any) -> FeasibleSet:
     if isinstance(given, FeasibleSet):
         return given
     if isinstance(given, str):
-        if given not in NAMED:
-            raise ValueError(
-                f"feasible_set must be a set or a name, not {given!r}; {nearest(given, NAMED)}"
-            )
-        return NAMED[given]()
+        found: FeasibleSet = named("feasible_set", "set", given, NAMED)
+        return found
     check_users_object("feasible_set", "set", given, "project(x)")
     return _Foreign(given)
+
+
+def named(
+    role: str, kind: str, given: str, known: dict[str, Callable[[], Any]], more: str = ""
+) -> Any:
+    """Return what a name stands for, or say which names there are."""
+    if given in known:
+        return known[given]()
+    hint = nearest(given, known)
+    raise ValueError(f"{role} must be a {kind} or a name, not {given!r}; {hint}{more}")
 
 
 def check_users_object(role: str, kind: str, given: Any, *methods: str) -> None:
@@ -839,10 +833,6 @@ def _usable(diameter: float) -> float:
 
 def _dot(g: Vector, point: float | Vector) -> float:
     return float(g.dot(point)) if isinstance(point, np.ndarray) else point * float(g.sum())
-
-
-def _size(point: float | Vector) -> float:
-    return norm(point) if isinstance(point, np.ndarray) else abs(point)
 
 
 def _bound(name: str, given: Any, *, refused: float) -> float | Vector:
