@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg.blas import ddot  # @ takes longer to begin
 
 from accelegrad.bundle.cut_memory import FEWEST_CUTS, CutMemory, default_size
-from accelegrad.bundle.cut_model import Center, CutModel, Lowest
+from accelegrad.bundle.cut_model import CutModel, Lowest
 from accelegrad.bundle.quasi_newton import MOST_TRIALS, End, LastDigits, LineSearch, Pairs
 from accelegrad.errors import NonFiniteError, Vector, whole_number
 from accelegrad.linalg import UNIT, norm
@@ -267,7 +267,7 @@ class Bundle(StepRule):
         direction = search.direction
         assert direction is not None
         length = search.trial
-        at, trial = _finite_trial(oracle, lambda share: state.center + share * length * direction)
+        at, trial = _finite_trial(oracle, state.center, state.center + length * direction)
         if trial != 1.0:
             search = search._replace(trial=trial * search.trial)
         # A penalty is replaced by its chord, which lies above it and ends where it does.
@@ -369,12 +369,7 @@ class Bundle(StepRule):
         if not self._is_resolved(state, trial) and not news:
             return self._without_model(state._replace(step_size=t), oracle)
         added = state.cuts.added
-        at, share = _finite_trial(
-            oracle,
-            lambda share: (
-                trial.point if share == 1.0 else state.center + share * (trial.point - state.center)
-            ),
-        )
+        at, share = _finite_trial(oracle, state.center, trial.point)
         if share < 1.0:
             lower = at.value < state.value
             moved = self._centred(state, at, paired=False) if lower else state
@@ -412,10 +407,10 @@ class Bundle(StepRule):
         if sequence.pause > 0:
             waited = sequence._replace(pause=sequence.pause - 1)
             return self._insure(state._replace(last_digits=waited), oracle)
-        sequence = sequence.begun(state.center, state.gradient)
         point, gradient = sequence.point, sequence.gradient
-        assert point is not None
-        assert gradient is not None
+        if point is None or gradient is None:
+            point, gradient = state.center, state.gradient
+            sequence = LastDigits(point, gradient, next_pause=sequence.next_pause)
         lowest = self._lowest_of_quadratic(state, point, gradient)
         try:
             at = None if lowest is None else oracle(lowest)
@@ -431,7 +426,8 @@ class Bundle(StepRule):
 
     def _worthwhile(self, state: BundleState) -> tuple[Lowest, float, float]:
         """Return a trial, the estimated gap and the step, longer if it promises too little."""
-        t, center = state.step_size, Center(state.center, state.value, state.term)
+        center = KnownEvaluation(state.center, state.value, state.gradient, state.term)
+        t = state.step_size
         for _ in range(MOST_LENGTHENED):
             trial = self._model(state.cuts).lowest(center, t)
             state.cuts.keep_weights(trial.weights)
@@ -511,12 +507,12 @@ def _noted(counts: Counts, *, misses: int) -> Counts:
     return counts._replace(misses=in_a_row, recent=recent)
 
 
-def _finite_trial(oracle: Recorder, point_of: Callable[[float], Vector]) -> tuple[Evaluated, float]:
-    """Evaluate at a point, or nearer if the function is not finite; return the share too."""
+def _finite_trial(oracle: Recorder, start: Vector, end: Vector) -> tuple[Evaluated, float]:
+    """Evaluate at the end, or nearer if the function is not finite; return the share too."""
     share = 1.0
     while True:
         try:
-            return oracle(point_of(share)), share
+            return oracle(end if share == 1.0 else start + share * (end - start)), share
         except NonFiniteError:
             if share == 0.0:
                 raise

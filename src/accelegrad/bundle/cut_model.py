@@ -24,7 +24,7 @@ from accelegrad.bundle.cut_memory import CutMemory
 from accelegrad.bundle.cut_programme import shortest_sum
 from accelegrad.errors import Vector
 from accelegrad.geometry.nearest_point import lowest_of_cuts
-from accelegrad.rules.base import Projection, Prox
+from accelegrad.rules.base import Evaluated, Projection, Prox
 
 #: With a set or a term: most rounds of Newton's method, the share of the model's promise that may
 #: be missed, and most cuts of a round's step to a quarter; chosen
@@ -37,14 +37,6 @@ MOST_AT_ONCE = 100
 #: The relative length of a difference that shows how a projection moves: near the root of the
 #: rounding, where both of its errors are small
 DIFFERENCE = 1e-6
-
-
-class Center(NamedTuple):
-    """A point with its value, and the penalty's part of it."""
-
-    point: Vector
-    value: float
-    term: float
 
 
 class Lowest(NamedTuple):
@@ -88,7 +80,7 @@ class CutModel(NamedTuple):
     term: Callable[[Vector], float] | None = None
     lowest_of_cuts: Callable[..., Any] | None = None  # the set's own, if any
 
-    def lowest(self, center: Center, step: float) -> Lowest:
+    def lowest(self, center: Evaluated, step: float) -> Lowest:
         """Minimise the model plus ||u - center||^2 / (2 step)."""
         cuts, point = self.cuts, center.point
         if not (self.project is None and self.prox is None):
@@ -109,7 +101,7 @@ class CutModel(NamedTuple):
         promise = left if left <= 0.0 else error + square
         return Lowest(point - step * slope, promise, weights, slope, error)
 
-    def _lowest_feasible(self, center: Center, step: float) -> Lowest:
+    def _lowest_feasible(self, center: Evaluated, step: float) -> Lowest:
         exact = None
         if self.lowest_of_cuts is not None and self.prox is None:
             below = np.maximum(center.value - self.cuts.values_at(center.point), 0.0)
@@ -126,7 +118,7 @@ class CutModel(NamedTuple):
         error = max(center.value - float(at.weights @ at.cuts) - at.term - rise, 0.0)
         return Lowest(at.point, promise, at.weights, slope, error, at.missed)
 
-    def _best_dual(self, center: Center, step: float) -> DualPoint:
+    def _best_dual(self, center: Evaluated, step: float) -> DualPoint:
         """Maximise the dual over weights of the cuts, by Newton's method.
 
         The cuts at the point given by the weights are the dual's slopes. The movement of the
@@ -149,7 +141,7 @@ class CutModel(NamedTuple):
             at = following
         return at
 
-    def _dual(self, center: Center, step: float, weights: Vector) -> DualPoint:
+    def _dual(self, center: Evaluated, step: float, weights: Vector) -> DualPoint:
         target = center.point - step * (weights @ self.cuts.slopes)
         point = self.feasible(target, step)
         term = 0.0 if self.term is None else float(self.term(point))
@@ -163,7 +155,7 @@ class CutModel(NamedTuple):
         point = target if self.prox is None else self.prox(target, step)
         return point if self.project is None else self.project(point)
 
-    def _round(self, center: Center, step: float, at: DualPoint) -> DualPoint | None:
+    def _round(self, center: Evaluated, step: float, at: DualPoint) -> DualPoint | None:
         active = at.weights > 0.0
         order = np.argsort(at.cuts)[::-1]
         considered = np.union1d(np.flatnonzero(active), order[:MORE_CUTS])

@@ -76,22 +76,17 @@ class Polyhedron(FeasibleSet):
         self._rows = _scaled_rows(matrix, *limits, *box)
         self._shape, self.dimension = matrix.shape, matrix.shape[1]
         #: the point nearest to the origin
-        self._inner = read_only(self._nearest_to_origin())
-        #: bounds of the coordinates that follow from all the constraints, rounded outwards
-        self._hull = _hull(self._rows)
-
-    def _nearest_to_origin(self) -> Vector:
-        rows = self._rows
-        origin = rows.clip(np.zeros(rows.A.shape[1]))
-        point = nearest_point(rows, origin).point
-        missed = _missed(rows, origin, point)
+        origin = self._rows.clip(np.zeros(self.dimension))
+        self._inner = read_only(nearest_point(self._rows, origin).point)
+        missed = _missed(self._rows, origin, self._inner)
         if missed > 0.0:
             raise ValueError(
                 "no point meets all the constraints: the nearest one found misses a row by "
                 f"{missed:.3g} (row scaled to about unit length). If there is one, rows depend on "
                 "each other too nearly to find it: leave out those that say nothing new."
             )
-        return point
+        #: bounds of the coordinates that follow from all the constraints, rounded outwards
+        self._hull = _hull(self._rows)
 
     @property
     def diameter(self) -> float:

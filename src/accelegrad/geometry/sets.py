@@ -749,17 +749,6 @@ def finite_matrix(name: str, given: Any) -> Vector:
     return matrix
 
 
-def refuse_limits(name: str, limits: Vector, refused: float) -> None:
-    """Refuse NaN and the infinity that no point satisfies, as lower or upper limits."""
-    wrong = np.atleast_1d(np.isnan(limits) | (limits == refused))
-    if wrong.any():
-        first = int(np.argmax(wrong))
-        where = f"[{first}]" if limits.ndim else ""
-        raise ValueError(
-            f"{name} must be a number or {-refused}, but {name}{where} is {limits.flat[first]}."
-        )
-
-
 def length(point: float | Vector) -> int | None:
     """Return the number of entries, None for a number."""
     return point.size if isinstance(point, np.ndarray) else None
@@ -840,5 +829,11 @@ def _bound(name: str, given: Any, *, refused: float) -> float | Vector:
     array = np.array(real_array(name, given), dtype=np.float64)
     if array.ndim > 1 or array.size == 0:
         raise ValueError(f"{name} must be a number or a vector, but its shape is {array.shape}.")
-    refuse_limits(name, array, refused)
+    wrong = np.atleast_1d(np.isnan(array) | (array == refused))
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        where = f"[{first}]" if array.ndim else ""
+        raise ValueError(
+            f"{name} must be a number or {-refused}, but {name}{where} is {array.flat[first]}."
+        )
     return read_only(array) if array.ndim else float(array)

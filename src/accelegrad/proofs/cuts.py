@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accelegrad.bundle.cut_memory import SMALLEST_TOTAL, CutMemory
-from accelegrad.bundle.cut_model import Center, CutModel, Lowest
+from accelegrad.bundle.cut_model import CutModel, Lowest
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.files.saved import Saved
 from accelegrad.geometry.penalties import Penalty
@@ -343,13 +343,12 @@ class CutCertificate(Saved):
         kept, region = self.kept, self.region
         if kept is None or kept.count == 0 or not region.radius > 0.0:
             return
-        center = Center(best.point, best.value, best.penalty)
         steepness = math.sqrt(best.squared_norm)
         first = region.radius / steepness if steepness > 0.0 else region.radius
         step = max(first, self._step) if goal > 0.0 else first
         for _ in range(MOST_TIGHTENED):
             before = self.lower_bound
-            lowest = self.lowest(center, step)
+            lowest = self.lowest(best, step)
             if lowest is None:
                 return
             weights, slope = lowest.weights, lowest.slope
@@ -395,7 +394,7 @@ class CutCertificate(Saved):
         term = 0.0 if region.penalty is None else region.penalty.value(point)
         return best.value - float(kept.values_at(point).max()) - term
 
-    def lowest(self, center: Center, step: float) -> Lowest | None:
+    def lowest(self, center: Evaluated, step: float) -> Lowest | None:
         """Return the minimum of the cut model near a centre; None if numbers overflow."""
         assert self.kept is not None
         chosen, penalty = self.region.feasible_set, self.region.penalty
