@@ -468,7 +468,7 @@ def _bracket(request: Request, options: Options, setting: Setting, oracle: Oracl
             dual = None if bounds is None else DualCertificate(bounds, often=often)
     # A guessed region adds nothing to a bound that holds everywhere and becomes tight.
     guessed = region is not None and region.growing
-    if region is None or (guessed and dual is not None and dual.gets_tight):
+    if region is None or (guessed and dual is not None and dual.dual.terms.gets_tight):
         return Bracket(None, dual, goal=options.goal, model=model, everywhere=floor)
     # A model's dual proves more than averaged cuts do, and a rule may keep its own.
     kept = None

@@ -15,6 +15,7 @@ from accelegrad.bundle.cut_memory import (
     default_size,
 )
 from accelegrad.bundle.cut_model import Center, CutModel
+from accelegrad.rules.base import KnownEvaluation
 from toys import AbsoluteDeviations
 
 D = 6
@@ -37,7 +38,7 @@ def filled(size, cuts, rng, every=0, check=lambda memory: None):
     memory, center = CutMemory(np.ones(D), size), np.ones(D)
     for i in range(1, cuts + 1):
         point = center + rng.standard_normal(D)
-        memory.add_at(point, *FUN(point))
+        memory.take(KnownEvaluation(point, *FUN(point)))
         if every and i % every == 0:
             combine(memory, center)
         check(memory)
@@ -45,9 +46,9 @@ def filled(size, cuts, rng, every=0, check=lambda memory: None):
 
 
 def combine(memory, center):
-    """Combine the cuts; with few by DAQP, with many by the memory's own programme."""
-    memory.shortest_sum(np.maximum(FUN(center)[0] - memory.values_at(center), 0.0), keep=True)
-    return CutModel(memory).lowest(Center(center, FUN(center)[0], 0.0), 10.0)
+    lowest = CutModel(memory).lowest(Center(center, FUN(center)[0], 0.0), 10.0)
+    memory.keep_weights(lowest.weights)
+    return lowest
 
 
 @pytest.mark.parametrize("size", [4, 5, 6, 9, 26])
@@ -85,7 +86,7 @@ def test_a_full_memory_keeps_weights_then_the_newest_and_their_sum():
     assert 2 <= len(active) <= D + 1
     np.testing.assert_array_equal(weights, combination.weights)
     point = np.zeros(D)
-    memory.add_at(point, *FUN(point))
+    memory.take(KnownEvaluation(point, *FUN(point)))
     kept = [i for i in range(size) if (memory.slopes == slopes[i]).all(1).any()]
     free = [i for i in range(size) if i not in active]
     assert kept == sorted([*active, *free[len(active) - 15 :]])  # 0.8 of 20, one of it the sum's
@@ -98,7 +99,7 @@ def test_a_full_memory_keeps_weights_then_the_newest_and_their_sum():
 def test_without_weights_the_oldest_are_forgotten():
     memory = CutMemory(np.zeros(D), 10)
     for i in range(11):
-        memory.add_at(np.zeros(D), float(i), np.ones(D))
+        memory.take(KnownEvaluation(np.zeros(D), float(i), np.ones(D)))
     np.testing.assert_array_equal(memory.levels, np.arange(3.0, 11.0))
 
 
@@ -106,12 +107,12 @@ def test_of_equal_weights_none_is_kept_that_would_hide_the_sum():
     """With four cuts of equal weight two stay, and the sum of all."""
     memory = CutMemory(np.zeros(2), FEWEST_CUTS)
     for i in range(FEWEST_CUTS):
-        memory.add_at(np.zeros(2), float(i), np.ones(2))
+        memory.take(KnownEvaluation(np.zeros(2), float(i), np.ones(2)))
     memory.keep_weights(np.full(4, 0.25))
-    memory.add_at(np.zeros(2), 10.0, np.ones(2))
+    memory.take(KnownEvaluation(np.zeros(2), 10.0, np.ones(2)))
     np.testing.assert_array_equal(memory.levels, [2.0, 3.0, 1.5, 10.0])
     # The weights that are left add up to a half; their mean is a cut as well.
-    memory.add_at(np.zeros(2), 11.0, np.ones(2))
+    memory.take(KnownEvaluation(np.zeros(2), 11.0, np.ones(2)))
     np.testing.assert_array_equal(memory.levels, [2.0, 3.0, 2.5, 11.0])
 
 
@@ -124,7 +125,7 @@ def test_sums_know_how_far_rounding_takes_them():
                 rng.standard_normal() * 10.0 ** rng.uniform(-8, 8),
                 rng.standard_normal(D),
             )
-            memory.add_at(np.zeros(D), level, slope * 10.0 ** rng.uniform(-8, 8))
+            memory.take(KnownEvaluation(np.zeros(D), level, slope * 10.0 ** rng.uniform(-8, 8)))
         weights = rng.exponential(size=30) * (rng.random(30) < 0.7)
         weights /= weights.sum()
         shares = [Fraction(w) / sum(map(Fraction, weights)) for w in weights]
@@ -148,28 +149,13 @@ def test_a_restored_memory_goes_on_bit_for_bit(cuts):
     for _ in range(40):
         point = rng.standard_normal(D)
         for memory in (first, second):
-            memory.add_at(point, *FUN(point))
-        below = np.maximum(FUN(point)[0] - first.values_at(point), 0.0)
-        sums = (memory.shortest_sum(below, keep=True) for memory in (first, second))
-        np.testing.assert_array_equal(*sums)
+            memory.take(KnownEvaluation(point, *FUN(point)))
         one, two = (combine(memory, point) for memory in (first, second))
         np.testing.assert_array_equal(one.weights, two.weights)
         np.testing.assert_array_equal(one.slope, two.slope)
         known = (memory.products()[:, : memory.count] for memory in (first, second))
         np.testing.assert_array_equal(*known)
         np.testing.assert_array_equal(first.levels, second.levels)
-
-
-def test_cuts_at_a_centre_are_those_at_the_point():
-    """Though those that are known there are not computed again: cuts come and go, centres move."""
-    rng, centers = np.random.default_rng(8), np.random.default_rng(9).standard_normal((3, D))
-
-    def check(memory):
-        center = centers[rng.integers(3)] if rng.random() < 0.2 else centers[0].copy()
-        found, sizes = memory.values_at_center(center), np.abs(memory.levels) + 1e3
-        np.testing.assert_array_less(np.abs(found - memory.values_at(center)), 100 * UNIT * sizes)
-
-    filled(20, 80, rng, 3, check)
 
 
 def test_the_default_size():

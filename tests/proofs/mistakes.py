@@ -241,7 +241,7 @@ MISTAKES = [
     Mistake(f"{CUTS}_cut", penalty_counted_twice, "penalty counted twice"),
     Mistake(f"{CUTS}widen", bound_kept_when_widened, "old bound kept"),
     Mistake(f"{CUTS}_raise_by_sum", weight_too_small, "weight 0.1 % too small"),
-    Mistake(f"{CUTS}_raise_by_average", average_in_smaller_ball, "1 % smaller ball"),
+    Mistake(f"{CUTS}raise_by_average", average_in_smaller_ball, "1 % smaller ball"),
     Mistake(f"{MEMORY}mean", level_of_mean_raised, "level 1e-9 too high"),
     Mistake(f"{MEMORY}mean", not_normalised, "weights not normalised"),
     Mistake("proofs.bracket:Bracket.radius_of", always(float("inf")), "claimed everywhere"),

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg.blas import ddot  # @ takes longer to begin
 
 from accelegrad.bundle.cut_memory import FEWEST_CUTS, CutMemory, default_size
-from accelegrad.bundle.cut_model import Center, CutModel, Lowest
+from accelegrad.bundle.cut_model import CutModel, Lowest
 from accelegrad.bundle.quasi_newton import MOST_TRIALS, End, LastDigits, LineSearch, Pairs
 from accelegrad.errors import NonFiniteError, Vector, whole_number
 from accelegrad.geometry.nearest_point import Rows, lowest_of_quadratic
@@ -26,9 +27,8 @@ from accelegrad.rules.base import (
     Step,
     StepRule,
     check_radius,
-    inner,
 )
-from accelegrad.rules.distance import distance, smallest_radius
+from accelegrad.rules.distance import smallest_radius
 from accelegrad.rules.distance_free import DistanceFreeAcceleGrad
 
 # The recipe and its constants were measured on 35 functions, smooth and not, in 2 to 2000
@@ -215,7 +215,7 @@ class Bundle(StepRule):
         recorder = Recorder(oracle, state.cuts)
         if state.iteration == 0:
             following, evaluation = self._begin(state, recorder)
-        elif self._searches(state):
+        elif state.search.direction is not None or state.smooth:
             following, evaluation = self._search(state, recorder)
         elif self._owes(state):
             following, evaluation = self._insure(state, recorder)
@@ -225,9 +225,9 @@ class Bundle(StepRule):
         counts = Counts(counts.calls + recorder.calls, *counts[1:])
         radius = state.radius
         if following.center is not state.center:
-            radius = max(radius, float(distance(following.center, state.start)))
+            radius = max(radius, norm(following.center - state.start))
         if state.iteration == 1:  # the first step's length is all that is known of the scale
-            radius = max(radius, float(distance(evaluation.point, state.start)))
+            radius = max(radius, norm(evaluation.point - state.start))
         following = following._replace(iteration=state.iteration + 1, counts=counts, radius=radius)
         return Step(following, evaluation, 0.0)
 
@@ -236,7 +236,7 @@ class Bundle(StepRule):
     def _begin(self, state: BundleState, oracle: Recorder) -> tuple[BundleState, Evaluated]:
         at = oracle(state.start)
         length = math.sqrt(at.squared_norm)
-        first = self.initial_radius or max(1.0, math.sqrt(float(state.start @ state.start)))
+        first = self.initial_radius or max(1.0, norm(state.start))
         step = first / length if length > 0.0 else first
         moved = state._replace(step_size=step, insured_value=at.value)
         return self._centred(moved, at, paired=False), at
@@ -248,7 +248,7 @@ class Bundle(StepRule):
         if paired:
             step, change = at.point - state.center, at.gradient - state.gradient
             state.pairs.add(step, change)
-            square, growth = inner(change, change), inner(step, change)
+            square, growth = ddot(change, change), ddot(step, change)
             if square > 0.0 and growth > 0.0:
                 curvature = [*state.curvature[1 - CURVATURE_STEPS :], growth / square]
                 changes["curvature"] = curvature
@@ -259,9 +259,6 @@ class Bundle(StepRule):
 
     # -- steps of L-BFGS ---------------------------------------------------------------------------
 
-    def _searches(self, state: BundleState) -> bool:
-        return state.search.direction is not None or state.smooth
-
     def _search(self, state: BundleState, oracle: Recorder) -> tuple[BundleState, Evaluated]:
         search = state.search
         if search.direction is None:
@@ -271,21 +268,21 @@ class Bundle(StepRule):
         direction = search.direction
         assert direction is not None
         length = search.trial
-        at, trial = _finite_trial(oracle, lambda share: state.center + share * length * direction)
+        at, trial = _finite_trial(oracle, state.center, state.center + length * direction)
         if trial != 1.0:
             search = search._replace(trial=trial * search.trial)
         # A penalty is replaced by its chord, which lies above it and ends where it does.
         rise, term = search.rise or 0.0, at.penalty - state.term
         value = at.value - term + search.trial * rise
-        end = End(search.trial, value, inner(at.gradient, direction) + rise)
+        end = End(search.trial, value, ddot(at.gradient, direction) + rise)
         # Where the function is not finite beyond, no longer step is to be had.
         if search.is_over(end) or (trial != 1.0 and search.fell(end)):
             counts, added = _noted(state.counts, misses=0), state.pairs.added
             found = self._centred(state, at, paired=True, search=NO_SEARCH, counts=counts)
             if not self._plain and found.pairs.added == added:
                 # The gradient did not change: the quadratic model would repeat this step.
-                steep = math.sqrt(inner(found.gradient, found.gradient))
-                gone = max(float(distance(found.center, state.center)), state.step_size * steep)
+                steep = norm(found.gradient)
+                gone = max(norm(found.center - state.center), state.step_size * steep)
                 found = self._forgetting(found, LARGEST_GROWTH * gone)
             return found, at
         following = state
@@ -305,10 +302,10 @@ class Bundle(StepRule):
         if not self._plain:
             return self._search_in_set(state)
         direction, trial = state.pairs.direction(state.gradient), 1.0
-        slope = inner(state.gradient, direction)
+        slope = ddot(state.gradient, direction)
         if not slope < 0.0:
             direction = -state.gradient
-            slope = inner(state.gradient, direction)
+            slope = ddot(state.gradient, direction)
         if state.pairs.count == 0:
             trial = state.step_size
         return LineSearch.along(direction, state.value, slope, trial)
@@ -335,7 +332,7 @@ class Bundle(StepRule):
     def _search_towards(self, state: BundleState, point: Vector) -> LineSearch:
         direction = point - state.center
         rise = 0.0 if self.term is None else float(self.term(point)) - state.term
-        slope = inner(state.gradient, direction) + rise
+        slope = ddot(state.gradient, direction) + rise
         return LineSearch.along(direction, state.value, slope, 1.0, rise)
 
     def _given_up(self, state: BundleState, search: LineSearch) -> BundleState:
@@ -349,11 +346,11 @@ class Bundle(StepRule):
         if search.high.at < math.inf:
             return found
         # The value fell all along: the next search begins with a step as long as all of this one.
-        return self._forgetting(found, float(distance(found.center, state.center)))
+        return self._forgetting(found, norm(found.center - state.center))
 
     def _forgetting(self, state: BundleState, length: float) -> BundleState:
         """Begin anew, with a step of a certain length along the gradient."""
-        steep = math.sqrt(inner(state.gradient, state.gradient))
+        steep = norm(state.gradient)
         return state._replace(step_size=length / steep if steep > 0.0 else 1.0, pairs=Pairs())
 
     # -- steps of the bundle -----------------------------------------------------------------------
@@ -362,7 +359,7 @@ class Bundle(StepRule):
         """Evaluate where the model is lowest, near the centre."""
         trial, gap, t = self._worthwhile(state)
         if trial.is_rough:
-            length = float(distance(trial.point, state.center))
+            length = norm(trial.point - state.center)
             if length > UNIT * (norm(state.center) + state.radius):
                 state = state._replace(step_size=t)
             return self._without_model(state, oracle)
@@ -373,12 +370,7 @@ class Bundle(StepRule):
         if not self._is_resolved(state, trial) and not news:
             return self._without_model(state._replace(step_size=t), oracle)
         added = state.cuts.added
-        at, share = _finite_trial(
-            oracle,
-            lambda share: (
-                trial.point if share == 1.0 else state.center + share * (trial.point - state.center)
-            ),
-        )
+        at, share = _finite_trial(oracle, state.center, trial.point)
         if share < 1.0:
             lower = at.value < state.value
             moved = self._centred(state, at, paired=False) if lower else state
@@ -397,12 +389,12 @@ class Bundle(StepRule):
             # The model knew this cut: its promise is rounding.
             if not self._plain:
                 return self._without_model(moved, oracle)
-            if promise < t * UNIT * inner(state.gradient, state.gradient):
+            if promise < t * UNIT * ddot(state.gradient, state.gradient):
                 return moved._replace(step_size=t / LARGEST_GROWTH), at
             if not self._is_far(state, trial.point):
                 return moved._replace(step_size=t * LARGEST_GROWTH), at
         error = state.value - state.term - (at.value - at.penalty)
-        error -= inner(at.gradient, state.center - at.point)
+        error -= ddot(at.gradient, state.center - at.point)
         if error > promise and moved.counts.misses >= RECENT:
             shorter = max(LARGEST_CUT * t, min(lowest, t), min(t, state.flattest))
             moved = moved._replace(step_size=shorter, counts=moved.counts._replace(misses=0))
@@ -411,13 +403,15 @@ class Bundle(StepRule):
     def _without_model(self, state: BundleState, oracle: Recorder) -> tuple[BundleState, Evaluated]:
         """Do a step without the model: a quasi-Newton one with a set or a term, if it pays."""
         sequence = state.last_digits
-        if self._plain or sequence.waits:
-            waited = sequence.waited() if sequence.waits else sequence
+        if self._plain:
+            return self._insure(state, oracle)
+        if sequence.pause > 0:
+            waited = sequence._replace(pause=sequence.pause - 1)
             return self._insure(state._replace(last_digits=waited), oracle)
-        sequence = sequence.begun(state.center, state.gradient)
         point, gradient = sequence.point, sequence.gradient
-        assert point is not None
-        assert gradient is not None
+        if point is None or gradient is None:
+            point, gradient = state.center, state.gradient
+            sequence = LastDigits(point, gradient, next_pause=sequence.next_pause)
         lowest = self._lowest_of_quadratic(state, point, gradient)
         try:
             at = None if lowest is None else oracle(lowest)
@@ -433,9 +427,13 @@ class Bundle(StepRule):
 
     def _worthwhile(self, state: BundleState) -> tuple[Lowest, float, float]:
         """Return a trial, the estimated gap and the step, longer if it promises too little."""
+        center = KnownEvaluation(state.center, state.value, state.gradient, state.term)
         t = state.step_size
         for _ in range(MOST_LENGTHENED):
-            trial, gap = self._trial(state, t)
+            trial = self._model(state.cuts).lowest(center, t)
+            state.cuts.keep_weights(trial.weights)
+            length = norm(trial.slope)
+            gap = trial.error + self._reach(state, t * length) * length
             if trial.is_rough:
                 t /= LARGEST_GROWTH
             elif self._is_resolved(state, trial) or self._is_far(state, trial.point):
@@ -449,21 +447,14 @@ class Bundle(StepRule):
     def _is_resolved(self, state: BundleState, trial: Lowest) -> bool:
         return trial.promise > ROUNDING_SHARE * abs(state.value)
 
-    def _trial(self, state: BundleState, t: float) -> tuple[Lowest, float]:
-        """Return the model's minimum near the centre, and the gap that it lets expect."""
-        center = Center(state.center, state.value, state.term)
-        found = self._model(state.cuts).lowest(center, t)
-        length = math.sqrt(inner(found.slope, found.slope))
-        return found, found.error + self._reach(state, t * length) * length
-
     def _model(self, cuts: CutMemory) -> CutModel:
         return CutModel(cuts, self.project, self.prox, self.term, self.rows)
 
     def _reach(self, state: BundleState, length: float) -> float:
-        return REACH * max(float(distance(state.center, state.start)), length)
+        return REACH * max(norm(state.center - state.start), length)
 
     def _is_far(self, state: BundleState, point: Vector) -> bool:
-        return bool(distance(point, state.center) >= self._reach(state, 0.0))
+        return norm(point - state.center) >= self._reach(state, 0.0)
 
     # -- AcceleGrad's steps ------------------------------------------------------------------------
 
@@ -517,12 +508,12 @@ def _noted(counts: Counts, *, misses: int) -> Counts:
     return counts._replace(misses=in_a_row, recent=recent)
 
 
-def _finite_trial(oracle: Recorder, point_of: Callable[[float], Vector]) -> tuple[Evaluated, float]:
-    """Evaluate at a point, or nearer if the function is not finite; return the share too."""
+def _finite_trial(oracle: Recorder, start: Vector, end: Vector) -> tuple[Evaluated, float]:
+    """Evaluate at the end, or nearer if the function is not finite; return the share too."""
     share = 1.0
     while True:
         try:
-            return oracle(point_of(share)), share
+            return oracle(end if share == 1.0 else start + share * (end - start)), share
         except NonFiniteError:
             if share == 0.0:
                 raise

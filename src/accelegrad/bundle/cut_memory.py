@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from scipy.linalg.blas import ddot  # @ takes longer to begin
 
-from accelegrad.bundle.cut_programme import CutProgramme
 from accelegrad.errors import Vector
 from accelegrad.linalg import FEW, SMALLEST, UNIT, norm
 from accelegrad.rules.base import Evaluated
@@ -32,11 +31,7 @@ KEPT_SHARE = 0.8
 
 def default_size(dimension: int) -> int:
     """Return the default number of cuts."""
-    return max(FEWEST_CUTS, min(dimension + SPARE_CUTS, _held(dimension)))
-
-
-def _held(dimension: int) -> int:
-    return DEFAULT_BYTES // (8 * dimension)
+    return max(FEWEST_CUTS, min(dimension + SPARE_CUTS, DEFAULT_BYTES // (8 * dimension)))
 
 
 #: The numbers of a cut: its value at the origin; its weight in the last combination; when it was
@@ -52,17 +47,12 @@ class CutMemory:
         self.origin, self.size = origin, size
         self.count = 0
         rows = min(size, 2 * FEWEST_CUTS)
-        # The default at once: it need not be copied, and takes no memory until it is used.
-        self._slopes = np.empty((min(size, max(rows, _held(origin.size))), origin.size))
+        self._slopes = np.empty((rows, origin.size))
         self._numbers = np.zeros((rows, len(NUMBERS)))
         self._gram = np.zeros((0, 0))
         self._gram_rows = 0  # rows that are up to date
-        self._programme = CutProgramme()
         self.added = 0  # cuts so far
         self.has_weights = False  # whether there was a combination of them
-        #: the last point of `values_at_center`, and the first cuts there
-        self._center: Vector | None = None
-        self._center_values = np.empty(0)
 
     @property
     def slopes(self) -> np.ndarray:
@@ -84,31 +74,15 @@ class CutMemory:
         """The weights of the last combination."""
         return self._numbers[: self.count, WEIGHT]
 
-    def add_at(
-        self,
-        point: Vector,
-        value: float,
-        slope: Vector,
-        size: float = 0.0,
-        lost: tuple[float, float] = (0.0, 0.0),
-    ) -> None:
-        """Keep the cut of a function with this value and slope at a point.
-
-        `size` is that of the terms of the value, if larger than the value; `lost` bounds the errors
-        of value and slope in low precision.
-        """
-        offset = point - self.origin
-        length, away = norm(slope), norm(offset)
-        size = max(abs(value), size) + length * away
-        level = value - ddot(slope, offset)
-        off, blurred = lost
-        self._add(slope, (level, 0.0, 0.0, size, length, off + blurred * away, blurred))
-
     def take(self, evaluation: Evaluated) -> None:
         """Keep the cut at an evaluation: that of the function alone, without a penalty."""
-        whole, term = evaluation.value, evaluation.penalty
-        size = abs(whole) + abs(term)
-        self.add_at(evaluation.point, whole - term, evaluation.gradient, size, evaluation.lost)
+        slope, term = evaluation.gradient, evaluation.penalty
+        offset = evaluation.point - self.origin
+        length, away = norm(slope), norm(offset)
+        size = abs(evaluation.value) + abs(term) + length * away
+        level = evaluation.value - term - ddot(slope, offset)
+        off, blurred = evaluation.lost
+        self._add(slope, (level, 0.0, 0.0, size, length, off + blurred * away, blurred))
 
     def blur(self, share: float) -> None:
         """Add this share of value, rise and slope to the errors of the cuts so far."""
@@ -136,36 +110,16 @@ class CutMemory:
 
     def values_at(self, point: Vector) -> Vector:
         """Return the cuts at a point."""
-        values: Vector = self.slopes @ (point - self.origin)
-        values += self.levels
+        n = self.count
+        values: Vector = self._slopes[:n].dot(point - self.origin)
+        values += self._numbers[:n, LEVEL]
         return values
-
-    def values_at_center(self, center: Vector) -> Vector:
-        """Return the cuts at a point that is asked for repeatedly while cuts are added."""
-        same = self._center is center or (
-            self._center is not None and np.array_equal(self._center, center)
-        )
-        first = self._center_values.size if same else 0
-        if first < self.count:
-            new = self._slopes[first : self.count].dot(center - self.origin)
-            new += self._numbers[first : self.count, LEVEL]
-            self._center_values = np.concatenate((self._center_values, new)) if first else new
-        self._center = center
-        return self._center_values
 
     def combined_slope(self, weights: Vector) -> Vector:
         """Return the weighted sum of the slopes."""
         (active,) = weights.nonzero()
         slope: Vector = weights[active].dot(self._slopes.take(active, axis=0))
         return slope
-
-    def shortest_sum(self, linear: Vector, *, keep: bool) -> Vector:
-        """Return the weights that minimise ||sum of slopes||^2 / 2 + sum of linear terms."""
-        programme = self._programme
-        if not keep:
-            programme = CutProgramme()
-            programme.renumber(np.flatnonzero(self.last_weights))
-        return programme.weights(self.products(), linear, self.last_weights)
 
     def products(self) -> np.ndarray:
         """Return the inner products of all slopes, computing those that are missing."""
@@ -209,9 +163,8 @@ class CutMemory:
 
     def _grow(self) -> None:
         rows, n = min(self.size, 2 * len(self._numbers)), self.count
-        if rows > len(self._slopes):
-            slopes, self._slopes = self._slopes, np.empty((rows, self.origin.size))
-            self._slopes[:n] = slopes[:n]
+        slopes, self._slopes = self._slopes, np.empty((rows, self.origin.size))
+        self._slopes[:n] = slopes[:n]
         numbers, self._numbers = self._numbers, np.zeros((rows, len(NUMBERS)))
         self._numbers[:n] = numbers[:n]
 
@@ -225,14 +178,11 @@ class CutMemory:
         n = len(keep)
         known = int(np.searchsorted(keep, self._gram_rows))  # whose products are up to date
         self._gram[:known, :known] = self._gram[keep[:known, None], keep[:known]]
-        new_number = {int(old): new for new, old in enumerate(keep)}
-        active = self._programme.active
-        self._programme.renumber([new_number[i] for i in active if i in new_number])
         for new, old in enumerate(keep.tolist()):  # in place: all at once would be copied twice
             if new < old:
                 self._slopes[new] = self._slopes[old]
         self._numbers[:n] = self._numbers[keep]
-        self.count, self._gram_rows, self._center = n, known, None
+        self.count, self._gram_rows = n, known
         if total is not None:
             self._add(*total)
 
@@ -243,10 +193,7 @@ class CutMemory:
             "slopes": self._slopes[:n].copy(),
             "numbers": self._numbers[:n].copy(),
             "gram": self._gram[:known, :known].copy(),
-            "programme": self._programme.state(),
             "added": self.added,
-            "center": self._center,
-            "center_values": self._center_values,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -259,5 +206,3 @@ class CutMemory:
         self._slopes[:n], self._numbers[:n] = state["slopes"], state["numbers"]
         self.has_weights = bool(self.last_weights.any())
         self._gram, self._gram_rows = np.array(state["gram"]), len(state["gram"])
-        self._programme.restore(state["programme"])
-        self._center, self._center_values = state["center"], state["center_values"]

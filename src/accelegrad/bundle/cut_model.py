@@ -21,30 +21,22 @@ import numpy as np
 from scipy.linalg.blas import ddot  # @ takes longer to begin
 
 from accelegrad.bundle.cut_memory import CutMemory
-from accelegrad.bundle.cut_programme import CutProgramme
+from accelegrad.bundle.cut_programme import shortest_sum
 from accelegrad.errors import Vector
 from accelegrad.geometry.nearest_point import Rows, lowest_of_cuts
-from accelegrad.rules.base import Projection, Prox
+from accelegrad.rules.base import Evaluated, Projection, Prox
 
 #: With a set or a term: most rounds of Newton's method, the share of the model's promise that may
 #: be missed, and most trials of a round's step; chosen
 MOST_ROUNDS, MISSED, MOST_TRIALS = 12, 0.05, 6
 #: The highest cuts that a round considers beyond those with a weight; chosen
 MORE_CUTS = 10
-#: DAQP finds the weights of at most this many cuts, `CutProgramme` of more (500 separate kinks: a
+#: DAQP finds the weights of at most this many cuts, `shortest_sum` of more (500 separate kinks: a
 #: tenth of the time).
 MOST_AT_ONCE = 100
 #: The relative length of a difference that shows how a projection moves: near the root of the
 #: rounding, where both of its errors are small
 DIFFERENCE = 1e-6
-
-
-class Center(NamedTuple):
-    """A point with its value, and the penalty's part of it."""
-
-    point: Vector
-    value: float
-    term: float
 
 
 class Lowest(NamedTuple):
@@ -88,39 +80,28 @@ class CutModel(NamedTuple):
     term: Callable[[Vector], float] | None = None
     rows: Rows | None = None  # that describe the set, if they do
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether there is neither set nor term."""
-        return self.project is None and self.prox is None
-
-    def lowest(self, center: Center, step: float, *, keep: bool = True) -> Lowest:
-        """Minimise the model plus ||u - center||^2 / (2 step); `keep` stores the weights."""
-        if not self.is_plain:
-            return self._lowest_feasible(center, step, keep=keep)
-        apart = center.value - self.cuts.values_at_center(center.point)
-        below = np.maximum(apart, 0.0)
-        weights, step = self._best_weights(center.point, below, step, keep=keep)
-        if keep:
-            self.cuts.keep_weights(weights)
-        slope = self.cuts.combined_slope(weights)
+    def lowest(self, center: Evaluated, step: float) -> Lowest:
+        """Minimise the model plus ||u - center||^2 / (2 step)."""
+        cuts, point = self.cuts, center.point
+        if not (self.project is None and self.prox is None):
+            return self._lowest_feasible(center, step)
+        apart = center.value - cuts.values_at(point)
+        below, found = np.maximum(apart, 0.0), None
+        if below.size <= MOST_AT_ONCE:
+            found = lowest_of_cuts(None, point, cuts.slopes, below, step)
+        if found is None:
+            weights = shortest_sum(cuts.products(), below / step, cuts.last_weights)
+        else:
+            weights, step = found.weights, found.step
+        slope = cuts.combined_slope(weights)
         error, square = ddot(weights, below), step * ddot(slope, slope)
         # Cuts are above the value at the centre if rounding has lowered it, perhaps by as much as
         # the others promise: then there is no promise.
         left = ddot(weights, apart) + square
         promise = left if left <= 0.0 else error + square
-        return Lowest(center.point - step * slope, promise, weights, slope, error)
+        return Lowest(point - step * slope, promise, weights, slope, error)
 
-    def _best_weights(
-        self, center: Vector, below: Vector, step: float, *, keep: bool
-    ) -> tuple[Vector, float]:
-        found = None
-        if below.size <= MOST_AT_ONCE:
-            found = lowest_of_cuts(None, center, self.cuts.slopes, below, step)
-        if found is None:
-            return self.cuts.shortest_sum(below / step, keep=keep), step
-        return found.weights, found.step
-
-    def _lowest_feasible(self, center: Center, step: float, *, keep: bool) -> Lowest:
+    def _lowest_feasible(self, center: Evaluated, step: float) -> Lowest:
         """Maximise the dual over weights of the cuts, by Newton's method.
 
         The cuts at the point given by the weights are the dual's slopes. The movement of the
@@ -136,12 +117,17 @@ class CutModel(NamedTuple):
             if following is None:
                 break
             at = following
-        return self._found(center, step, at, keep=keep)
+        promise = center.value - float(at.cuts.max()) - at.term
+        slope = (center.point - at.point) / step
+        # what weighted cuts and the term's cut at the point leave below the value at the centre
+        rise = float(slope @ (center.point - at.point))
+        error = max(center.value - float(at.weights @ at.cuts) - at.term - rise, 0.0)
+        return Lowest(at.point, promise, at.weights, slope, error, at.missed)
 
-    def _first_weights(self, center: Center, step: float) -> tuple[Vector, float]:
-        """Return those that DAQP finds, if the set has rows, or else the last ones."""
+    def _first_weights(self, center: Evaluated, step: float) -> tuple[Vector, float]:
+        """Return DAQP's weights and step if the set has rows, else the last weights."""
         if self.rows is not None and self.prox is None:
-            below = np.maximum(center.value - self.cuts.values_at_center(center.point), 0.0)
+            below = np.maximum(center.value - self.cuts.values_at(center.point), 0.0)
             found = lowest_of_cuts(self.rows, center.point, self.cuts.slopes, below, step)
             if found is not None:
                 return found.weights, found.step
@@ -152,17 +138,7 @@ class CutModel(NamedTuple):
         weights[self.cuts.values_at(center.point).argmax()] = 1.0
         return weights, step
 
-    def _found(self, center: Center, step: float, at: DualPoint, *, keep: bool) -> Lowest:
-        promise = center.value - float(at.cuts.max()) - at.term
-        if keep:
-            self.cuts.keep_weights(at.weights)
-        slope = (center.point - at.point) / step
-        # what weighted cuts and the term's cut at the point leave below the value at the centre
-        rise = float(slope @ (center.point - at.point))
-        error = max(center.value - float(at.weights @ at.cuts) - at.term - rise, 0.0)
-        return Lowest(at.point, promise, at.weights, slope, error, at.missed)
-
-    def _dual(self, center: Center, step: float, weights: Vector) -> DualPoint:
+    def _dual(self, center: Evaluated, step: float, weights: Vector) -> DualPoint:
         target = center.point - step * (weights @ self.cuts.slopes)
         point = self.feasible(target, step)
         term = 0.0 if self.term is None else float(self.term(point))
@@ -176,7 +152,7 @@ class CutModel(NamedTuple):
         point = target if self.prox is None else self.prox(target, step)
         return point if self.project is None else self.project(point)
 
-    def _round(self, center: Center, step: float, at: DualPoint) -> DualPoint | None:
+    def _round(self, center: Evaluated, step: float, at: DualPoint) -> DualPoint | None:
         active = at.weights > 0.0
         order = np.argsort(at.cuts)[::-1]
         considered = np.union1d(np.flatnonzero(active), order[:MORE_CUTS])
@@ -186,10 +162,7 @@ class CutModel(NamedTuple):
         gram = 0.5 * (gram + gram.T)
         # Differences are not exact: squares may come out negative.
         gram.flat[:: len(considered) + 1] = np.maximum(gram.diagonal(), 0.0)
-        linear = -(at.cuts[considered] / step + gram @ weights)
-        programme = CutProgramme()
-        programme.renumber(np.flatnonzero(weights))
-        best = programme.weights(gram, linear - linear.min(), weights)
+        best = shortest_sum(gram, -(at.cuts[considered] / step + gram @ weights), weights)
         direction = np.zeros_like(at.weights)
         direction[considered] = best - weights
         slope = float(direction @ at.cuts)

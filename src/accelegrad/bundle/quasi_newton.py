@@ -309,21 +309,6 @@ class LastDigits(NamedTuple):
     pause: int = 0  # turns to wait
     next_pause: int = WORTHWHILE_STEPS  # doubled each time
 
-    @property
-    def waits(self) -> bool:
-        """Whether it is pausing."""
-        return self.pause > 0
-
-    def waited(self) -> LastDigits:
-        """Return the pause, a turn shorter."""
-        return self._replace(pause=self.pause - 1)
-
-    def begun(self, point: Vector, gradient: Vector) -> LastDigits:
-        """Return a sequence that begins at a point, unless one is in progress."""
-        if self.point is not None:
-            return self
-        return LastDigits(point, gradient, next_pause=self.next_pause)
-
     def after(self, at: Evaluated) -> LastDigits:
         """Return the sequence after a step, or the pause if it does not pay."""
         moved = at.point - self.point

@@ -127,25 +127,21 @@ class Nearest(NamedTuple):
 def nearest_point(rows: Rows, x: Vector) -> Nearest:
     """Return the point nearest to x that satisfies the rows; an infeasible one if none does."""
     offset = _offset(rows, x)
-    unmoved = Nearest(rows.clip(x), np.zeros(rows.low.size))
+    best, least = Nearest(rows.clip(x), np.zeros(rows.low.size)), (True, math.inf)
     if offset is None:
-        return unmoved
+        return best
     many = x.size > MOST_COORDINATES
-    solvers = (_by_piqp, _by_daqp, _by_nnls) if many else (_by_daqp, _by_nnls)
-    found: list[Nearest] = []
-    for solve in solvers:
-        candidate = _refined(solve, rows, x, offset)
-        if candidate is None:
+    for solve in (_by_piqp, _by_daqp, _by_nnls) if many else (_by_daqp, _by_nnls):
+        found = _refined(solve, rows, x, offset)
+        if found is None:
             continue
-        if rows.meets(candidate.point) and _is_nearest(rows, x, candidate):
-            return candidate
-        found.append(candidate)
-
-    def badness(each: Nearest) -> tuple[bool, float]:
-        met = rows.meets(each.point)
-        return not met, norm(each.point - x if met else rows.excess(rows.A @ each.point))
-
-    return min(found, key=badness, default=unmoved)
+        met = rows.meets(found.point)
+        if met and _is_nearest(rows, x, found):
+            return found
+        badness = not met, norm(found.point - x if met else rows.excess(rows.A @ found.point))
+        if badness < least:
+            best, least = found, badness
+    return best
 
 
 def roughly_nearest(rows: Rows, x: Vector) -> Nearest:

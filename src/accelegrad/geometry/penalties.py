@@ -27,7 +27,6 @@ from accelegrad.errors import (
     NonFiniteError,
     Vector,
     finite_vector,
-    nearest,
     real_array,
     real_number,
     whole_number,
@@ -36,6 +35,7 @@ from accelegrad.geometry.sets import (
     OnVectors,
     check_users_object,
     length,
+    named,
     read_only,
     users_dimension,
 )
@@ -114,7 +114,7 @@ class L1(Penalty):
             self.strength = real_number("strength", strength, above=0.0)
         else:
             self.strength = _weights("strength", strength)
-        self._dimension = length(self.strength)
+        self.dimension = length(self.strength)
         self._least = float(np.min(self.strength))
 
     def value(self, x: Vector) -> float:
@@ -207,18 +207,18 @@ class GroupL2(Penalty):
         size: int | None = None,
     ) -> None:
         self.strength = real_number("strength", strength, above=0.0)
-        self._dimension = None if size is None else whole_number("size", size, least=1)
+        self.dimension = None if size is None else whole_number("size", size, least=1)
         lists = _index_lists(groups)
         if lists is not None:
-            labels, self._count = _labels_of_lists(lists, self._dimension), len(lists)
+            labels, self._count = _labels_of_lists(lists, self.dimension), len(lists)
         else:
             labels, self._count = _consecutive_labels(groups)
-            if self._dimension not in (None, labels.size):
+            if self.dimension not in (None, labels.size):
                 raise ValueError(
                     f"size must be {labels.size}, the number of labels in groups, "
-                    f"but it is {self._dimension}."
+                    f"but it is {self.dimension}."
                 )
-            self._dimension = labels.size
+            self.dimension = labels.size
         # Coordinates in no group get an extra one, whose factor is always 1: see prox.
         self._member = read_only(np.where(labels == -1, self._count, labels))
         factors = np.ones(self._count) if weights is None else _weights("weights", weights)
@@ -257,7 +257,7 @@ class GroupL2(Penalty):
     def level_radius(self, value: float) -> float:
         """Return value / (strength * the least weight), inf if a coordinate may be free."""
         least = float(self._strengths.min())
-        has_free = self._dimension != self._member.size or bool((self._member == self._count).any())
+        has_free = self.dimension != self._member.size or bool((self._member == self._count).any())
         return math.inf if has_free or least == 0.0 else _level(value) / least
 
     def _norms(self, x: Vector) -> Vector:
@@ -273,7 +273,7 @@ class GroupL2(Penalty):
         grouped = np.count_nonzero(self._member < self._count)
         return (
             f"GroupL2(strength={self.strength!r}, groups={self._count} groups of {grouped} "
-            f"coordinates, size={self._dimension})"
+            f"coordinates, size={self.dimension})"
         )
 
 
@@ -299,7 +299,7 @@ class NuclearNorm(Penalty):
         rows, columns = (
             whole_number(f"shape[{axis}]", length, least=1) for axis, length in enumerate(shape)
         )
-        self.shape, self._dimension = (rows, columns), rows * columns
+        self.shape, self.dimension = (rows, columns), rows * columns
 
     def value(self, x: Vector) -> float:
         """Return the sum of the singular values, times the strength."""
@@ -336,7 +336,7 @@ class OnLeading(Penalty):
     def __init__(self, penalty: Any, size: int, total: int) -> None:
         self.penalty = as_penalty(penalty)
         self.size = whole_number("size", size, least=1)
-        self._dimension = self.total = whole_number("total", total, least=1)
+        self.dimension = self.total = whole_number("total", total, least=1)
         if self.total < self.size:
             raise ValueError(f"total must be >= size, {self.size}, but it is {self.total}.")
         self.penalty.check_dimension(self.size)
@@ -368,7 +368,7 @@ class _Foreign(Penalty):
     def __init__(self, given: Any) -> None:
         self._given = given
         self._level_radius = getattr(given, "level_radius", None)
-        self._dimension = users_dimension(self.role, given)
+        self.dimension = users_dimension(self.role, given)
         self.separable = getattr(given, "separable", False)
         if not isinstance(self.separable, bool):
             raise TypeError(f"penalty.separable must be True or False, not {self.separable!r}.")
@@ -421,12 +421,9 @@ def as_penalty(given: Any) -> Penalty:
     if isinstance(given, Penalty):
         return given
     if isinstance(given, str):
-        if given not in NAMED:
-            raise ValueError(
-                f"penalty must be a penalty or a name, not {given!r}; {nearest(given, NAMED)} "
-                "For other strengths give L1(strength) or ElasticNet(l1, l2)."
-            )
-        return NAMED[given]()
+        more = " For other strengths give L1(strength) or ElasticNet(l1, l2)."
+        found: Penalty = named("penalty", "penalty", given, NAMED, more)
+        return found
     check_users_object("penalty", "penalty", given, "value(x)", "prox(x, step)")
     return _Foreign(given)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from accelegrad.errors import Vector, real_array
+from accelegrad.errors import Vector
 from accelegrad.geometry.nearest_point import (
     Rows,
     nearest_point,
@@ -21,7 +21,6 @@ from accelegrad.geometry.sets import (
     FeasibleSet,
     finite_matrix,
     read_only,
-    refuse_limits,
 )
 from accelegrad.linalg import FEW, ROUNDED_UP, SMALLEST, UNIT, growth, norm
 
@@ -65,34 +64,26 @@ class Polyhedron(FeasibleSet):
         self, A: Any, lower: npt.ArrayLike, upper: npt.ArrayLike, bounds: Any = None
     ) -> None:
         matrix = finite_matrix("A", A)
-        low = _limits("lower", lower, len(matrix), refused=math.inf)
-        high = _limits("upper", upper, len(matrix), refused=-math.inf)
-        box = _box(bounds, matrix.shape[1])
-        Box(low, high)  # refuses limits that cross
-        self._rows = _scaled_rows(matrix, low, high, box)
-        self._shape = matrix.shape
+        if not isinstance(bounds, Box | None):
+            if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
+                raise TypeError(f"bounds must be a Box or a pair (lower, upper), not {bounds!r}.")
+            bounds = Box(*bounds)
+        limits = _limits("lower and upper", "row", Box(lower, upper), len(matrix))
+        box = _limits("bounds", "column", bounds or Box(-math.inf, math.inf), matrix.shape[1])
+        self._rows = _scaled_rows(matrix, *limits, *box)
+        self._shape, self.dimension = matrix.shape, matrix.shape[1]
         #: the point nearest to the origin
-        self._inner = read_only(self._nearest_to_origin())
-        #: bounds of the coordinates that follow from all the constraints, rounded outwards
-        self._hull = _hull(self._rows)
-
-    def _nearest_to_origin(self) -> Vector:
-        rows = self._rows
-        origin = rows.clip(np.zeros(rows.A.shape[1]))
-        point = nearest_point(rows, origin).point
-        missed = _missed(rows, origin, point)
+        origin = self._rows.clip(np.zeros(self.dimension))
+        self._inner = read_only(nearest_point(self._rows, origin).point)
+        missed = _missed(self._rows, origin, self._inner)
         if missed > 0.0:
             raise ValueError(
                 "no point meets all the constraints: the nearest one found misses a row by "
                 f"{missed:.3g} (row scaled to about unit length). If there is one, rows depend on "
                 "each other too nearly to find it: leave out those that say nothing new."
             )
-        return point
-
-    @property
-    def dimension(self) -> int:
-        """The number of columns of A."""
-        return int(self._shape[1])
+        #: bounds of the coordinates that follow from all the constraints, rounded outwards
+        self._hull = _hull(self._rows)
 
     @property
     def diameter(self) -> float:
@@ -205,33 +196,20 @@ class Polyhedron(FeasibleSet):
 # -- what is given --------------------------------------------------------------------------------
 
 
-def _limits(name: str, given: Any, count: int, *, refused: float) -> Vector:
-    array = np.asarray(real_array(name, given), dtype=np.float64)
-    if array.ndim > 1 or (array.ndim == 1 and array.size != count):
+def _limits(name: str, line: str, given: Box, size: int) -> tuple[Vector, Vector]:
+    """Return lower and upper limits, one per row or column of A."""
+    if given.dimension not in (None, size):
         raise ValueError(
-            f"{name} must be a number or have one entry per row of A, {count}, but its shape is "
-            f"{array.shape}."
+            f"{name} must be numbers or have one entry per {line} of A, {size}, but there are "
+            f"{given.dimension}."
         )
-    refuse_limits(name, array, refused)
-    return np.array(np.broadcast_to(array, count))
+    low, high = (np.array(np.broadcast_to(end, size), float) for end in (given.lower, given.upper))
+    return low, high
 
 
-def _box(bounds: Any, size: int) -> Box:
-    if bounds is None:
-        return Box(-math.inf, math.inf)
-    if not isinstance(bounds, Box):
-        if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
-            raise TypeError(f"bounds must be a Box or a pair (lower, upper), not {bounds!r}.")
-        bounds = Box(*bounds)
-    box: Box = bounds
-    if box.dimension not in (None, size):
-        raise ValueError(
-            f"bounds must have one entry per column of A, {size}, but there are {box.dimension}."
-        )
-    return box
-
-
-def _scaled_rows(matrix: Vector, low: Vector, high: Vector, box: Box) -> Rows:
+def _scaled_rows(
+    matrix: Vector, low: Vector, high: Vector, box_low: Vector, box_high: Vector
+) -> Rows:
     """Return the rows without redundant ones, scaled by powers of two: no rounding."""
     lengths = np.array([norm(row) for row in matrix])
     if ((lengths == 0.0) & ((low > 0.0) | (high < 0.0))).any():
@@ -240,11 +218,7 @@ def _scaled_rows(matrix: Vector, low: Vector, high: Vector, box: Box) -> Rows:
     kept = (lengths > 0.0) & (np.isfinite(low) | np.isfinite(high))
     factors = np.ldexp(1.0, -np.frexp(lengths[kept])[1])
     scaled = np.ascontiguousarray(matrix[kept] * factors[:, None])
-    size = matrix.shape[1]
-    ends = (
-        np.array(np.broadcast_to(end, size), dtype=np.float64) for end in (box.lower, box.upper)
-    )
-    return Rows(scaled, low[kept] * factors, high[kept] * factors, *ends)
+    return Rows(scaled, low[kept] * factors, high[kept] * factors, box_low, box_high)
 
 
 # -- bounds of coordinates ------------------------------------------------------------------------

@@ -52,12 +52,8 @@ class OnVectors(ABC):
     role: ClassVar[str]
     #: the constructor's parameters shown by `repr`, each an attribute too
     _shown: ClassVar[tuple[str, ...]] = ()
-    _dimension: int | None = None
-
-    @property
-    def dimension(self) -> int | None:
-        """The number of coordinates, None if any number fits."""
-        return self._dimension
+    #: the number of coordinates, None if any number fits
+    dimension: int | None = None
 
     def check_dimension(self, size: int) -> None:
         """Raise ValueError unless points of `size` coordinates fit."""
@@ -251,11 +247,6 @@ class WholeSpace(FeasibleSet):
         """Return 0 for g = 0, else -inf."""
         return -math.inf if g.any() else 0.0
 
-    def linear_minimum_in_ball(self, g: Vector, center: Vector, radius: float) -> float:
-        """Return <g, c> - r ||g||."""
-        size = norm(g)
-        return float(g.dot(center)) - radius * size if size > 0.0 else 0.0
-
 
 class _CentredSet(FeasibleSet):
     _projects_exactly = True
@@ -267,7 +258,7 @@ class _CentredSet(FeasibleSet):
             self.center = real_number("center", center)
         else:
             self.center = read_only(finite_vector("center", center))
-        self._dimension = length(self.center)
+        self.dimension = length(self.center)
         self._at_origin = not np.any(self.center)
         self.radius = real_number("radius", radius, above=0.0)
 
@@ -276,7 +267,7 @@ class _CentredSet(FeasibleSet):
         return 2.0 * self.radius
 
     def _scale(self) -> float:
-        return _size(self.center) + self.radius
+        return norm(np.atleast_1d(self.center)) + self.radius
 
 
 class Ball(_CentredSet):
@@ -330,25 +321,21 @@ class Box(FeasibleSet):
                 "lower and upper must have the same length or be numbers, but the lengths are "
                 f"{length(self.lower)} and {length(self.upper)}."
             )
-        self._dimension = next(iter(sizes), None)
-        self._refuse_crossing()
-
-    def _refuse_crossing(self) -> None:
+        self.dimension = next(iter(sizes), None)
         crossing = np.atleast_1d(np.greater(self.lower, self.upper))
-        if not crossing.any():
-            return
-        first = int(np.argmax(crossing))
-        lower, upper = (np.broadcast_to(b, crossing.shape)[first] for b in (self.lower, self.upper))
-        where = "" if self._dimension is None else f"[{first}]"
-        raise ValueError(
-            f"lower must be <= upper, but lower{where} is {lower} and upper{where} is {upper}."
-        )
+        if crossing.any():
+            first = int(np.argmax(crossing))
+            low, high, _ = (b[first] for b in np.broadcast_arrays(self.lower, self.upper, crossing))
+            where = "" if self.dimension is None else f"[{first}]"
+            raise ValueError(
+                f"lower must be <= upper, but lower{where} is {low} and upper{where} is {high}."
+            )
 
     @property
     def diameter(self) -> float:
         """The norm of upper - lower; inf for two different numbers, as the dimension is unknown."""
-        if self._dimension is not None:
-            return self.diameter_for(self._dimension)
+        if self.dimension is not None:
+            return self.diameter_for(self.dimension)
         return 0.0 if self.lower == self.upper else math.inf
 
     def diameter_for(self, size: int) -> float:
@@ -480,7 +467,7 @@ class Halfspace(FeasibleSet):
         size = norm(self.normal)
         if size == 0.0:
             raise ValueError("normal must not be zero, but all its entries are 0.")
-        self._dimension = self.normal.size
+        self.dimension = self.normal.size
         self._unit, self._level = self.normal / size, self.offset / size
         self._boundary = Affine(self.normal[np.newaxis], [self.offset])
 
@@ -548,7 +535,7 @@ class Affine(FeasibleSet):
         shared = left[:, : self.rank].T @ right / singular[: self.rank]
         self._level: Vector = read_only(shared)
         self._nearest_zero: Vector = read_only(self._level @ self._basis)
-        self._shape, self._dimension = matrix.shape, matrix.shape[1]
+        self._shape, self.dimension = matrix.shape, matrix.shape[1]
         residual = np.abs(matrix @ self._nearest_zero - right)
         allowed = INCONSISTENT * (norm(self._nearest_zero) + np.abs(right))
         if (residual > allowed).any():
@@ -635,7 +622,7 @@ class Product(FeasibleSet):
             (member, slice(end - size, end))
             for (member, size), end in zip(members, ends, strict=True)
         )
-        self._dimension = ends[-1]
+        self.dimension = ends[-1]
 
     @property
     def diameter(self) -> float:
@@ -687,7 +674,7 @@ class _Foreign(FeasibleSet):
     def __init__(self, given: Any) -> None:
         self._given = given
         self._linear_minimum = getattr(given, "linear_minimum", None)
-        self._dimension = users_dimension(self.role, given)
+        self.dimension = users_dimension(self.role, given)
         size = getattr(given, "diameter", math.inf)
         if not (isinstance(size, (float, np.floating)) and size == math.inf):
             self.diameter = real_number("feasible_set.diameter", size, least=0.0)
@@ -719,13 +706,20 @@ def as_feasible_set(given: Any) -> FeasibleSet:
     if isinstance(given, FeasibleSet):
         return given
     if isinstance(given, str):
-        if given not in NAMED:
-            raise ValueError(
-                f"feasible_set must be a set or a name, not {given!r}; {nearest(given, NAMED)}"
-            )
-        return NAMED[given]()
+        found: FeasibleSet = named("feasible_set", "set", given, NAMED)
+        return found
     check_users_object("feasible_set", "set", given, "project(x)")
     return _Foreign(given)
+
+
+def named(
+    role: str, kind: str, given: str, known: dict[str, Callable[[], Any]], more: str = ""
+) -> Any:
+    """Return what a name stands for, or say which names there are."""
+    if given in known:
+        return known[given]()
+    hint = nearest(given, known)
+    raise ValueError(f"{role} must be a {kind} or a name, not {given!r}; {hint}{more}")
 
 
 def check_users_object(role: str, kind: str, given: Any, *methods: str) -> None:
@@ -762,17 +756,6 @@ def finite_matrix(name: str, given: Any) -> Vector:
         found = matrix[row, column]
         raise ValueError(f"{name} must be finite, but {name}[{row}, {column}] is {found}.")
     return matrix
-
-
-def refuse_limits(name: str, limits: Vector, refused: float) -> None:
-    """Refuse NaN and the infinity that no point satisfies, as lower or upper limits."""
-    wrong = np.atleast_1d(np.isnan(limits) | (limits == refused))
-    if wrong.any():
-        first = int(np.argmax(wrong))
-        where = f"[{first}]" if limits.ndim else ""
-        raise ValueError(
-            f"{name} must be a number or {-refused}, but {name}{where} is {limits.flat[first]}."
-        )
 
 
 def length(point: float | Vector) -> int | None:
@@ -850,14 +833,16 @@ def _dot(g: Vector, point: float | Vector) -> float:
     return float(g.dot(point)) if isinstance(point, np.ndarray) else point * float(g.sum())
 
 
-def _size(point: float | Vector) -> float:
-    return norm(point) if isinstance(point, np.ndarray) else abs(point)
-
-
 def _bound(name: str, given: Any, *, refused: float) -> float | Vector:
     """Return the bounds of a box; infinite ones are allowed, except `refused`."""
     array = np.array(real_array(name, given), dtype=np.float64)
     if array.ndim > 1 or array.size == 0:
         raise ValueError(f"{name} must be a number or a vector, but its shape is {array.shape}.")
-    refuse_limits(name, array, refused)
+    wrong = np.atleast_1d(np.isnan(array) | (array == refused))
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        where = f"[{first}]" if array.ndim else ""
+        raise ValueError(
+            f"{name} must be a number or {-refused}, but {name}{where} is {array.flat[first]}."
+        )
     return read_only(array) if array.ndim else float(array)

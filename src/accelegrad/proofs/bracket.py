@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from accelegrad.files.saved import Saved
-from accelegrad.linalg import FEW, UNIT, growth
+from accelegrad.linalg import FEW, UNIT, growth, norm
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.proofs.cuts import PAUSE, CutCertificate, rounding_of
 from accelegrad.proofs.model_dual import SPACING, DualCertificate
@@ -88,7 +88,7 @@ class Bracket(Saved):
         is_due = iteration > self._updated + int(SPACING * self._updated)
         if is_due and not cuts.region.costly:
             self._updated = iteration
-            return cuts.take_last_average()
+            return cuts.raise_by_average(cuts.kept, cuts.kept.last_weights)
         return False
 
     def finish(self, best: Evaluated | None) -> None:
@@ -183,5 +183,7 @@ class Bracket(Saved):
         model = self._model
         if model is None:
             lost, cuts = at.lost[0], self.cuts
-            return lost if cuts is None or cuts.unit == UNIT else max(lost, cuts.lost_at(at))
+            if cuts is None or cuts.unit == UNIT:
+                return lost
+            return max(lost, cuts.rounding(at, norm(at.gradient))[0])
         return rounding_of(model, at).value + growth(at.point.size) * abs(at.penalty)

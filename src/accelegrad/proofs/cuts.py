@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accelegrad.bundle.cut_memory import SMALLEST_TOTAL, CutMemory
-from accelegrad.bundle.cut_model import Center, CutModel, Lowest
+from accelegrad.bundle.cut_model import CutModel, Lowest
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.files.saved import Saved
 from accelegrad.geometry.penalties import Penalty
@@ -135,9 +135,9 @@ class Region(Saved):
         that of the cut, determines the longest step.
         """
         assert self.penalty is not None
-        bounds, radius = [(-math.inf, 0.0)], self.radius
+        phi, bounds, radius = self.penalty, [(-math.inf, 0.0)], self.radius
         if not radius > 0:
-            value = self.penalty.value(self.center)
+            value = phi.value(self.center)
             return value, abs(value)
         length = norm(gradient)
         size = max(size, radius * length, SMALLEST / GIVEN_AWAY)
@@ -145,10 +145,14 @@ class Region(Saved):
         low, high = 0.0, longest
         with np.errstate(over="ignore", invalid="ignore"):
             for _ in range(MOST_STEPS):
-                point = self._after_step(gradient, step)
-                if point is None:
+                try:
+                    moved = phi.prox(self.center - step * gradient, step)
+                except NonFiniteError:
+                    moved = np.full_like(gradient, math.nan)
+                if not math.isfinite(norm(moved)):
                     high, away = step, math.inf
                 else:
+                    point = self.feasible_set.project(moved)
                     away = math.dist(point, self.center)
                     bounds.append(self._lagrangian(gradient, point, away, step))
                     on_boundary = abs(away - radius) <= NEAR_BOUNDARY * radius
@@ -162,15 +166,6 @@ class Region(Saved):
                 between = math.sqrt(low) * math.sqrt(high) if low > 0 else shorter
                 step = min(between, LONGEST_STEP)
         return max(bounds)
-
-    def _after_step(self, gradient: Vector, step: float) -> Vector | None:
-        """Return prox(center - step gradient, step), in the set; None if not finite."""
-        assert self.penalty is not None
-        try:
-            moved = self.penalty.prox(self.center - step * gradient, step)
-        except NonFiniteError:
-            return None
-        return self.feasible_set.project(moved) if math.isfinite(norm(moved)) else None
 
     def _lagrangian(
         self, gradient: Vector, point: Vector, away: float, step: float
@@ -286,14 +281,14 @@ class CutCertificate(Saved):
         square = evaluation.squared_norm
         length = math.sqrt(square) if square > 1e-280 else norm(gradient)
         away = norm(offset)
-        off, slack = self._rounding(evaluation, length)
+        off, slack = self.rounding(evaluation, length)
         # The product is at most `size`, and so is each of its terms.
         size = abs(value) + abs(penalty) + length * away
         error = self._growth * size + off + slack * away + offset.size * SMALLEST
         level = value - penalty - slope  # the cuts are those of the function alone
         return Cut(weight, level, abs(level), error, slack, length, gradient)
 
-    def _rounding(self, evaluation: Evaluated, length: float) -> tuple[float, float]:
+    def rounding(self, evaluation: Evaluated, length: float) -> tuple[float, float]:
         """Return how far value and gradient can be off; for a user's function, by its dtype."""
         if self.model is None:
             # An evaluation carried over by a rule does not know its dtype, but others of the run
@@ -308,10 +303,6 @@ class CutCertificate(Saved):
             return accuracy + lost.value, lost.gradient
         rounding = rounding_of(self.model, evaluation)
         return rounding.value, rounding.gradient
-
-    def lost_at(self, evaluation: Evaluated) -> float:
-        """Return how far the value of a low-precision user function can be off."""
-        return self._rounding(evaluation, norm(evaluation.gradient))[0]
 
     def _blur(self, unit: float) -> None:
         """Assume a larger unit of rounding and discard what was proved with the smaller one."""
@@ -340,13 +331,6 @@ class CutCertificate(Saved):
             self._raise_to(self._bound(self._last), self._last)
         self._raise_by_sum()
 
-    def take_last_average(self) -> bool:
-        """Raise the bound by the average that a rule has just used, if there is one."""
-        kept = self.kept
-        if kept is None or not kept.has_weights:
-            return False
-        return self._raise_by_average(kept, kept.last_weights)
-
     def tighten(self, best: Evaluated, goal: float = 0.0) -> None:
         """Search for the average of the kept cuts that proves most at a point with a low value.
 
@@ -359,17 +343,16 @@ class CutCertificate(Saved):
         kept, region = self.kept, self.region
         if kept is None or kept.count == 0 or not region.radius > 0.0:
             return
-        center = Center(best.point, best.value, best.penalty)
         steepness = math.sqrt(best.squared_norm)
         first = region.radius / steepness if steepness > 0.0 else region.radius
         step = max(first, self._step) if goal > 0.0 else first
         for _ in range(MOST_TIGHTENED):
             before = self.lower_bound
-            lowest = self.lowest(center, step)
+            lowest = self.lowest(best, step)
             if lowest is None:
                 return
             weights, slope = lowest.weights, lowest.slope
-            if self._raise_by_average(kept, weights):
+            if self.raise_by_average(kept, weights):
                 self._step = step
             gap = best.value - self.lower_bound
             if 0.0 <= gap <= max(goal, NEARLY_ALL * self._left(best, lowest.point)):
@@ -398,7 +381,7 @@ class CutCertificate(Saved):
                 return
             linear = below * (length / radius)
             weights = sharp_average(kept.slopes, linear, weights)
-            self._raise_by_average(kept, weights)
+            self.raise_by_average(kept, weights)
             slope = weights @ kept.slopes
             if not self.lower_bound > before and norm(slope) > 0.5 * length:
                 return
@@ -411,7 +394,7 @@ class CutCertificate(Saved):
         term = 0.0 if region.penalty is None else region.penalty.value(point)
         return best.value - float(kept.values_at(point).max()) - term
 
-    def lowest(self, center: Center, step: float) -> Lowest | None:
+    def lowest(self, center: Evaluated, step: float) -> Lowest | None:
         """Return the minimum of the cut model near a centre; None if numbers overflow."""
         assert self.kept is not None
         chosen, penalty = self.region.feasible_set, self.region.penalty
@@ -422,11 +405,11 @@ class CutCertificate(Saved):
         if penalty is not None:
             model = model._replace(prox=penalty.prox, term=penalty.value)
         try:
-            return model.lowest(center, step, keep=False)
+            return model.lowest(center, step)
         except NonFiniteError:
             return None
 
-    def _raise_by_average(self, kept: CutMemory, weights: Vector) -> bool:
+    def raise_by_average(self, kept: CutMemory, weights: Vector) -> bool:
         """Take an average of the kept cuts if it proves more; return whether it does."""
         mean = kept.mean(weights)
         if mean is None:
@@ -452,10 +435,6 @@ class CutCertificate(Saved):
             error=total.error + times * (UNIT * total.size + SMALLEST),
             slack=total.slack + times * (UNIT * total.length + size * SMALLEST),
         )
-        if self.region.penalty is None:  # the minimum of a multiple is a multiple of the minimum
-            bound = self._bound(total._replace(length=norm(total.gradient))) / total.weight
-            self._raise_to(bound - FEW * UNIT * abs(bound))
-            return
         share = 1 / total.weight
         mean = Cut._make([1.0, *(share * part for part in total[1:])])
         self._raise_to(self._bound(mean._replace(length=norm(mean.gradient))))

@@ -432,11 +432,6 @@ class DualCertificate:
         value = evaluation.value - evaluation.penalty
         return PROVABLE * self.dual.resolution(evaluation.point, value)
 
-    @property
-    def gets_tight(self) -> bool:
-        """Whether the bound is sure to reach the minimum."""
-        return self.dual.terms.gets_tight
-
     def finish(self) -> None:
         """Compute the expensive bounds from what is known now."""
         if self._late is not None:

@@ -129,17 +129,14 @@ class NullSpace:
         mixing = _inverse_root(gram)
         #: coordinates in which the columns are orthonormal in the inner product by p
         self._mixing: Matrix = self._factorised() if mixing is None else mixing
+        #: the dimension of the span of the columns: `n_parameters` unless they are dependent
+        self.rank = int(self._mixing.shape[1])
 
     @cached_property
     def stretch(self) -> float:
         """The norm of the change of coordinates, at most that of well-conditioned data."""
         largest = float(scipy.linalg.norm(self._mixing, 2)) if self._mixing.size else 0.0
         return min(largest, math.sqrt(_WELL_CONDITIONED))
-
-    @property
-    def rank(self) -> int:
-        """The dimension of the span of the columns: `n_parameters` unless they are dependent."""
-        return int(self._mixing.shape[1])
 
     def largest_imbalance(self, theta: Vector, signs: Vector | None = None) -> float:
         """Return the most that -sum_i p_i theta_i m_i can be for margins with sum_i p_i m_i^2 = 1.

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from accelegrad.bundle.cut_model import Center
 from accelegrad.errors import DivergedError, NonFiniteError, NotConvexError, Vector
 from accelegrad.files.saved import Saved
 from accelegrad.linalg import SMALLEST, UNIT, norm
@@ -398,7 +397,7 @@ class GuessedRegion(AssumedRegion):
             return True
         far = FARTHER * region.radius
         step = min(far / max(slope, SMALLEST), LONGEST)
-        lowest = cuts.lowest(Center(final.point, final.value, final.penalty), step)
+        lowest = cuts.lowest(final, step)
         if lowest is None or lowest.promise <= margin:
             return True
         offset = lowest.point - final.point
