@@ -11,27 +11,9 @@ import pytest
 import torch
 from jax import lax
 
+import accelegrad as ag
 from accelegrad import rules
-from accelegrad.rules import (
-    AcceleGrad,
-    AdaGrad,
-    ADoG,
-    DiagonalAcceleGrad,
-    DistanceFreeAcceleGrad,
-    DistanceFreeDiagonalAcceleGrad,
-    DoG,
-    LinearCoupling,
-    QueryRule,
-    Rescaled,
-    Rule,
-    Subgradient,
-    UDoG,
-    UniversalDualGradient,
-    UniversalFastGradient,
-    UniversalGradient,
-    UniXGrad,
-    UntunedAcceleGrad,
-)
+from accelegrad.rules import QueryRule, Rescaled, Rule, UntunedAcceleGrad
 from accelegrad.rules.arrays import Tree, as_array, inner, larger, leaves, where
 from accelegrad.rules.base import ABILITIES, KnownEvaluation
 from accelegrad.rules.unixgrad import TwoPhaseRule
@@ -111,27 +93,27 @@ def soft(x, step):
 
 
 RULES: dict[str, Rule] = {
-    "accelegrad, G": AcceleGrad(4.0, 0.5, onto_ball),
-    "accelegrad, all projected": AcceleGrad(4.0, project=onto_ball, project_y=True),
-    "linear coupling, ball": LinearCoupling(1.0, onto_ball, project_y=True),
-    "adagrad, ball": AdaGrad(4.0, onto_ball),
-    "subgradient": Subgradient(0.5),
-    "diagonal, box": DiagonalAcceleGrad(2.0, 0.1, project=onto_box, project_y=True),
-    "diagonal, auto": DistanceFreeDiagonalAcceleGrad(0.1),
-    "diagonal, auto, box, probe": DistanceFreeDiagonalAcceleGrad(
+    "accelegrad, G": ag.AcceleGrad(4.0, 0.5, onto_ball),
+    "accelegrad, all projected": ag.AcceleGrad(4.0, project=onto_ball, project_y=True),
+    "linear coupling, ball": ag.LinearCoupling(1.0, onto_ball, project_y=True),
+    "adagrad, ball": ag.AdaGrad(4.0, onto_ball),
+    "subgradient": ag.Subgradient(0.5),
+    "diagonal, box": ag.DiagonalAcceleGrad(2.0, 0.1, project=onto_box, project_y=True),
+    "diagonal, auto": ag.DistanceFreeDiagonalAcceleGrad(0.1),
+    "diagonal, auto, box, probe": ag.DistanceFreeDiagonalAcceleGrad(
         probe=True, project=onto_box, project_y=True
     ),
-    "auto": DistanceFreeAcceleGrad(),
-    "auto, z in ball, probe, capped": DistanceFreeAcceleGrad(
+    "auto": ag.DistanceFreeAcceleGrad(),
+    "auto, z in ball, probe, capped": ag.DistanceFreeAcceleGrad(
         probe=True, largest_radius=1.0, project=onto_ball, project_y=False
     ),
-    "auto, ball": DistanceFreeAcceleGrad(0.01, project=onto_ball),
-    "auto, box, prox": DistanceFreeAcceleGrad(0.01, project=onto_box, prox=soft),
-    "dog, ball, probe": DoG(probe=True, project=onto_ball),
-    "a-dog, ball, probe": ADoG(probe=True, project=onto_ball),
-    "unixgrad, ball": UniXGrad(4.0, 1.0, onto_ball),
-    "unixgrad, prox": UniXGrad(4.0, prox=soft),
-    "u-dog, ball, probe": UDoG(probe=True, project=onto_ball),
+    "auto, ball": ag.DistanceFreeAcceleGrad(0.01, project=onto_ball),
+    "auto, box, prox": ag.DistanceFreeAcceleGrad(0.01, project=onto_box, prox=soft),
+    "dog, ball, probe": ag.DoG(probe=True, project=onto_ball),
+    "a-dog, ball, probe": ag.ADoG(probe=True, project=onto_ball),
+    "unixgrad, ball": ag.UniXGrad(4.0, 1.0, onto_ball),
+    "unixgrad, prox": ag.UniXGrad(4.0, prox=soft),
+    "u-dog, ball, probe": ag.UDoG(probe=True, project=onto_ball),
     "untuned, radius": UntunedAcceleGrad(first_radius=0.1),
     "untuned, one step, ball": UntunedAcceleGrad(False, 0.1, project=onto_ball),
     "untuned, box, prox": UntunedAcceleGrad(True, 0.1, project=onto_box, prox=soft),
@@ -257,7 +239,7 @@ def test_a_state_can_be_pickled(name):
 
 @pytest.mark.parametrize("array", [np.array, torch.tensor, jnp.asarray])
 def test_long_sums_are_accurate_though_the_arrays_are_float32(array):
-    rule = AdaGrad(1.0)
+    rule = ag.AdaGrad(1.0)
     gradients = np.random.default_rng(3).standard_normal((20_000, SIZE)).astype(np.float32)
     state = rule.init(array(START.astype(np.float32)))
     update = jax.jit(rule.update) if array is jnp.asarray else rule.update
@@ -315,7 +297,9 @@ def test_a_rule_has_what_it_says_it_can_do(kind):
     assert ("radius" in kind.can) == ("initial_radius" in fields)
 
 
-@pytest.mark.parametrize("kind", [UniversalGradient, UniversalDualGradient, UniversalFastGradient])
+@pytest.mark.parametrize(
+    "kind", [ag.UniversalGradient, ag.UniversalDualGradient, ag.UniversalFastGradient]
+)
 def test_line_searches_run_on_torch(kind):
     rule = kind(0.1, 0.7, onto_ball)
     found = []

@@ -1,7 +1,6 @@
 """The two modes, what is saved, odd gradients and parameters, and what torch users expect."""
 
 import copy
-import io
 import pickle
 import subprocess
 import sys
@@ -113,34 +112,6 @@ def test_the_step_that_sets_up_state_does_not_count():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-@pytest.mark.parametrize("mode", ["train", "eval"])
-def test_saved_and_loaded(kind, dtype, mode):
-    run, loaded = Run(kind, dtype), Run(kind, dtype)
-    run.step(30)
-    getattr(run.optimizer, mode)()
-    saved = io.BytesIO()
-    torch.save({"model": run.model.state_dict(), "optimizer": run.optimizer.state_dict()}, saved)
-    saved.seek(0)
-    state = torch.load(saved, weights_only=True)
-    loaded.model.load_state_dict(state["model"])
-    loaded.optimizer.load_state_dict(state["optimizer"])
-    loaded.steps = run.steps
-    assert loaded.optimizer.training == (mode == "train")
-    for each in (run, loaded):
-        each.optimizer.train()
-        each.step(30)
-    assert torch.equal(run.values(), loaded.values())
-    for each in (run, loaded):
-        each.optimizer.eval()
-    assert torch.equal(run.values(), loaded.values())
-    for states in loaded.optimizer.state.values():
-        wanted = torch.float64 if dtype == torch.float64 else torch.float32
-        assert {tensor.dtype for tensor in states.values()} == {wanted}
-    assert loaded.optimizer.param_groups[0]["iteration"].dtype == torch.float64
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_copies_and_pickles_go_on_alike(kind):
     run = Run(kind)
     run.step(20)
@@ -159,22 +130,6 @@ def test_functions_are_not_saved_and_kept_on_loading():
     loaded.optimizer.load_state_dict(state)
     assert callable(loaded.optimizer.param_groups[0]["projection"])
     assert state["param_groups"][0]["penalty"] is None
-
-
-def test_a_state_that_was_saved_without_some_options_is_loaded():
-    """State dicts of AdaGradNorm did not have the options of AcceleGrad once."""
-    first, second = Run(AdaGradNorm), Run(AdaGradNorm)
-    first.step(7)
-    saved = copy.deepcopy(first.optimizer.state_dict())
-    for group in saved["param_groups"]:
-        for name in ("gradient_bound", "penalty", "diagonal"):
-            group.pop(name, None)
-    second.model.load_state_dict(first.model.state_dict())
-    second.optimizer.load_state_dict(saved)
-    second.steps = first.steps
-    for run in (first, second):
-        run.step(5)
-    assert torch.equal(first.values(), second.values())
 
 
 def test_half_precision_is_as_good_as_its_points():
