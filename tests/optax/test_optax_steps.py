@@ -27,10 +27,8 @@ CURVATURE = np.linspace(0.2, 1.0, SIZE) ** 2
 
 @pytest.fixture(autouse=True)
 def x64():
-    before = jax.config.jax_enable_x64
-    jax.config.update("jax_enable_x64", True)
-    yield
-    jax.config.update("jax_enable_x64", before)
+    with jax.enable_x64(True):
+        yield
 
 
 # -- parameters of many shapes -------------------------------------------------------------------
@@ -69,16 +67,8 @@ def onto_box(tree):
     return jax.tree.map(lambda x: jnp.clip(x, -1.0, 1.0), tree)
 
 
-def numpy_box(x):
-    return np.clip(x, -1.0, 1.0)
-
-
 def onto_ball(tree):
     return optax.projections.projection_l2_ball(tree, 2.0)
-
-
-def numpy_ball(x):
-    return x * min(1.0, 2.0 / np.linalg.norm(x))
 
 
 def soft(tree, step):
@@ -93,6 +83,9 @@ def numpy_soft(x, step):
     return np.sign(x) * np.maximum(np.abs(x) - 0.05 * step, 0)
 
 
+box, ball = ag.Box(-1.0, 1.0).project, ag.Ball(0.0, 2.0).project
+
+
 #: A transformation, and the rule of the core that it has to follow.
 CASES = {
     "auto": (accelegrad(), UntunedAcceleGrad()),
@@ -100,15 +93,15 @@ CASES = {
     "auto, one step": (accelegrad(diagonal=False), UntunedAcceleGrad(diagonal=False)),
     "auto, ball": (
         accelegrad(projection=onto_ball),
-        ag.DistanceFreeAcceleGrad(project=numpy_ball),
+        ag.DistanceFreeAcceleGrad(project=ball),
     ),
     "auto, box": (
         accelegrad(diagonal=True, projection=onto_box),
-        ag.DistanceFreeDiagonalAcceleGrad(project=numpy_box, project_y=True),
+        ag.DistanceFreeDiagonalAcceleGrad(project=box, project_y=True),
     ),
     "auto, ball, prox": (
         accelegrad(projection=onto_box, prox=soft),
-        ag.DistanceFreeAcceleGrad(project=numpy_box, prox=numpy_soft),
+        ag.DistanceFreeAcceleGrad(project=box, prox=numpy_soft),
     ),
     "auto, prox": (accelegrad(prox=soft), UntunedAcceleGrad(diagonal=False, prox=numpy_soft)),
     "auto, diagonal prox": (
@@ -122,7 +115,7 @@ CASES = {
     ),
     "diameter, ball": (
         accelegrad(diameter=4.0, projection=onto_ball),
-        ag.AcceleGrad(4.0, project=numpy_ball, project_y=True),
+        ag.AcceleGrad(4.0, project=ball, project_y=True),
     ),
     "diameter, diagonal": (
         accelegrad(diameter=2.0, diagonal=True, gradient_bound=0.1),
@@ -131,15 +124,15 @@ CASES = {
     "unixgrad": (unixgrad(0.5, diameter=8.0), ag.UniXGrad(4.0)),
     "unixgrad, ball, prox": (
         unixgrad(diameter=4.0, gradient_scale=1.0, projection=onto_box, prox=soft),
-        ag.UniXGrad(4.0, 1.0, numpy_box, numpy_soft),
+        ag.UniXGrad(4.0, 1.0, box, numpy_soft),
     ),
     "unixgrad, auto": (unixgrad(initial_radius=0.01), ag.UDoG(0.01)),
-    "a-dog": (a_dog(initial_radius=0.01, projection=onto_ball), ag.ADoG(0.01, project=numpy_ball)),
+    "a-dog": (a_dog(initial_radius=0.01, projection=onto_ball), ag.ADoG(0.01, project=ball)),
     "adagrad": (adagrad_norm(0.5, diameter=8.0), ag.AdaGrad(4.0)),
     "adagrad, auto": (adagrad_norm(), UntunedAcceleGrad(diagonal=False, momentum=False)),
     "adagrad, auto, ball": (
         adagrad_norm(projection=onto_ball),
-        UntunedAcceleGrad(diagonal=False, momentum=False, project=numpy_ball),
+        UntunedAcceleGrad(diagonal=False, momentum=False, project=ball),
     ),
     "dog": (adagrad_norm(initial_radius=0.01), ag.DoG(0.01)),
 }

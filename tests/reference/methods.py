@@ -321,15 +321,18 @@ def signal_to_noise(run, x0, smallest):
     return max(0.0, share / max(1 - share, 1e-9))
 
 
-def untuned_accelegrad(gradient, x0, T, diagonal=True, r0=None, rate=1.0, project=None, prox=None):
+def untuned_accelegrad(
+    gradient, x0, T, diagonal=True, r0=None, rate=1.0, momentum=True, project=None, prox=None
+):
     """Run T steps; H is one number in every coordinate if not diagonal, `reach` is 2.5 r_t."""
     start = np.array(x0, dtype=float)
     smallest = 1e-6 * (1 + sqrt(float(start @ start) / (start.size if diagonal else 1)))
-    run = Run(x=start, z=start, r=smallest if r0 is None else r0)
+    own = smallest if momentum else 100 * smallest
+    run = Run(x=start, z=start, r=own if r0 is None else r0)
     grown_from, last_growth = run.r[0], 0
 
     def next_weight(t):
-        ratio = signal_to_noise(run, start, smallest)
+        ratio = signal_to_noise(run, start, smallest) if momentum else 0.0
         return max(1.0, min(weight(t), 10 * ratio ** (1 / 3) * (1 + ratio**2 / 1e6)))
 
     for t in range(T):
@@ -351,7 +354,7 @@ def untuned_accelegrad(gradient, x0, T, diagonal=True, r0=None, rate=1.0, projec
                     slope = (run.x[s] - run.y[s]) * run.H[s] / run.reach[s]
                 N += run.alpha[s] * run.reach[s] / run.h[s] * float(slope @ (start - run.x[s]))
             length = sqrt(float(H @ (start - z) ** 2))
-            exact = signal_to_noise(run, start, smallest) ** 2
+            exact = signal_to_noise(run, start, smallest) ** 2 if momentum else 0.0
             travelled = sqrt(float(H @ (start - y) ** 2) / run.h[t])
             if length:
                 suggested = 2 * N * sqrt(run.h[t]) / length

@@ -303,24 +303,6 @@ def test_rescaled_columns_leave_the_predictions(kind):
         assert np.array_equal(first.output(a), c * second.output(b))
 
 
-def test_badly_scaled_least_squares_against_lapack():
-    """Columns from 1e-3 to 1e3; with one step for all, even told the exact D, little moves."""
-    problem = Scaled(2, 5, n=200, d=20, spread=3.0)
-    problem.x0 = np.zeros(problem.d)
-    x_star = np.linalg.lstsq(problem.A / problem.scales, problem.b, rcond=None)[0] / problem.scales
-    start, least = problem(problem.x0)[0], problem(x_star)[0]
-
-    def gap(rule):
-        states = run_on(problem, rule, 400)
-        return min(problem(rule.last(s))[0] - least for s in states) / (start - least)
-
-    # Told the widths, it is AcceleGrad on well scaled data, with its pace.
-    assert gap(ag.DiagonalAcceleGrad(2 * np.abs(x_star))) <= 1e-8
-    assert gap(ag.DistanceFreeDiagonalAcceleGrad(probe=True)) <= 1e-8
-    assert gap(ag.DistanceFreeDiagonalAcceleGrad()) <= 1e-5  # the climb from 1e-6 takes a while
-    assert gap(ag.AcceleGrad(2 * float(np.linalg.norm(x_star)))) >= 0.1
-
-
 @pytest.mark.parametrize(("batch", "most", "spread"), [(1, 3e-2, 3), (16, 2e-4, 0)])
 def test_noisy_gradients_do_not_carry_the_widths_away(batch, most, spread):
     rng = np.random.default_rng(6)

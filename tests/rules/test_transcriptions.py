@@ -215,6 +215,7 @@ FORMS = {
     "one step for all": {"diagonal": False},
     "a radius": {"r0": 0.03},
     "half steps": {"rate": 0.5},
+    "no momentum": {"momentum": False},
     "box": {"project": SMALL},
     "prox": {"prox": ag.L1(0.05).prox},
     "prox and box": {"prox": ag.L1(0.05).prox, "project": SMALL, "diagonal": False},

@@ -6,7 +6,6 @@ import io
 import pytest
 import torch
 from torch.nn import Parameter
-from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
 
 import accelegrad as ag
 from accelegrad import errors
@@ -32,28 +31,13 @@ CONFIGURATIONS = [
 ]
 configured = pytest.mark.parametrize(("kind", "given"), CONFIGURATIONS)
 each_kind = pytest.mark.parametrize("kind", KINDS)
-SCHEDULES = [
-    lambda optimizer: StepLR(optimizer, gamma=0.9, step_size=10),
-    lambda optimizer: ReduceLROnPlateau(optimizer),
-]
 
 
-def copied(given):
-    """Options, with a tensor lr of their own: schedulers change it."""
-    return copy.deepcopy(given)
-
-
-def linear_problem(seed=0, *, contiguous=True, dtype=torch.float32):
+def linear_problem(seed=0, dtype=torch.float32):
     torch.manual_seed(seed)
-    if contiguous:
-        weight, bias = torch.randn(10, 5, dtype=dtype), torch.randn(10, dtype=dtype)
-    else:
-        weight, bias = (
-            torch.randn(10, 5, 2, dtype=dtype)[..., 0],
-            torch.randn(10, 2, dtype=dtype)[..., 0],
-        )
+    strided = torch.randn(10, 5, 2, dtype=dtype)[..., 0], torch.randn(10, 2, dtype=dtype)[..., 0]
+    weight, bias = map(Parameter, strided)
     data = torch.randn(5, dtype=dtype)
-    weight, bias = Parameter(weight), Parameter(bias)
 
     def loss():
         return (weight.mv(data) + bias).square().sum()
@@ -71,10 +55,6 @@ def closure_of(optimizer, loss):
     return closure
 
 
-def went_right(given, before, after):
-    return after > before if given.get("maximize") else after < before
-
-
 def equal(a, b):
     """Nested containers of tensors and other things, equal to the last bit."""
     if isinstance(a, torch.Tensor):
@@ -87,33 +67,17 @@ def equal(a, b):
 
 
 @configured
-@pytest.mark.parametrize(("contiguous", "scheduled"), [(True, False), (False, True)])
-def test_goes_the_right_way(kind, given, contiguous, scheduled):
-    weight, bias, loss = linear_problem(contiguous=contiguous)
-    optimizer = kind([weight, bias], **copied(given))
-    schedulers = [make(optimizer) for make in SCHEDULES] if scheduled else []
-    closure = closure_of(optimizer, loss)
-    before = closure().item()
-    for _ in range(20):
-        value = optimizer.step(closure)
-        for scheduler in schedulers:
-            arguments = (value.detach(),) if isinstance(scheduler, ReduceLROnPlateau) else ()
-            scheduler.step(*arguments)
-    assert went_right(given, before, closure().item())
-
-
-@configured
 @pytest.mark.filterwarnings("ignore:lr is far below 1")
 def test_groups_with_other_weight_decay_and_lr(kind, given):
     weight, bias, loss = linear_problem()
     idle = Parameter(torch.randn(2))
     stays = idle.detach().clone()
-    options = copied({"lr": 1e-3, **given})
+    options = copy.deepcopy({"lr": 1e-3, **given})
     optimizer = kind(
         [
             {"params": [weight], **options},
-            {"params": [bias], **copied(options), "weight_decay": 0.0},
-            {"params": [idle], **copied(options), "lr": 1e-28},
+            {"params": [bias], **copy.deepcopy(options), "weight_decay": 0.0},
+            {"params": [idle], **copy.deepcopy(options), "lr": 1e-28},
         ]
     )
     closure = closure_of(optimizer, loss)
@@ -122,22 +86,8 @@ def test_groups_with_other_weight_decay_and_lr(kind, given):
         closure()
         idle.grad = torch.rand_like(idle)
         optimizer.step()
-    assert went_right(given, before, closure().item())
+    assert (closure().item() > before) == given.get("maximize", False)
     assert torch.equal(idle.detach(), stays)
-
-
-@configured
-@pytest.mark.filterwarnings("ignore:lr is far below 1")
-def test_a_tensor_lr_does_what_a_number_does(kind, given):
-    ends = []
-    for lr in (1e-2, torch.tensor(1e-2), torch.tensor([1e-2])):
-        weight, bias, loss = linear_problem()
-        optimizer = kind([weight, bias], **{**given, "lr": lr})
-        for _ in range(5):
-            optimizer.step(closure_of(optimizer, loss))
-        ends.append(torch.cat([weight.detach().flatten(), bias.detach()]))
-    torch.testing.assert_close(ends[0], ends[1])
-    torch.testing.assert_close(ends[1], ends[2], rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -167,7 +117,7 @@ def test_complex_parameters_are_as_pairs_of_real_ones(kind, given):
     complex_ = [torch.randn(shape, dtype=dtype, requires_grad=True) for shape, dtype in shapes]
     real = [torch.view_as_real(p) if p.is_complex() else p for p in complex_]
     real = [p.detach().clone().requires_grad_() for p in real]
-    optimizers = [kind(params, **copied(given)) for params in (complex_, real)]
+    optimizers = [kind(params, **copy.deepcopy(given)) for params in (complex_, real)]
     for t in range(6):
         for a, b in zip(complex_, real, strict=True):
             b.grad = torch.randn_like(b)
@@ -183,7 +133,7 @@ def test_complex_parameters_are_as_pairs_of_real_ones(kind, given):
 def test_nothing_moves_without_a_gradient(kind, given, flag):
     params = [torch.randn(2, 3) for _ in range(2)]
     before = copy.deepcopy(params)
-    optimizer = kind(params, **copied(given), **flag)
+    optimizer = kind(params, **copy.deepcopy(given), **flag)
     optimizer.step(lambda: torch.tensor([1.0]))
     assert equal(params, before)
     assert not optimizer.state
@@ -208,7 +158,7 @@ def test_nothing_moves_without_a_gradient(kind, given, flag):
 def test_a_loaded_run_goes_on_to_the_last_bit(kind, given, dtype, mode, named):
     def built(names, params):
         listed = [(f"name{i}", param) for i, param in enumerate(params)] if names else params
-        return kind(listed, **copied(given))
+        return kind(listed, **copy.deepcopy(given))
 
     *params, loss = linear_problem(3, dtype=dtype)
     optimizer = built(named[0], params)
@@ -272,26 +222,6 @@ def test_hooks_of_state_dicts(kind):
     optimizer.train()
 
 
-class BrokenError(Exception):
-    """What a closure raises."""
-
-
-@each_kind
-def test_a_closure_that_raises_changes_nothing(kind):
-    weight, bias, loss = linear_problem()
-    optimizer = kind([{"params": [weight]}, {"params": [bias]}])
-
-    def raises():
-        raise BrokenError
-
-    for _ in range(3):
-        optimizer.step(closure_of(optimizer, loss))
-    before = copy.deepcopy((optimizer.state_dict(), [weight, bias]))
-    with pytest.raises(BrokenError):
-        optimizer.step(raises)
-    assert equal((optimizer.state_dict(), [weight, bias]), before)
-
-
 @pytest.mark.parametrize("penalty", [ag.L1(0.5), ag.ElasticNet(0.5, 1.0)])
 @pytest.mark.parametrize("diameter", ["auto", 8.0])
 def test_an_l1_penalty_shrinks_complex_parameters_as_a_whole(penalty, diameter):
@@ -338,25 +268,3 @@ def test_a_small_lr_gets_a_hint_once(kind):
         kind([first], lr=1e-3)
     kind([first], lr=1e-3)
     assert [warning.filename for warning in found] == [__file__]
-
-
-@pytest.mark.parametrize("batch", [4, 32])
-def test_adagrad_norm_gets_somewhere_by_default(batch):
-    """As far as AcceleGrad, more or less, after ten epochs of 31 batches; once it had not moved."""
-    torch.manual_seed(0)
-    X = torch.randn(31 * batch, 20)
-    y = (2 * X @ torch.randn(20, 10) / 20**0.5 + torch.randn(len(X), 10)).argmax(1)
-    loss, ends = torch.nn.CrossEntropyLoss(), {}
-    for kind in KINDS:
-        torch.manual_seed(1)
-        model = torch.nn.Linear(20, 10)
-        start = loss(model(X), y).item()
-        optimizer = kind(model.parameters())
-        for _ in range(10):
-            for rows in torch.randperm(len(X)).split(batch):
-                optimizer.zero_grad()
-                loss(model(X[rows]), y[rows]).backward()
-                optimizer.step()
-        optimizer.eval()
-        ends[kind] = start - loss(model(X), y).item()
-    assert ends[AdaGradNorm] > 0.9 * ends[AcceleGrad] > 1.0
