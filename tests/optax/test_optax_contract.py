@@ -13,32 +13,19 @@ from jax import lax
 from accelegrad.optax import a_dog, accelegrad, adagrad_norm, eval_params, unixgrad
 from processes import run_python
 
+#: A rule of each kind: one gradient per step, with a set, two gradients per step
 OPTIMIZERS = {
     "auto": accelegrad,
-    "one step": functools.partial(accelegrad, diagonal=False),
-    "diameter": functools.partial(accelegrad, diameter=10.0),
     "diagonal diameter": functools.partial(accelegrad, diameter=10.0, diagonal=True),
-    "unixgrad": functools.partial(unixgrad, diameter=10.0),
     "unixgrad auto": unixgrad,
-    "a-dog": a_dog,
-    "adagrad": functools.partial(adagrad_norm, diameter=10.0),
-    "adagrad auto": adagrad_norm,
 }
-#: A rule of each kind: one gradient per step, with a set, two gradients per step
-each_kind = pytest.mark.parametrize("name", ["auto", "diagonal diameter", "unixgrad auto"])
+each_kind = pytest.mark.parametrize("name", OPTIMIZERS)
 
 
 def parabola(dtype=jnp.float32):
     """Optax's target: where to start, where to end, and the function."""
     final = jnp.array([1.0, -1.0, 1.0], dtype)
     return jnp.array([-1.0, 10.0, 1.0], dtype), final, lambda x: jnp.sum((x - final) ** 2)
-
-
-def rosenbrock():
-    def function(x):
-        return (1 - x[0]) ** 2 + 100 * (x[1] - x[0] ** 2) ** 2
-
-    return jnp.zeros(2), jnp.ones(2), function
 
 
 def stepping(optimizer, function, **extra):
@@ -91,33 +78,16 @@ def test_extra_arguments_are_accepted_and_nothing_is_compiled_twice(name, caplog
 @pytest.mark.parametrize("name", ["auto", "unixgrad auto"])
 def test_steps_without_jit_compile_nothing_again(name, caplog):
     """A `lax.cond` would: its branches are other functions at every call."""
-    optimizer, params = OPTIMIZERS[name](), {"a": jnp.zeros((2, 3)), "b": jnp.ones(4)}
-    state = optimizer.init(params)
-
-    def steps(count):
-        nonlocal params, state
-        for _ in range(count):
-            slope = jax.tree.map(lambda x: x - 2, params)
-            updates, state = optimizer.update(slope, state, params)
-            params = optax.apply_updates(params, updates)
-
-    steps(4)
+    start, _, function = parabola()
     with jax.log_compiles(), caplog.at_level(logging.WARNING):
-        steps(4)
+        optimizer = OPTIMIZERS[name]()
+        params, state = start, optimizer.init(start)
+        for t in range(8):
+            if t == 4:
+                caplog.clear()
+            updates, state = optimizer.update(jax.grad(function)(params), state, params)
+            params = optax.apply_updates(params, updates)
     assert not [line for line in caplog.messages if "compilation" in line]
-
-
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_it_converges_on_the_common_targets(name):
-    """The tolerance is optax's, as is the number of steps.
-
-    Rosenbrock's function is not convex: with a distance that is given, and seven times too large,
-    no more is promised than for convex ones.
-    """
-    target = parabola if name in ("unixgrad", "adagrad") else rosenbrock
-    start, final, function = target()
-    params, state = trained(OPTIMIZERS[name](), function, start, 30_000)
-    assert_close(eval_params(state, params), final, rtol=3e-2, atol=3e-2)
 
 
 @each_kind
@@ -193,21 +163,6 @@ def test_gradients_can_be_accumulated():
 # -- with other transformations ----------------------------------------------------------------------
 
 
-def test_in_a_chain_gradients_can_be_clipped():
-    start, _, function = parabola()
-    ours = accelegrad(diameter=20.0)
-    chain = optax.chain(optax.clip_by_global_norm(1.0), ours)
-    gradient = jax.grad(function)(start)
-    assert optax.tree.norm(gradient) > 10
-    updates, state = chain.update(gradient, chain.init(start), start)
-    clipped = gradient / optax.tree.norm(gradient)
-    expected, alone = ours.update(clipped, ours.init(start), start)
-    assert_close(updates, expected, rtol=1e-5)
-    assert_close(eval_params(state, start), eval_params(alone, start), rtol=1e-5)
-    assert optax.tree.get(state, "step_size") > 0
-    assert optax.tree.get(state, "AcceleGradState").count == 1
-
-
 def halves_loss(params):
     return jnp.sum((params["a"] - 1.0) ** 2) + jnp.sum((params["b"]["c"] + 2.0) ** 2)
 
@@ -232,20 +187,6 @@ def test_parameters_can_be_masked_or_shared_out():
     averaged = eval_params(state, params)
     np.testing.assert_allclose(averaged["a"], 1.0, atol=1e-3)
     np.testing.assert_allclose(averaged["b"]["c"], -2.0, atol=1e-3)
-
-
-def test_updates_that_are_not_finite_can_be_skipped():
-    start, _, function = parabola()
-    optimizer = optax.apply_if_finite(accelegrad(diameter=20.0), max_consecutive_errors=5)
-    params, state = trained(optimizer, function, start, 5)
-    step = jax.jit(optimizer.update)
-    for bad in (jnp.nan, jnp.inf):
-        updates, following = step(jnp.full(3, bad), state, params)
-        assert_close(updates, jnp.zeros(3))
-        assert_close(following.inner_state, state.inner_state)
-    assert bool(
-        jnp.isnan(accelegrad().update(start * jnp.nan, accelegrad().init(start), start)[0]).all()
-    )
 
 
 @each_kind
@@ -288,19 +229,6 @@ def test_rate_zero_waits():
 # -- JAX's transformations ---------------------------------------------------------------------------
 
 
-def test_many_runs_at_once_with_rates_of_their_own():
-    start, _, function = parabola()
-    rates = jnp.array([0.3, 1.0])
-
-    def last(rate):
-        params, state = trained(accelegrad(rate, diameter=10.0), function, start, 30)
-        return eval_params(state, params)
-
-    together = jax.vmap(last)(rates)
-    for rate, found in zip(rates, together, strict=True):
-        assert_close(found, last(rate), rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize("name", ["auto", "unixgrad auto"])
 def test_parameters_and_state_can_be_donated(name):
     start, _, function = parabola()
@@ -323,41 +251,6 @@ def test_states_of_shapes_alone():
     shapes = jax.ShapeDtypeStruct((2, 4), jnp.float32)
     state = accelegrad().init(shapes)
     assert state.steps.anchor == shapes
-
-
-# -- sets -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("projection", "holds"),
-    [
-        (optax.projections.projection_non_negative, lambda x: (x >= 0).all()),
-        (optax.projections.projection_simplex, lambda x: abs(x.sum() - 1) < 1e-5),
-        (
-            functools.partial(optax.projections.projection_l2_ball, scale=0.7),
-            lambda x: jnp.linalg.norm(x) <= 0.7 * (1 + 1e-5),
-        ),
-    ],
-    ids=["non-negative", "simplex", "ball"],
-)
-def test_sets_of_optax_hold_parameters_and_averages(projection, holds):
-    goal = jnp.array([0.9, 0.6, -0.5])
-    start = projection(jnp.array([0.2, 0.3, 0.5]))
-
-    def function(x):
-        return jnp.sum(jnp.array([1.0, 2.0, 3.0]) * (x - goal) ** 2)
-
-    optimizer = accelegrad(projection=projection)
-    step, params, state = stepping(optimizer, function), start, optimizer.init(start)
-    for _ in range(10):
-        params, state = step(params, state)
-        assert holds(params)
-    params, state = trained(optimizer, function, start, 1000)
-    averaged = eval_params(state, params)
-    assert holds(averaged)
-    # At the minimum over a set a projected gradient step leads back to where it began.
-    back = projection(averaged - 0.1 * jax.grad(function)(averaged))
-    np.testing.assert_allclose(back, averaged, atol=2e-3)
 
 
 # -- what is wrong is said at once ---------------------------------------------------------------------

@@ -9,20 +9,10 @@ import optax
 import pytest
 from jax import lax
 
+import accelegrad as ag
 from accelegrad import errors
 from accelegrad.optax import a_dog, accelegrad, adagrad_norm, eval_params, unixgrad
-from accelegrad.rules import (
-    AcceleGrad,
-    AdaGrad,
-    ADoG,
-    DiagonalAcceleGrad,
-    DistanceFreeAcceleGrad,
-    DistanceFreeDiagonalAcceleGrad,
-    DoG,
-    UDoG,
-    UniXGrad,
-    UntunedAcceleGrad,
-)
+from accelegrad.rules import UntunedAcceleGrad
 from accelegrad.rules.unixgrad import TwoPhaseRule
 from processes import run_python
 
@@ -37,10 +27,8 @@ CURVATURE = np.linspace(0.2, 1.0, SIZE) ** 2
 
 @pytest.fixture(autouse=True)
 def x64():
-    before = jax.config.jax_enable_x64
-    jax.config.update("jax_enable_x64", True)
-    yield
-    jax.config.update("jax_enable_x64", before)
+    with jax.enable_x64(True):
+        yield
 
 
 # -- parameters of many shapes -------------------------------------------------------------------
@@ -79,16 +67,8 @@ def onto_box(tree):
     return jax.tree.map(lambda x: jnp.clip(x, -1.0, 1.0), tree)
 
 
-def numpy_box(x):
-    return np.clip(x, -1.0, 1.0)
-
-
 def onto_ball(tree):
     return optax.projections.projection_l2_ball(tree, 2.0)
-
-
-def numpy_ball(x):
-    return x * min(1.0, 2.0 / np.linalg.norm(x))
 
 
 def soft(tree, step):
@@ -103,6 +83,9 @@ def numpy_soft(x, step):
     return np.sign(x) * np.maximum(np.abs(x) - 0.05 * step, 0)
 
 
+box, ball = ag.Box(-1.0, 1.0).project, ag.Ball(0.0, 2.0).project
+
+
 #: A transformation, and the rule of the core that it has to follow.
 CASES = {
     "auto": (accelegrad(), UntunedAcceleGrad()),
@@ -110,45 +93,48 @@ CASES = {
     "auto, one step": (accelegrad(diagonal=False), UntunedAcceleGrad(diagonal=False)),
     "auto, ball": (
         accelegrad(projection=onto_ball),
-        DistanceFreeAcceleGrad(project=numpy_ball),
+        ag.DistanceFreeAcceleGrad(project=ball),
     ),
     "auto, box": (
         accelegrad(diagonal=True, projection=onto_box),
-        DistanceFreeDiagonalAcceleGrad(project=numpy_box, project_y=True),
+        ag.DistanceFreeDiagonalAcceleGrad(project=box, project_y=True),
     ),
     "auto, ball, prox": (
         accelegrad(projection=onto_box, prox=soft),
-        DistanceFreeAcceleGrad(project=numpy_box, prox=numpy_soft),
+        ag.DistanceFreeAcceleGrad(project=box, prox=numpy_soft),
     ),
     "auto, prox": (accelegrad(prox=soft), UntunedAcceleGrad(diagonal=False, prox=numpy_soft)),
     "auto, diagonal prox": (
         accelegrad(diagonal=True, prox=soft),
         UntunedAcceleGrad(prox=numpy_soft),
     ),
-    "diameter": (accelegrad(diameter=4.0), AcceleGrad(4.0)),
-    "diameter, scaled": (accelegrad(0.5, diameter=4.0, gradient_bound=0.5), AcceleGrad(2.0, 0.5)),
+    "diameter": (accelegrad(diameter=4.0), ag.AcceleGrad(4.0)),
+    "diameter, scaled": (
+        accelegrad(0.5, diameter=4.0, gradient_bound=0.5),
+        ag.AcceleGrad(2.0, 0.5),
+    ),
     "diameter, ball": (
         accelegrad(diameter=4.0, projection=onto_ball),
-        AcceleGrad(4.0, project=numpy_ball, project_y=True),
+        ag.AcceleGrad(4.0, project=ball, project_y=True),
     ),
     "diameter, diagonal": (
         accelegrad(diameter=2.0, diagonal=True, gradient_bound=0.1),
-        DiagonalAcceleGrad(2.0, 0.1),
+        ag.DiagonalAcceleGrad(2.0, 0.1),
     ),
-    "unixgrad": (unixgrad(0.5, diameter=8.0), UniXGrad(4.0)),
+    "unixgrad": (unixgrad(0.5, diameter=8.0), ag.UniXGrad(4.0)),
     "unixgrad, ball, prox": (
         unixgrad(diameter=4.0, gradient_scale=1.0, projection=onto_box, prox=soft),
-        UniXGrad(4.0, 1.0, numpy_box, numpy_soft),
+        ag.UniXGrad(4.0, 1.0, box, numpy_soft),
     ),
-    "unixgrad, auto": (unixgrad(initial_radius=0.01), UDoG(0.01)),
-    "a-dog": (a_dog(initial_radius=0.01, projection=onto_ball), ADoG(0.01, project=numpy_ball)),
-    "adagrad": (adagrad_norm(0.5, diameter=8.0), AdaGrad(4.0)),
+    "unixgrad, auto": (unixgrad(initial_radius=0.01), ag.UDoG(0.01)),
+    "a-dog": (a_dog(initial_radius=0.01, projection=onto_ball), ag.ADoG(0.01, project=ball)),
+    "adagrad": (adagrad_norm(0.5, diameter=8.0), ag.AdaGrad(4.0)),
     "adagrad, auto": (adagrad_norm(), UntunedAcceleGrad(diagonal=False, momentum=False)),
     "adagrad, auto, ball": (
         adagrad_norm(projection=onto_ball),
-        UntunedAcceleGrad(diagonal=False, momentum=False, project=numpy_ball),
+        UntunedAcceleGrad(diagonal=False, momentum=False, project=ball),
     ),
-    "dog": (adagrad_norm(initial_radius=0.01), DoG(0.01)),
+    "dog": (adagrad_norm(initial_radius=0.01), ag.DoG(0.01)),
 }
 
 
@@ -234,9 +220,9 @@ def test_a_schedule_multiplies_each_step():
     found, _ = walk(
         accelegrad(lambda count: rates[count], diameter=4.0), jnp.asarray(START), gradient
     )
-    rule, state, expected = AcceleGrad(4.0), AcceleGrad(4.0).init(START), []
+    rule, state, expected = ag.AcceleGrad(4.0), ag.AcceleGrad(4.0).init(START), []
     for rate in np.asarray(rates):
-        rule = AcceleGrad(4.0 * rate)
+        rule = ag.AcceleGrad(4.0 * rate)
         state = rule.update(state, gradient(rule.query(state)))
         expected.append(rule.query(state))
     np.testing.assert_allclose(found, np.array(expected), rtol=0, atol=1e-12)

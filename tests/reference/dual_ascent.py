@@ -3,42 +3,30 @@
 Each coordinate is maximised numerically, on the dual function itself.
 """
 
-from collections.abc import Callable, Sequence
-
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
-Vector = NDArray[np.float64]
 
-
-def weights_of(theta: Vector, X: Vector, p: Vector, l2: float) -> Vector:
+def weights_of(theta, X, p, l2):
     """Return w(theta)."""
     return -sum(p[i] * theta[i] * X[i] for i in range(len(theta))) / l2
 
 
-def dual(theta: Vector, X: Vector, p: Vector, l2: float, conjugates: Sequence[Callable]) -> float:
+def dual(theta, X, p, l2, conjugates):
     """Return D(theta)."""
     w = weights_of(theta, X, p, l2)
     costs = sum(p[i] * conjugates[i](theta[i]) for i in range(len(theta)))
     return -costs - l2 / 2 * (w @ w)
 
 
-def dual_ascent(
-    X: Vector,
-    p: Vector,
-    l2: float,
-    conjugates: Sequence[Callable[[float], float]],
-    domains: Sequence[tuple[float, float]],
-    orders: Sequence[Sequence[int]],
-) -> list[Vector]:
+def dual_ascent(X, p, l2, conjugates, domains, orders):
     """Return the slopes after each epoch, from zeros; domains are where conjugates are finite."""
     theta = np.zeros(len(p))
     found = []
     for order in orders:
         for i in order:
 
-            def fall(t: float, i: int = i, now: Vector = theta) -> float:
+            def fall(t, i=i, now=theta):
                 return -dual(np.r_[now[:i], t, now[i + 1 :]], X, p, l2, conjugates)
 
             best = minimize_scalar(

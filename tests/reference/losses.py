@@ -1,7 +1,5 @@
 """The losses' formulas, for tests that compute an objective anew; nothing of the package is imported."""
 
-from typing import Any
-
 import numpy as np
 
 #: Which parameter a loss has, where it has one.
@@ -15,7 +13,7 @@ PARAMETER = {
 OTHER_NAMES = {"log_loss": "logistic", "squared_error": "squared", "absolute_error": "absolute"}
 
 
-def loss_values(name: str, m: Any, y: Any, kind: Any = np, parameter: Any = None) -> Any:
+def loss_values(name, m, y, kind=np, parameter=None):
     """Return l(m, y) of the ten losses; `parameter` is the quantile, epsilon or delta.
 
     `kind` has `exp` and `log1p` for arrays of this precision.

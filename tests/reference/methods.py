@@ -8,65 +8,56 @@ x where steps begin at it) begins with it, so that `y[t]` is y_t. What belongs t
 alpha, M, trials, average, query points that are not iterates ...) has one entry per step.
 """
 
-from collections.abc import Callable
 from math import inf, sqrt
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-
-Vector = NDArray[np.float64]
-Gradient = Callable[[Vector], Any]
-ValueAndGradient = Callable[[Vector], tuple[float, Any]]
-Projection = Callable[[Vector], Any] | None
-Prox = Callable[[Vector, Any], Any] | None
 
 
 class Run:
     """Everything that a run went through; a list that the method does not have is empty."""
 
-    def __init__(self, **first: Any) -> None:
+    def __init__(self, **first):
         self.add(**{name: np.array(x, dtype=float) for name, x in first.items()})
 
-    def __getattr__(self, name: str) -> list[Any]:
+    def __getattr__(self, name):
         return self.__dict__.setdefault(name, [])
 
-    def add(self, **entries: Any) -> None:
+    def add(self, **entries):
         for name, entry in entries.items():
             getattr(self, name).append(entry)
 
 
-def moved(x: Vector, project: Projection, prox: Prox = None, step: Any = 0.0) -> Vector:
+def moved(x, project, prox=None, step=0.0):
     """Return x after the prox and the projection, where they are given."""
     near = x.copy() if prox is None else prox(x.copy(), step)
     return np.array(near if project is None else project(near), dtype=float)
 
 
-def weighted(weights: Any, points: Any) -> Any:
+def weighted(weights, points):
     """Return sum_k w_k p_k, zero if there is nothing to add."""
     return np.array(weights) @ np.array(points) if len(points) else 0.0
 
 
-def mean(weights: Any, points: Any) -> Any:
+def mean(weights, points):
     return weighted(weights, points) / sum(weights)
 
 
-def squares(alpha: Any, vectors: Any) -> float:
+def squares(alpha, vectors):
     """Return sum_k alpha_k^2 ||v_k||^2."""
     return sum(a**2 * float(v @ v) for a, v in zip(alpha, vectors, strict=True))
 
 
-def over_root(numerator: Any, total: Any) -> Any:
+def over_root(numerator, total):
     """Return numerator / sqrt(total), 0 for a total of 0."""
     root = np.sqrt(total)
     return np.divide(numerator, root, out=np.zeros_like(root), where=root > 0)[()]
 
 
-def farthest(points: list[Vector], x0: Vector) -> float:
+def farthest(points, x0):
     return max(np.linalg.norm(p - x0) for p in points)
 
 
-def weight(t: int) -> float:
+def weight(t):
     """Return alpha_t of eq. (2)."""
     return 1.0 if t <= 2 else (t + 1) / 4
 
@@ -74,16 +65,7 @@ def weight(t: int) -> float:
 # -- AcceleGrad and AdaGrad ------------------------------------------------------------------------
 
 
-def accelegrad(
-    gradient: Gradient,
-    x0: Any,
-    T: int,
-    D: float = 0.0,
-    G: float = 0.0,
-    project: Projection = None,
-    project_y: bool = False,
-    beta: float | None = None,
-) -> Run:
+def accelegrad(gradient, x0, T, D=0.0, G=0.0, project=None, project_y=False, beta=None):
     """Alg. 2 with eq. (2), steps t = 0..T-1; with beta its step is 1/beta."""
     run = Run(z=x0, y=x0)
     for t in range(T):
@@ -97,23 +79,12 @@ def accelegrad(
     return run
 
 
-def linear_coupling(
-    gradient: Gradient, x0: Any, T: int, beta: float, project: Projection = None
-) -> Run:
+def linear_coupling(gradient, x0, T, beta, project=None):
     """Alg. 2 with eta_t = 1/beta; the output is the last y."""
     return accelegrad(gradient, x0, T, project=project, beta=beta)
 
 
-def diagonal_accelegrad(
-    gradient: Gradient,
-    x0: Any,
-    T: int,
-    D: Any = None,
-    G: float = 0.0,
-    project: Projection = None,
-    project_y: bool = False,
-    r0: Any = None,
-) -> Run:
+def diagonal_accelegrad(gradient, x0, T, D=None, G=0.0, project=None, project_y=False, r0=None):
     """Alg. 2 in each coordinate, with the widths D, or with r0 and the distance travelled.
 
     A width grows where the gradients are three standard deviations from a mean of zero.
@@ -136,17 +107,7 @@ def diagonal_accelegrad(
     return run
 
 
-def distance_free_accelegrad(
-    gradient: Gradient,
-    x0: Vector,
-    T: int,
-    r0: float,
-    *,
-    cap: float = inf,
-    project: Projection = None,
-    prox: Prox = None,
-    noisy: bool = False,
-) -> Run:
+def distance_free_accelegrad(gradient, x0, T, r0, *, cap=inf, project=None, prox=None, noisy=False):
     """AcceleGrad with an automatic diameter, as its docstring has it; `noisy`: the second z."""
     bent = project is not None or prox is not None
     run = Run(y=x0, z=x0, r=min(r0, cap))
@@ -181,7 +142,7 @@ def distance_free_accelegrad(
     return run
 
 
-def adagrad(gradient: Gradient, x0: Any, T: int, D: float, project: Projection = None) -> Run:
+def adagrad(gradient, x0, T, D, project=None):
     """Alg. 1, its x_1 being x0."""
     run = Run(x=x0)
     for t in range(T):
@@ -192,9 +153,7 @@ def adagrad(gradient: Gradient, x0: Any, T: int, D: float, project: Projection =
     return run
 
 
-def subgradient(
-    gradient: Gradient, x0: Any, T: int, step_size: float, decay: str, project: Projection = None
-) -> Run:
+def subgradient(gradient, x0, T, step_size, decay, project=None):
     """Plain projected subgradient steps, averaged over the query points with the weights eta_t."""
     run = Run(x=x0)
     for t in range(T):
@@ -208,7 +167,7 @@ def subgradient(
 # -- Nesterov's universal methods (2015) -----------------------------------------------------------
 
 
-def first_passing(attempt: Callable[[float], tuple[bool, dict[str, Any]]], L: float) -> Any:
+def first_passing(attempt, L):
     """Return what the first of M = L, 2 L, 4 L ... that passes the test gives."""
     for i in range(100):
         M = 2.0**i * L
@@ -218,11 +177,11 @@ def first_passing(attempt: Callable[[float], tuple[bool, dict[str, Any]]], L: fl
     raise RuntimeError("no trial of 100 passed")
 
 
-def descent(fun: ValueAndGradient, x: Vector, epsilon: float, project: Projection) -> Any:
+def descent(fun, x, epsilon, project):
     """Return the attempt of a step P(x - g/M), which gives g and the point B."""
     f, g = fun(x.copy())
 
-    def attempt(M: float) -> tuple[bool, dict[str, Any]]:
+    def attempt(M):
         B = moved(x - g / M, project)
         d = B - x
         return fun(B)[0] <= f + g @ d + M / 2 * (d @ d) + epsilon / 2, {"g": g, "B": B}
@@ -230,9 +189,7 @@ def descent(fun: ValueAndGradient, x: Vector, epsilon: float, project: Projectio
     return attempt
 
 
-def universal_primal(
-    fun: ValueAndGradient, x0: Any, T: int, epsilon: float, L0: float, project: Projection = None
-) -> Run:
+def universal_primal(fun, x0, T, epsilon, L0, project=None):
     """The primal gradient method."""
     run = Run(x=x0, L=L0)
     for k in range(T):
@@ -241,9 +198,7 @@ def universal_primal(
     return run
 
 
-def universal_dual(
-    fun: ValueAndGradient, x0: Any, T: int, epsilon: float, L0: float, project: Projection = None
-) -> Run:
+def universal_dual(fun, x0, T, epsilon, L0, project=None):
     """The dual gradient method; M is tested at x_k, whose gradient it weighs."""
     run = Run(x=x0, L=L0)
     for k in range(T):
@@ -253,16 +208,14 @@ def universal_dual(
     return run
 
 
-def universal_fast(
-    fun: ValueAndGradient, x0: Any, T: int, epsilon: float, L0: float, project: Projection = None
-) -> Run:
+def universal_fast(fun, x0, T, epsilon, L0, project=None):
     """The fast gradient method; its output is the last y."""
     run = Run(y=x0, A=0.0, L=L0)
     run.add(v=moved(run.y[0], project))
     for k in range(T):
         A, v, y = run.A[k], run.v[k], run.y[k]
 
-        def attempt(M: float, A: Any = A, v: Vector = v, y: Vector = y) -> Any:
+        def attempt(M, A=A, v=v, y=y):
             a = (1 + sqrt(1 + 4 * M * A)) / (2 * M)
             tau = a / (A + a)
             x = tau * v + (1 - tau) * y
@@ -281,15 +234,7 @@ def universal_fast(
 # -- UniXGrad, and the distance travelled ----------------------------------------------------------
 
 
-def unixgrad(
-    gradient: Gradient,
-    x0: Vector,
-    T: int,
-    D: float,
-    G0: float | None = None,
-    project: Projection = None,
-    prox: Prox = None,
-) -> Run:
+def unixgrad(gradient, x0, T, D, G0=None, project=None, prox=None):
     """Alg. 1 of its paper, steps t = 1..T; D is the Euclidean diameter, None for G0 is ||M_1||."""
     run = Run(y=x0, x=x0)  # x[0] is a filler: the method's x begins at 1
     for t in range(1, T + 1):
@@ -308,14 +253,7 @@ def unixgrad(
     return run
 
 
-def u_dog(
-    gradient: Gradient,
-    x0: Vector,
-    T: int,
-    r0: float,
-    project: Projection = None,
-    prox: Prox = None,
-) -> Run:
+def u_dog(gradient, x0, T, r0, project=None, prox=None):
     """U-DoG, steps t = 0..T-1; `x_tilde[t]` is the output after t + 1 steps."""
     run = Run(x=x0, y=x0)
     for t in range(T):
@@ -337,7 +275,7 @@ def u_dog(
     return run
 
 
-def a_dog(gradient: Gradient, x0: Vector, T: int, r0: float, project: Projection = None) -> Run:
+def a_dog(gradient, x0, T, r0, project=None):
     """A-DoG, steps t = 0..T-1."""
     run = Run(z=x0, y=x0)
     for t in range(T):
@@ -354,7 +292,7 @@ def a_dog(gradient: Gradient, x0: Vector, T: int, r0: float, project: Projection
     return run
 
 
-def dog(gradient: Gradient, x0: Vector, T: int, r0: float, project: Projection = None) -> Run:
+def dog(gradient, x0, T, r0, project=None):
     """DoG, steps t = 0..T-1; `average[t]` is the average of x_0..x_t with weights r_0..r_t."""
     run = Run(x=x0)
     for t in range(T):
@@ -368,7 +306,7 @@ def dog(gradient: Gradient, x0: Vector, T: int, r0: float, project: Projection =
 # -- AcceleGrad without tuning ---------------------------------------------------------------------
 
 
-def signal_to_noise(run: Run, x0: Vector, smallest: float) -> float:
+def signal_to_noise(run, x0, smallest):
     """Return the ratio that the steps taken near x0 show."""
     cosines = []
     for s in range(1, len(run.g)):
@@ -384,23 +322,17 @@ def signal_to_noise(run: Run, x0: Vector, smallest: float) -> float:
 
 
 def untuned_accelegrad(
-    gradient: Gradient,
-    x0: Any,
-    T: int,
-    diagonal: bool = True,
-    r0: float | None = None,
-    rate: float = 1.0,
-    project: Projection = None,
-    prox: Prox = None,
-) -> Run:
+    gradient, x0, T, diagonal=True, r0=None, rate=1.0, momentum=True, project=None, prox=None
+):
     """Run T steps; H is one number in every coordinate if not diagonal, `reach` is 2.5 r_t."""
     start = np.array(x0, dtype=float)
     smallest = 1e-6 * (1 + sqrt(float(start @ start) / (start.size if diagonal else 1)))
-    run = Run(x=start, z=start, r=smallest if r0 is None else r0)
+    own = smallest if momentum else 100 * smallest
+    run = Run(x=start, z=start, r=own if r0 is None else r0)
     grown_from, last_growth = run.r[0], 0
 
-    def next_weight(t: int) -> float:
-        ratio = signal_to_noise(run, start, smallest)
+    def next_weight(t):
+        ratio = signal_to_noise(run, start, smallest) if momentum else 0.0
         return max(1.0, min(weight(t), 10 * ratio ** (1 / 3) * (1 + ratio**2 / 1e6)))
 
     for t in range(T):
@@ -422,7 +354,7 @@ def untuned_accelegrad(
                     slope = (run.x[s] - run.y[s]) * run.H[s] / run.reach[s]
                 N += run.alpha[s] * run.reach[s] / run.h[s] * float(slope @ (start - run.x[s]))
             length = sqrt(float(H @ (start - z) ** 2))
-            exact = signal_to_noise(run, start, smallest) ** 2
+            exact = signal_to_noise(run, start, smallest) ** 2 if momentum else 0.0
             travelled = sqrt(float(H @ (start - y) ** 2) / run.h[t])
             if length:
                 suggested = 2 * N * sqrt(run.h[t]) / length

@@ -12,73 +12,51 @@ from sklearn.linear_model import Lasso
 
 import accelegrad as ag
 from accelegrad.errors import NonFiniteError
-from accelegrad.geometry.sets import Ball, Box, Simplex
-from accelegrad.rules import (
-    AcceleGrad,
-    AdaGrad,
-    ADoG,
-    DiagonalAcceleGrad,
-    DistanceFreeAcceleGrad,
-    DistanceFreeDiagonalAcceleGrad,
-    DoG,
-    LinearCoupling,
-    Subgradient,
-    UDoG,
-    UniversalDualGradient,
-    UniversalFastGradient,
-    UniversalGradient,
-    UniXGrad,
-    UntunedAcceleGrad,
-)
+from accelegrad.rules import UntunedAcceleGrad
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.distance import smallest_radius
-from stepping import Scaled, kinds, make, noisy, oracle_of, run, run_on, same
+from stepping import Scaled, make, noisy, oracle_of, run, run_on, same
 from toys import LeastSquares
 
-#: Each as a function of a set
 RULES = {
-    "accelegrad": lambda project=None: AcceleGrad(3.0, project=project, project_y=True),
-    "adagrad": lambda project=None: AdaGrad(3.0, project),
-    "auto": lambda project=None: DistanceFreeAcceleGrad(0.01, project=project),
-    "dog": lambda project=None: DoG(0.01, project=project),
-    "a-dog": lambda project=None: ADoG(0.01, project=project),
-    "unixgrad": lambda project=None: UniXGrad(3.0, project=project),
-    "u-dog": lambda project=None: UDoG(0.01, project=project),
-    "untuned": lambda project=None: UntunedAcceleGrad(False, 0.01, project=project),
-    "untuned, diagonal": lambda project=None: UntunedAcceleGrad(True, 0.01, project=project),
-    "diagonal": lambda project=None: DiagonalAcceleGrad(3.0, project=project, project_y=True),
-    "diagonal, auto": lambda project=None: DistanceFreeDiagonalAcceleGrad(
-        0.01, project=project, project_y=True
-    ),
+    "accelegrad": ag.AcceleGrad(3.0, project_y=True),
+    "adagrad": ag.AdaGrad(3.0),
+    "auto": ag.DistanceFreeAcceleGrad(0.01),
+    "dog": ag.DoG(0.01),
+    "a-dog": ag.ADoG(0.01),
+    "unixgrad": ag.UniXGrad(3.0),
+    "u-dog": ag.UDoG(0.01),
+    "untuned": UntunedAcceleGrad(False, 0.01),
+    "untuned, diagonal": UntunedAcceleGrad(True, 0.01),
+    "diagonal": ag.DiagonalAcceleGrad(3.0, project_y=True),
+    "diagonal, auto": ag.DistanceFreeDiagonalAcceleGrad(0.01, project_y=True),
 }
 #: Those whose steps depend on the size of the function
 TOLD = {
-    "linear coupling": LinearCoupling(2.0),
-    "subgradient": Subgradient(0.1),
-    "universal": UniversalGradient(0.1),
-    "universal, dual": UniversalDualGradient(0.1),
-    "universal, fast": UniversalFastGradient(0.1),
+    "linear coupling": ag.LinearCoupling(2.0),
+    "subgradient": ag.Subgradient(0.1),
+    "universal": ag.UniversalGradient(0.1),
+    "universal, dual": ag.UniversalDualGradient(0.1),
+    "universal, fast": ag.UniversalFastGradient(0.1),
 }
 every_rule = pytest.mark.parametrize("name", RULES)
-probing = pytest.mark.parametrize("kind_of_rule", [DoG, ADoG, UDoG, DistanceFreeAcceleGrad])
+probing = pytest.mark.parametrize(
+    "kind_of_rule", [ag.DoG, ag.ADoG, ag.UDoG, ag.DistanceFreeAcceleGrad]
+)
 
 
 @every_rule
 def test_scaling_the_function_leaves_the_iterates(name):
     fun, x0 = make("smooth", 6)
     scaled = lambda x: (1e-12 * fun(x)[0], 1e-12 * fun(x)[1])  # noqa: E731
-    rule = RULES[name](project=Box(x0 - 1.0, x0 + 0.5).project)
+    rule = RULES[name].with_parameters(project=ag.Box(x0 - 1.0, x0 + 0.5).project)
     here, there = (run(rule, x0, oracle_of(f), 100) for f in (fun, scaled))
     for t, (a, b) in enumerate(zip(here, there, strict=True)):
         same(rule.output(a), rule.output(b), "output", t)
         same(rule.last(a), rule.last(b), "last", t)
 
 
-def all_rules():
-    return [*(make() for make in RULES.values()), *TOLD.values()]
-
-
-@pytest.mark.parametrize("rule", all_rules(), ids=[*RULES, *TOLD])
+@pytest.mark.parametrize("rule", [*RULES.values(), *TOLD.values()], ids=[*RULES, *TOLD])
 def test_states(rule):
     """Before any step output and last point are x0; states are never changed in place."""
     fun, x0 = make("smooth", 10)
@@ -96,7 +74,7 @@ def test_states(rule):
 
 @every_rule
 def test_zero_gradients_give_zero_steps(name):
-    rule = RULES[name]()
+    rule = RULES[name]
     zero = oracle_of(lambda x: (0.0, np.zeros(3)))
     state = run(rule, np.ones(3), zero, 5)[-1]
     assert state.step_size == 0
@@ -117,28 +95,29 @@ def constrained(name):
     """Return a set of ten variables, and what SLSQP has to know of it."""
     if name == "simplex":
         total = {"type": "eq", "fun": lambda x: x.sum() - 1, "jac": lambda x: np.ones((1, 10))}
-        return Simplex(), {"constraints": [total], "bounds": [(0, None)] * 10}
+        return ag.Simplex(), {"constraints": [total], "bounds": [(0, None)] * 10}
     if name == "box":
-        return Box(np.zeros(10), np.full(10, 0.2)), {"bounds": [(0, 0.2)] * 10}
+        return ag.Box(np.zeros(10), np.full(10, 0.2)), {"bounds": [(0, 0.2)] * 10}
     within = {"type": "ineq", "fun": lambda x: 1 - x @ x, "jac": lambda x: -2 * x[None]}
-    return Ball(np.zeros(10), 1.0), {"constraints": [within]}
+    return ag.Ball(np.zeros(10), 1.0), {"constraints": [within]}
 
 
-#: With the steps, and how near last point and output come; None: the theorem is not about it
+#: For each set, the steps, and how near last point and output come; None: the theorem is not
+#: about it
 SOLVERS = {
-    "dog": (lambda K: DoG(probe=True, project=K.project), 2000, 1e-6, 1e-3),
-    "a-dog": (lambda K: ADoG(probe=True, project=K.project), 2000, 1e-6, 1e-3),
-    "unixgrad": (lambda K: UniXGrad(K.diameter_for(10), project=K.project), 4000, None, 1e-6),
-    "u-dog": (lambda K: UDoG(probe=True, project=K.project), 2000, None, 1e-6),
-    "auto": (lambda K: DistanceFreeAcceleGrad(probe=True, project=K.project), 2000, 1e-6, 1e-3),
-    "untuned": (lambda K: UntunedAcceleGrad(False, project=K.project), 2000, 1e-6, 1e-5),
-    "untuned, diagonal": (lambda K: UntunedAcceleGrad(project=K.project), 2000, 1e-6, 1e-5),
+    "dog": (lambda K: ag.DoG(probe=True), 2000, 1e-6, 1e-3),
+    "a-dog": (lambda K: ag.ADoG(probe=True), 2000, 1e-6, 1e-3),
+    "unixgrad": (lambda K: ag.UniXGrad(K.diameter_for(10)), 4000, None, 1e-6),
+    "u-dog": (lambda K: ag.UDoG(probe=True), 2000, None, 1e-6),
+    "auto": (lambda K: ag.DistanceFreeAcceleGrad(probe=True), 2000, 1e-6, 1e-3),
+    "untuned": (lambda K: UntunedAcceleGrad(False), 2000, 1e-6, 1e-5),
+    "untuned, diagonal": (lambda K: UntunedAcceleGrad(), 2000, 1e-6, 1e-5),
     "diagonal": (
-        lambda K: DiagonalAcceleGrad(K.upper - K.lower, project=K.project, project_y=True),
+        lambda K: ag.DiagonalAcceleGrad(K.upper - K.lower, project_y=True),
         *(2000, 1e-6, 1e-3),
     ),
     "diagonal, auto": (
-        lambda K: DistanceFreeDiagonalAcceleGrad(probe=True, project=K.project, project_y=True),
+        lambda K: ag.DistanceFreeDiagonalAcceleGrad(probe=True, project_y=True),
         *(2000, 1e-6, 1e-3),
     ),
 }
@@ -156,7 +135,7 @@ def test_constrained_minima_against_slsqp(name, solver):
     other = minimize(fun, x0, jac=True, method="SLSQP", options={"ftol": 1e-15}, **options)
     assert other.success
     make_rule, steps, near, average = SOLVERS[solver]
-    rule, points = make_rule(feasible), []
+    rule, points = make_rule(feasible).with_parameters(project=feasible.project), []
 
     def oracle(x):
         points.append(x)
@@ -191,7 +170,7 @@ def test_the_probe_asks_for_the_start_once_and_finds_the_scale(kind_of_rule):
     assert asked.count(0.0) == 1
     calls = len(asked)
     rule.step(step.state, oracle)
-    assert len(asked) == calls + (2 if kind_of_rule is UDoG else 1)
+    assert len(asked) == calls + (2 if kind_of_rule is ag.UDoG else 1)
 
 
 @probing
@@ -237,8 +216,8 @@ def test_lasso_by_soft_threshold_against_scikit_learn(positive):
     D = 2 * np.linalg.norm(coefficients)
     assert 0 < np.count_nonzero(coefficients) < 20
     for rule in (
-        UniXGrad(D, project=project, prox=prox),
-        UDoG(probe=True, project=project, prox=prox),
+        ag.UniXGrad(D, project=project, prox=prox),
+        ag.UDoG(probe=True, project=project, prox=prox),
     ):
         state = run(rule, np.zeros(20), oracle_of(fun), 3000)[-1]
         objective = lambda x: fun(x)[0] + penalty * np.abs(x).sum()  # noqa: E731
@@ -249,19 +228,7 @@ def test_lasso_by_soft_threshold_against_scikit_learn(positive):
         np.testing.assert_array_equal(rule.last(state) != 0, coefficients != 0)
 
 
-@kinds
-@pytest.mark.parametrize("kind_of_rule", [DoG, ADoG])
-def test_a_tiny_first_radius_costs_steps_but_not_the_minimum(kind, kind_of_rule):
-    fun, x0 = make(kind, 4)
-    x_star = fun.minimiser
-    state = run(kind_of_rule(), x0, oracle_of(fun), 4000)[-1]
-    gap = fun(kind_of_rule().output(state))[0] - fun(x_star)[0]
-    assert gap <= 1e-2 * (fun(x0)[0] - fun(x_star)[0])
-    distance = np.linalg.norm(x0 - x_star)
-    assert 0.3 * distance <= state.radius <= 5 * distance
-
-
-two_phases = pytest.mark.parametrize("rule", [UniXGrad(3.0), UDoG(0.01)])
+two_phases = pytest.mark.parametrize("rule", [ag.UniXGrad(3.0), ag.UDoG(0.01)])
 
 
 @two_phases
@@ -280,7 +247,7 @@ def test_a_first_gradient_of_zero_is_not_the_end(rule):
 def test_a_step_reports_its_output_point(rule):
     """The second evaluation is the one at x~_t, so the output's value is known for free."""
     fun, x0 = make("smooth", 7)
-    rule = rule.with_parameters(project=Ball(x0, 1.0).project)
+    rule = rule.with_parameters(project=ag.Ball(x0, 1.0).project)
     state, weights = rule.init(x0), 0.0
     for _ in range(20):
         asked = []
@@ -300,7 +267,7 @@ def test_a_step_reports_its_output_point(rule):
 def test_probe_goes_as_far_as_the_value_falls(seed):
     """Along the signs: to within a factor of ten of the lowest point, at a handful of calls."""
     problem = Scaled(2, seed)
-    rule = DistanceFreeDiagonalAcceleGrad(probe=True)
+    rule = ag.DistanceFreeDiagonalAcceleGrad(probe=True)
     state = rule.step(rule.init(problem.x0), problem.oracle).state
     assert 3 <= problem.calls <= 15
     units = 1 + np.abs(problem.x0)
@@ -327,31 +294,13 @@ def test_rescaled_columns_leave_the_predictions(kind):
 
     def rule(widths):
         if kind == "told":
-            return DiagonalAcceleGrad(widths)
-        return DistanceFreeDiagonalAcceleGrad(widths / 1000)
+            return ag.DiagonalAcceleGrad(widths)
+        return ag.DistanceFreeDiagonalAcceleGrad(widths / 1000)
 
     first, second = rule(problem.widths), rule(problem.widths / c)
     ones, others = run_on(problem, first, 300), run_on(other, second, 300)
     for a, b in zip(ones, others, strict=True):
         assert np.array_equal(first.output(a), c * second.output(b))
-
-
-def test_badly_scaled_least_squares_against_lapack():
-    """Columns from 1e-3 to 1e3; with one step for all, even told the exact D, little moves."""
-    problem = Scaled(2, 5, n=200, d=20, spread=3.0)
-    problem.x0 = np.zeros(problem.d)
-    x_star = np.linalg.lstsq(problem.A / problem.scales, problem.b, rcond=None)[0] / problem.scales
-    start, least = problem(problem.x0)[0], problem(x_star)[0]
-
-    def gap(rule):
-        states = run_on(problem, rule, 400)
-        return min(problem(rule.last(s))[0] - least for s in states) / (start - least)
-
-    # Told the widths, it is AcceleGrad on well scaled data, with its pace.
-    assert gap(DiagonalAcceleGrad(2 * np.abs(x_star))) <= 1e-8
-    assert gap(DistanceFreeDiagonalAcceleGrad(probe=True)) <= 1e-8
-    assert gap(DistanceFreeDiagonalAcceleGrad()) <= 1e-5  # the climb from 1e-6 takes a while
-    assert gap(AcceleGrad(2 * float(np.linalg.norm(x_star)))) >= 0.1
 
 
 @pytest.mark.parametrize(("batch", "most", "spread"), [(1, 3e-2, 3), (16, 2e-4, 0)])
@@ -363,7 +312,7 @@ def test_noisy_gradients_do_not_carry_the_widths_away(batch, most, spread):
     b = A @ rng.standard_normal(d) + 0.3 * rng.standard_normal(n)
     least = 0.5 * np.mean((A @ np.linalg.lstsq(A, b, rcond=None)[0] - b) ** 2)
     model = ag.LinearModel(A * scales, b, "squared")
-    rule = DistanceFreeDiagonalAcceleGrad()
+    rule = ag.DistanceFreeDiagonalAcceleGrad()
     state = rule.init(np.zeros(d))
     for _ in range(10_000):
         rows = rng.integers(n, size=batch)
@@ -371,15 +320,6 @@ def test_noisy_gradients_do_not_carry_the_widths_away(batch, most, spread):
     start = model.value(np.zeros(d))
     assert model.value(rule.output(state)) - least <= most * (start - least)
     assert (state.widths * scales).max() <= 100  # the minimiser's entries are about 1
-
-
-@pytest.mark.parametrize("rule", [DiagonalAcceleGrad(2.0), DistanceFreeDiagonalAcceleGrad()])
-def test_coordinates_without_gradient_do_not_move(rule):
-    state = rule.init(np.ones(3))
-    for _ in range(5):
-        state = rule.update(state, np.array([1.0, 0.0, -1.0]))
-    assert rule.last(state)[1] == 1.0
-    assert rule.output(state)[1] == pytest.approx(1.0, rel=1e-15)
 
 
 # --- AcceleGrad without tuning --------------------------------------------------------------------
@@ -401,25 +341,31 @@ def test_noise_limits_acceleration_and_its_absence_does_not():
 def test_a_set_that_stops_steps_does_not_make_the_radius_run_away(noise):
     """Of the steps' sum, which the evidence is held against, a set leaves little."""
     gradient = noisy(LeastSquares.random(60, 12, 2), 0, noise)
-    rule = UntunedAcceleGrad(diagonal=False, project=Simplex().project)
+    rule = UntunedAcceleGrad(diagonal=False, project=ag.Simplex().project)
     state = rule.init(np.full(12, 1 / 12))
     for _ in range(500):
         state = rule.update(state, gradient(rule.query(state)))
-    assert Simplex().contains(rule.output(state))
+    assert ag.Simplex().contains(rule.output(state))
     assert state.radius < 2 * 2**0.5  # twice the simplex's diameter
 
 
 # --- bad parameters -------------------------------------------------------------------------------
 
 ABOVE_ZERO = {
-    "diameter": [AcceleGrad, AdaGrad, UniXGrad, DiagonalAcceleGrad],
-    "initial_radius": [DistanceFreeAcceleGrad, DoG, ADoG, UDoG, DistanceFreeDiagonalAcceleGrad],
+    "diameter": [ag.AcceleGrad, ag.AdaGrad, ag.UniXGrad, ag.DiagonalAcceleGrad],
+    "initial_radius": [
+        ag.DistanceFreeAcceleGrad,
+        ag.DoG,
+        ag.ADoG,
+        ag.UDoG,
+        ag.DistanceFreeDiagonalAcceleGrad,
+    ],
     "first_radius": [lambda given: UntunedAcceleGrad(first_radius=given)],
-    "gradient_scale": [lambda given: UniXGrad(1.0, given)],
-    "largest_radius": [lambda given: DistanceFreeAcceleGrad(largest_radius=given)],
-    "smoothness": [LinearCoupling],
-    "step_size": [Subgradient],
-    "epsilon": [UniversalGradient, UniversalDualGradient, UniversalFastGradient],
+    "gradient_scale": [lambda given: ag.UniXGrad(1.0, given)],
+    "largest_radius": [lambda given: ag.DistanceFreeAcceleGrad(largest_radius=given)],
+    "smoothness": [ag.LinearCoupling],
+    "step_size": [ag.Subgradient],
+    "epsilon": [ag.UniversalGradient, ag.UniversalDualGradient, ag.UniversalFastGradient],
 }
 
 
@@ -436,15 +382,21 @@ def test_bad_numbers_are_refused(name):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: DiagonalAcceleGrad([1.0, -2.0]), r"diameter must be > 0, but diameter\[1\] is -2"),
-        (lambda: DiagonalAcceleGrad([1.0, np.inf]), r"diameter must be finite, but diameter\[1\]"),
-        (lambda: DiagonalAcceleGrad([[1.0]]), r"diameter must be one-dimensional"),
-        (lambda: DiagonalAcceleGrad([]), "diameter must have at least one entry"),
-        (lambda: DiagonalAcceleGrad(1.0, -1.0), "gradient_bound must be a finite number >= 0"),
-        (lambda: DiagonalAcceleGrad([1.0, 2.0]).init(np.zeros(3)), r"have x0's shape \(3,\)"),
-        (lambda: DistanceFreeDiagonalAcceleGrad([0.0]), r"initial_radius\[0\] is 0"),
         (
-            lambda: DistanceFreeDiagonalAcceleGrad([1.0]).init(np.zeros(3)),
+            lambda: ag.DiagonalAcceleGrad([1.0, -2.0]),
+            r"diameter must be > 0, but diameter\[1\] is -2",
+        ),
+        (
+            lambda: ag.DiagonalAcceleGrad([1.0, np.inf]),
+            r"diameter must be finite, but diameter\[1\]",
+        ),
+        (lambda: ag.DiagonalAcceleGrad([[1.0]]), r"diameter must be one-dimensional"),
+        (lambda: ag.DiagonalAcceleGrad([]), "diameter must have at least one entry"),
+        (lambda: ag.DiagonalAcceleGrad(1.0, -1.0), "gradient_bound must be a finite number >= 0"),
+        (lambda: ag.DiagonalAcceleGrad([1.0, 2.0]).init(np.zeros(3)), r"have x0's shape \(3,\)"),
+        (lambda: ag.DistanceFreeDiagonalAcceleGrad([0.0]), r"initial_radius\[0\] is 0"),
+        (
+            lambda: ag.DistanceFreeDiagonalAcceleGrad([1.0]).init(np.zeros(3)),
             r"have x0's shape \(3,\)",
         ),
         (lambda: UntunedAcceleGrad(rate=-1.0), "rate"),
@@ -457,6 +409,6 @@ def test_bad_values(make, message):
 
 def test_widths_are_the_rules_own():
     widths = np.ones(2)
-    rule = DiagonalAcceleGrad(widths)
+    rule = ag.DiagonalAcceleGrad(widths)
     widths[0] = 5
     assert np.array_equal(rule.diameter, np.ones(2))

@@ -47,33 +47,6 @@ def test_minibatches_of_one_converge(p, method):
 
 
 @pytest.mark.parametrize("p", [2, 1])
-@pytest.mark.parametrize("method", ["accelegrad", "adagrad"])
-def test_noisy_oracle_of_the_users_own(p, method):
-    problem, x_star, minimum = problem_and_minimum(p)
-    rng = np.random.default_rng(3)
-
-    def gradient(x):
-        row = rng.integers(N)
-        residual = problem.A[row] @ x - problem.b[row]
-        return N * problem.A[row] * (np.sign(residual) if p == 1 else 2 * residual)
-
-    result = ag.minimize(
-        None,
-        np.zeros(D),
-        jac=gradient,
-        exact=False,
-        method=method,
-        diameter=4 * np.linalg.norm(x_star),
-        max_iter=20 * N,
-    )
-    assert result.success
-    assert result.gap == math.inf
-    assert math.isnan(result.fun)
-    start = problem.fun(np.zeros(D))[0] - minimum
-    assert problem.fun(result.x)[0] - minimum < 0.05 * start
-
-
-@pytest.mark.parametrize("p", [2, 1])
 @pytest.mark.parametrize("method", ["universal", "universal-dual", "universal-fast"])
 def test_line_searches_end_under_noise(p, method):
     """They fail, as the paper says; what matters is that they end, and say how."""

@@ -4,20 +4,7 @@ import numpy as np
 import pytest
 
 import accelegrad as ag
-from accelegrad.geometry.sets import Ball, Box
-from accelegrad.rules import (
-    AcceleGrad,
-    AdaGrad,
-    ADoG,
-    DiagonalAcceleGrad,
-    DistanceFreeAcceleGrad,
-    DistanceFreeDiagonalAcceleGrad,
-    DoG,
-    Subgradient,
-    UDoG,
-    UniXGrad,
-    UntunedAcceleGrad,
-)
+from accelegrad.rules import UntunedAcceleGrad
 from accelegrad.rules.distance import smallest_radius
 from stepping import gaps, kinds, make, oracle_of
 from toys import AbsoluteDeviations, FlatQuadratic, LeastSquares, OnTheBoundary, slope
@@ -45,7 +32,7 @@ def problem_of(kind, seed):
 def test_adagrad_bound(kind, seed, ratio):
     fun, minimum, distance = problem_of(kind, seed)
     D = 2 * ratio * distance
-    rule = AdaGrad(D, Ball(0.0, D / 2).project)
+    rule = ag.AdaGrad(D, ag.Ball(0.0, D / 2).project)
     for T, state, gap in follow(rule, fun, np.zeros(10), minimum):
         assert gap <= np.sqrt(2 * D**2 * state.squares) / T
 
@@ -56,14 +43,14 @@ def test_accelegrad_smooth_bound(seed, G):
     fun, minimum, distance = problem_of(LeastSquares, seed)
     D, beta = 2 * distance, fun.smoothness
     constant = D * G / 2 + 8 * beta * D**2 * (1 + max(0, np.log(4 * beta * D / G)))
-    rule = AcceleGrad(D, G, Ball(0.0, distance).project)
+    rule = ag.AcceleGrad(D, G, ag.Ball(0.0, distance).project)
     for T, _, gap in follow(rule, fun, np.zeros(10), minimum):
         assert gap <= 32 / T**2 * constant
 
 
 def test_accelegrad_non_smooth_bound():
     fun, minimum, distance = problem_of(AbsoluteDeviations, 0)
-    rule, largest = AcceleGrad(2 * distance, 1.0, Ball(0.0, distance).project), 0.0
+    rule, largest = ag.AcceleGrad(2 * distance, 1.0, ag.Ball(0.0, distance).project), 0.0
     state = rule.init(np.zeros(10))
     for T in range(1, 1001):
         largest = max(largest, np.linalg.norm(fun(rule.query(state))[1]))
@@ -77,7 +64,7 @@ def test_subgradient_bound():
     """With weights eta_t: (||x0 - x*||^2 + sum eta^2 ||g||^2) / (2 sum eta)."""
     fun, minimum, distance = problem_of(AbsoluteDeviations, 0)
     total, squares = distance**2, 0.0
-    for _, state, gap in follow(Subgradient(0.01), fun, np.zeros(10), minimum):
+    for _, state, gap in follow(ag.Subgradient(0.01), fun, np.zeros(10), minimum):
         total += state.step_size**2 * (state.squares - squares)
         squares = state.squares
         assert gap <= total / (2 * state.weight_sum)
@@ -96,7 +83,7 @@ def test_unixgrad_smooth_bounds(name, scale):
     assert fun.set.contains(fun.x_star)
     D, L = fun.diameter, fun.smoothness
     G0 = np.linalg.norm(fun(fun.x0)[1]) if scale is None else scale
-    for T, state, gap in follow(UniXGrad(D, scale, fun.set.project), fun, fun.x0, 0.0, 500):
+    for T, state, gap in follow(ag.UniXGrad(D, scale, fun.set.project), fun, fun.x0, 0.0, 500):
         S = state.weighted_differences + state.scale
         assert -1e-15 < gap <= 3 * 2**0.5 * D * S**0.5 / (T * (T + 1))
         assert gap <= (D * G0 / 2**0.5 + 24.2 * L * D**2) / (T * (T + 1))
@@ -105,7 +92,7 @@ def test_unixgrad_smooth_bounds(name, scale):
 def test_unixgrad_non_smooth_bound():
     fun, minimum, distance = problem_of(AbsoluteDeviations, 0)
     D, G = 2 * distance, np.linalg.norm(fun.A, axis=1).sum()
-    rule = UniXGrad(D, project=Ball(np.zeros(10), D / 2).project)
+    rule = ag.UniXGrad(D, project=ag.Ball(np.zeros(10), D / 2).project)
     for T, state, gap in follow(rule, fun, np.zeros(10), minimum, 500):
         S = state.weighted_differences + state.scale
         assert gap <= 3 * 2**0.5 * D * S**0.5 / (T * (T + 1))
@@ -122,7 +109,7 @@ def test_dog_bound(kind, radius):
     fun, x0 = make(kind, 3)
     x_star = fun.minimiser
     farthest = np.linalg.norm(x0 - x_star)
-    for _, state, gap in follow(DoG(radius), fun, x0, fun(x_star)[0], 500):
+    for _, state, gap in follow(ag.DoG(radius), fun, x0, fun(x_star)[0], 500):
         farthest = max(farthest, np.linalg.norm(state.query_point - x_star))
         bound = state.radius * (2 * farthest + state.radius) * state.squares**0.5
         assert gap <= bound / state.weight_sum
@@ -138,7 +125,7 @@ def test_regret_of_every_coordinate(seed):
     rng = np.random.default_rng(seed)
     T, d = 400, 6
     D = 10 ** rng.uniform(-2, 2, d)
-    rule = DiagonalAcceleGrad(D, project=Box(np.zeros(d), D).project)
+    rule = ag.DiagonalAcceleGrad(D, project=ag.Box(np.zeros(d), D).project)
     state = rule.init(D * rng.random(d))
     regret, squares = np.zeros((2, d)), np.zeros(d)
     for _ in range(T):
@@ -154,7 +141,7 @@ def test_regret_of_every_coordinate(seed):
 # -- what gradients prove about the distance -------------------------------------------------------
 
 
-@pytest.mark.parametrize("rule", [DistanceFreeAcceleGrad(), UntunedAcceleGrad(diagonal=False)])
+@pytest.mark.parametrize("rule", [ag.DistanceFreeAcceleGrad(), UntunedAcceleGrad(diagonal=False)])
 def test_the_radius_stays_below_twice_the_distance(rule):
     """With exact gradients; `UntunedAcceleGrad` too where its metric stands still."""
     for seed in range(10):
@@ -173,7 +160,7 @@ def test_the_radius_stays_below_twice_the_distance_within_a_set(name):
     """Nor is it so small that the radius stays behind."""
     fun = OnTheBoundary(name, 0)
     distance = np.linalg.norm(fun.x_star - fun.x0)
-    rule = DistanceFreeAcceleGrad(initial_radius=1e-4, project=fun.set.project)
+    rule = ag.DistanceFreeAcceleGrad(initial_radius=1e-4, project=fun.set.project)
     for _, state, _ in follow(rule, fun, fun.x0, 0.0, 300):
         assert state.radius <= 2 * distance * (1 + 1e-9)
     assert state.radius >= 0.1 * distance
@@ -200,18 +187,18 @@ D = 2 * np.linalg.norm(FlatQuadratic().x0)
 @pytest.mark.parametrize(
     ("rule", "steepest", "flattest"),
     [
-        (AcceleGrad(D, project=Ball(FlatQuadratic().x0, D / 2).project), -9.0, -1.9),
+        (ag.AcceleGrad(D, project=ag.Ball(FlatQuadratic().x0, D / 2).project), -9.0, -1.9),
         # AdaGrad is not accelerated: about 1/T on the same function.
-        (AdaGrad(D, Ball(FlatQuadratic().x0, D / 2).project), -1.5, -0.9),
-        (DistanceFreeAcceleGrad(probe=True), -9.0, -1.9),
-        (ADoG(probe=True), -9.0, -1.9),
-        (DoG(probe=True), -1.5, -0.8),
-        (DiagonalAcceleGrad(2.0), -9.0, -2.0),
-        (DistanceFreeDiagonalAcceleGrad(1e-3), -9.0, -2.0),
+        (ag.AdaGrad(D, ag.Ball(FlatQuadratic().x0, D / 2).project), -1.5, -0.9),
+        (ag.DistanceFreeAcceleGrad(probe=True), -9.0, -1.9),
+        (ag.ADoG(probe=True), -9.0, -1.9),
+        (ag.DoG(probe=True), -1.5, -0.8),
+        (ag.DiagonalAcceleGrad(2.0), -9.0, -2.0),
+        (ag.DistanceFreeDiagonalAcceleGrad(1e-3), -9.0, -2.0),
     ],
 )
 def test_rates_on_a_smooth_function_that_is_not_strongly_convex(rule, steepest, flattest):
-    diagonal = isinstance(rule, DiagonalAcceleGrad | DistanceFreeDiagonalAcceleGrad)
+    diagonal = isinstance(rule, ag.DiagonalAcceleGrad | ag.DistanceFreeDiagonalAcceleGrad)
     fun, x0 = rotated_flat() if diagonal else (FlatQuadratic(), FlatQuadratic().x0)
     horizons = np.unique(np.logspace(1.5, 3.5, 25).astype(int))
     assert steepest <= slope(horizons, gaps(rule, fun, x0, 0.0, horizons)) <= flattest
@@ -223,7 +210,7 @@ def test_u_dog_is_accelerated_where_the_gradient_vanishes(name):
     horizons = np.unique(np.logspace(1, 3.3, 25).astype(int))
     for pull, flattest in ((0.0, -1.8), (1.0, -1.0)):
         fun = OnTheBoundary(name, 0, pull=pull)
-        rule = UDoG(fun.diameter / 20, project=fun.set.project)
+        rule = ag.UDoG(fun.diameter / 20, project=fun.set.project)
         found = gaps(rule, fun, fun.x0, 0.0, horizons)
         assert (found > -1e-15).all()
         assert slope(horizons, found) <= flattest

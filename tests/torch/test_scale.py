@@ -1,7 +1,5 @@
 """Steps do not depend on the size of gradients, from the smallest float32 to the largest."""
 
-import copy
-
 import pytest
 import torch
 
@@ -81,25 +79,6 @@ def test_a_first_gradient_of_zero_says_nothing_of_the_size():
         x.grad = 1e-19 * (x.detach() - torch.tensor([1.0, -2.0]))
         optimizer.step()
     torch.testing.assert_close(x.detach(), torch.tensor([1.0, -2.0]), atol=0.05, rtol=0)
-
-
-def test_a_loaded_run_keeps_the_unit():
-    def again(optimizer, x):
-        loaded = AcceleGrad([x])
-        loaded.load_state_dict(copy.deepcopy(optimizer.state_dict()))
-        return loaded
-
-    ends = []
-    for reload in (False, True):
-        x = torch.nn.Parameter(torch.zeros(2))
-        optimizer = AcceleGrad([x])
-        for t in range(40):
-            if reload and t == 20:
-                optimizer = again(optimizer, x)
-            x.grad = 1e20 * (x.detach() - torch.tensor([1.0, -2.0]))
-            optimizer.step()
-        ends.append(x.detach().clone())
-    assert torch.equal(*ends)
 
 
 def in_users_units(optimizer, param):

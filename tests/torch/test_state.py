@@ -1,7 +1,6 @@
 """The two modes, what is saved, odd gradients and parameters, and what torch users expect."""
 
 import copy
-import io
 import pickle
 import subprocess
 import sys
@@ -113,34 +112,6 @@ def test_the_step_that_sets_up_state_does_not_count():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-@pytest.mark.parametrize("mode", ["train", "eval"])
-def test_saved_and_loaded(kind, dtype, mode):
-    run, loaded = Run(kind, dtype), Run(kind, dtype)
-    run.step(30)
-    getattr(run.optimizer, mode)()
-    saved = io.BytesIO()
-    torch.save({"model": run.model.state_dict(), "optimizer": run.optimizer.state_dict()}, saved)
-    saved.seek(0)
-    state = torch.load(saved, weights_only=True)
-    loaded.model.load_state_dict(state["model"])
-    loaded.optimizer.load_state_dict(state["optimizer"])
-    loaded.steps = run.steps
-    assert loaded.optimizer.training == (mode == "train")
-    for each in (run, loaded):
-        each.optimizer.train()
-        each.step(30)
-    assert torch.equal(run.values(), loaded.values())
-    for each in (run, loaded):
-        each.optimizer.eval()
-    assert torch.equal(run.values(), loaded.values())
-    for states in loaded.optimizer.state.values():
-        wanted = torch.float64 if dtype == torch.float64 else torch.float32
-        assert {tensor.dtype for tensor in states.values()} == {wanted}
-    assert loaded.optimizer.param_groups[0]["iteration"].dtype == torch.float64
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_copies_and_pickles_go_on_alike(kind):
     run = Run(kind)
     run.step(20)
@@ -159,22 +130,6 @@ def test_functions_are_not_saved_and_kept_on_loading():
     loaded.optimizer.load_state_dict(state)
     assert callable(loaded.optimizer.param_groups[0]["projection"])
     assert state["param_groups"][0]["penalty"] is None
-
-
-def test_a_state_that_was_saved_without_some_options_is_loaded():
-    """State dicts of AdaGradNorm did not have the options of AcceleGrad once."""
-    first, second = Run(AdaGradNorm), Run(AdaGradNorm)
-    first.step(7)
-    saved = copy.deepcopy(first.optimizer.state_dict())
-    for group in saved["param_groups"]:
-        for name in ("gradient_bound", "penalty", "diagonal"):
-            group.pop(name, None)
-    second.model.load_state_dict(first.model.state_dict())
-    second.optimizer.load_state_dict(saved)
-    second.steps = first.steps
-    for run in (first, second):
-        run.step(5)
-    assert torch.equal(first.values(), second.values())
 
 
 def test_half_precision_is_as_good_as_its_points():
@@ -307,11 +262,10 @@ def test_steps_without_finite_gradients_are_skipped(kind, bad):
     run = Run(kind)
     run.step(5)
     before, state = run.values(), copy.deepcopy(run.optimizer.state_dict())
-    scale = torch.ones((), dtype=torch.float64)
 
     def closure():
         run.optimizer.zero_grad()
-        loss = run.loss() * scale * bad
+        loss = run.loss() * bad
         loss.backward()
         return loss
 
@@ -319,9 +273,7 @@ def test_steps_without_finite_gradients_are_skipped(kind, bad):
         assert not np.isfinite(run.optimizer.step(closure).item())
     assert torch.equal(run.values(), before)
     after = run.optimizer.state_dict()
-    for i, tensors in state["state"].items():
-        for name, tensor in tensors.items():
-            assert torch.equal(after["state"][i][name], tensor)
+    torch.testing.assert_close(after["state"], state["state"], rtol=0, atol=0)
     run.step(5)
     assert run.optimizer.iteration == 10
     assert torch.isfinite(run.values()).all()
@@ -431,41 +383,6 @@ def test_wrong_options(options, message):
         AcceleGrad([Parameter(torch.ones(2))], **options)
 
 
-# -- constraints -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("diameter", ["auto", 2.0])
-def test_every_point_is_in_the_set(kind, diameter):
-    torch.manual_seed(3)
-    weights = Parameter(torch.full((3, 4), 0.25, dtype=torch.float64))
-    free = Parameter(torch.zeros(3, dtype=torch.float64))
-    goal = torch.randn(3, 4, dtype=torch.float64)
-    groups = [{"params": [weights], "projection": "simplex"}, {"params": [free]}]
-    optimizer = kind(groups, diameter=diameter)
-
-    def closure():
-        optimizer.zero_grad()
-        loss = (weights - goal + free[:, None]).square().sum()
-        loss.backward()
-        return loss
-
-    before = closure().item()
-    for _ in range(200):
-        optimizer.step(closure)
-        for _ in range(2):
-            assert weights.min() >= 0
-            torch.testing.assert_close(weights.detach().sum(-1), torch.ones(3, dtype=torch.float64))
-            optimizer.eval()
-        optimizer.train()
-    optimizer.eval()
-    assert closure().item() < before
-    exact = minimize(
-        lambda: (weights - goal + free[:, None]).square().sum(), [weights, free], max_iter=5
-    )
-    assert exact.fun <= before
-
-
 # -- BatchNorm, minimize, imports ------------------------------------------------------------------
 
 
@@ -494,10 +411,7 @@ def test_recalibrated_statistics_are_those_of_the_average():
 
 def test_minimize_certifies_a_torch_function(tmp_path):
     torch.manual_seed(1)
-    data, labels = (
-        torch.randn(50, 3, dtype=torch.float64),
-        torch.sign(torch.randn(50, dtype=torch.float64)),
-    )
+    data, labels = torch.randn(50, 3).double(), torch.sign(torch.randn(50).double())
     model = torch.nn.Linear(3, 1).double()
 
     def loss():
@@ -513,38 +427,39 @@ def test_minimize_certifies_a_torch_function(tmp_path):
 
     ends = []
     for function in (loss, with_backward):
-        with torch.no_grad():
-            for param in model.parameters():
-                param.zero_()
+        for param in model.parameters():
+            torch.nn.init.zeros_(param)
         result = minimize(function, model.parameters(), tol=1e-8, max_iter=2000)
         assert result.success, result.message
         assert result.gap <= 1e-8
         assert loss().item() == pytest.approx(result.fun, abs=1e-15)
         ends.append(result.x)
     np.testing.assert_array_equal(*ends)
-    weight = Parameter(torch.zeros(2, 2, dtype=torch.float64))
-    result = minimize(
+    weight = Parameter(torch.zeros(2, 2).double())
+    assert minimize(
         lambda w: (w - 3).square().sum(), weight, tol=1e-6, checkpoint=tmp_path / "run"
-    )
-    assert result.success
-    torch.testing.assert_close(
-        weight.detach(), torch.full((2, 2), 3.0, dtype=torch.float64), atol=1e-3, rtol=0
-    )
+    ).success
+    assert (weight - 3).abs().max() < 1e-3
 
 
-def test_minimize_refuses_what_it_cannot_certify():
-    with pytest.raises(
-        TypeError, match=r"must be float64 for a certified gap, but one is torch.float32"
-    ):
-        minimize(lambda x: x.sum(), Parameter(torch.ones(2)))
-    with pytest.raises(ValueError, match="leaves that require gradients"):
-        minimize(lambda x: x.sum(), torch.ones(2, dtype=torch.float64))
-    with pytest.raises(ValueError, match="params must have at least one tensor"):
-        minimize(lambda: None, [])
-    start = Parameter(torch.ones(2, dtype=torch.float64))
-    with pytest.raises(TypeError, match="tensor of one number"):
-        minimize(lambda x: x * 2, start)
-    assert torch.equal(start.detach(), torch.ones(2, dtype=torch.float64))
+ONES = torch.ones(2).double()
+
+
+@pytest.mark.parametrize(
+    ("function", "params", "message"),
+    [
+        (torch.sum, Parameter(torch.ones(2)), "must be float64 .*, but one is torch.float32"),
+        (torch.sum, ONES, "leaves that require gradients"),
+        (torch.sum, [], "params must have at least one tensor"),
+        (torch.sum, [[1.0]], "params must be tensors, not list"),
+        (lambda x: x * 2, Parameter(ONES.clone()), "tensor of one number"),
+    ],
+)
+def test_minimize_refuses_what_it_cannot_certify(function, params, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        minimize(lambda x: function(x), params)
+    if isinstance(params, torch.Tensor):
+        assert torch.equal(params.detach(), torch.ones_like(params))
 
 
 def test_torch_is_loaded_by_its_door_alone():

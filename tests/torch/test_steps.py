@@ -66,10 +66,12 @@ class Parameters:
         parts = split(start, shapes)
         self.groups = [[torch.nn.Parameter(p) for p in group] for group in parts]
         self.shapes, self.calls = shapes, 0
+        self.sign = -1 if options.get("maximize") else 1
+        self.decay = options.get("weight_decay", 0.0)
         self.optimizer = kind([{"params": group} for group in self.groups], **options)
 
     def closure(self):
-        found = split(gradient(self.x, self.calls), self.shapes)
+        found = split(self.sign * gradient(self.x, self.calls), self.shapes)
         self.calls += 1
         for group, parts in zip(self.groups, found, strict=True):
             for param, part in zip(group, parts, strict=True):
@@ -94,7 +96,11 @@ one_step = {"diagonal": False}
 #: A rule, and the options with which AcceleGrad does its steps
 ACCELEGRAD = {
     "accelegrad": (rules.AcceleGrad(4.0), {"diameter": 4.0}),
-    "G": (rules.AcceleGrad(4.0, 0.5), {"diameter": 8.0, "lr": 0.5, "gradient_bound": 0.5}),
+    "decay": (rules.AcceleGrad(4.0), {"diameter": 4.0, "weight_decay": 0.1, "maximize": True}),
+    "G": (
+        rules.AcceleGrad(4.0, 0.5),
+        {"diameter": 8.0, "lr": torch.tensor([0.5]), "gradient_bound": 0.5},
+    ),
     "named set": (
         rules.AcceleGrad(4.0, **project),
         {"diameter": 4.0, "projection": "nonnegative"},
@@ -106,6 +112,8 @@ ACCELEGRAD = {
     ),
     "auto": (rules.UntunedAcceleGrad(), {}),
     "auto, scalar": (rules.UntunedAcceleGrad(**one_step), one_step),
+    "auto, rate": (rules.UntunedAcceleGrad(rate=0.5), {"lr": torch.tensor(0.5)}),
+    "auto, decay": (rules.UntunedAcceleGrad(), {"weight_decay": 0.1, "maximize": True}),
     "auto, prox": (
         rules.UntunedAcceleGrad(prox=soft_numpy),
         {"penalty": L1(0.05), "diagonal": True},
@@ -146,7 +154,8 @@ def agree(rule, parameters, steps=STEPS):
     """Rounding is 1e-16 a step, and a convex method does not blow it up."""
     state = rule.init(parameters.x)
     for t in range(steps):
-        state = rule.update(state, gradient(rule.query(state), t))
+        x = rule.query(state)
+        state = rule.update(state, gradient(x, t) + parameters.decay * x)
         parameters.step()
         np.testing.assert_allclose(
             parameters.x, rule.query(state), rtol=1e-12, atol=1e-12, err_msg=t

@@ -149,6 +149,7 @@ class Bucket:
         # Within a step:
         self.direction: Tensors = []
         self.inverse: list[Any] = []
+        self.root: Number = 0.0  # H, if it is one number
         self.before: Tensors = []
         self.reach: Number = 0.0
 

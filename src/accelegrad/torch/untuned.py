@@ -7,6 +7,8 @@ graph always, and masked.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -20,7 +22,6 @@ from accelegrad.rules.untuned import (
     UntunedAcceleGrad,
     UntunedState,
     averaging,
-    is_comparable,
     learnt,
 )
 from accelegrad.torch.optimizer import (
@@ -34,7 +35,7 @@ from accelegrad.torch.optimizer import (
     learning_rate,
 )
 from accelegrad.torch.sets import MIRROR, move
-from accelegrad.torch.tensors import Bucket, Number, gradient_square
+from accelegrad.torch.tensors import Bucket, Number, Tensors, gradient_square
 
 RULE = UntunedAcceleGrad()
 #: The least first step, in units in the last place of a parameter of size 1: shorter ones would be
@@ -66,12 +67,7 @@ class Untuned(Method):
 
     def update(self, family: Family) -> Numbers | None:
         """Return the numbers after a step; squares are the rule's r_t Q_t, and H their roots."""
-        searching = family.in_graph or family.numbers["averaged"] == 0
-        compared = searching and self.momentum and (family.in_graph or _is_comparable(family))
-        if searching:
-            square, *found = family.sums(_along_z, 4)
-        else:
-            square, *found = family.sums(self._square)
+        (square,) = family.sums(self._square)
         if not is_usable(square):
             return None
         numbers = self._started(family)
@@ -80,19 +76,21 @@ class Untuned(Method):
         weight = numbers["radius"] * alpha * alpha
         squares = numbers[SQUARES] + weight * square
         for bucket in family.buckets:
-            self._measure(bucket, weight, squares)
             bucket.reach = learning_rate(bucket.group) * reach
-            bucket.step_size = self._step_size(bucket.reach, squares)
-        cosine = self._cosine(family, square, found) if compared else 0.0
+            self._measure(bucket, weight, squares)
+        searching = family.in_graph or numbers["averaged"] == 0
+        if searching:
+            slope, evidence, along, stretch = family.sums(_before_step, 4)
+            cosine = adaptive_step(along, slope * stretch) if self.momentum else 0.0
         for bucket in family.buckets:
             if searching and _has_penalty(family):
                 bucket.before = [x.clone() for x in bucket.x]
             move(bucket, alpha)
         if searching:
-            evidence = found[0]
             if _has_penalty(family):
                 (evidence,) = family.sums(_mapping)
-            size, stretch, travelled = self._distances(family, squares)
+            size, stretch, travelled = family.sums(_after_step, 3)
+            size = size if self.sums else squares**0.5
             seen = Seen(size, cosine, evidence, stretch, travelled)
             moved = alpha * largest_rate(family.buckets) * reach
             sets = any(bucket.group["projection"] is not None for bucket in family.buckets)
@@ -123,30 +121,17 @@ class Untuned(Method):
 
     # -- one step size, or one per coordinate ----------------------------------------------------
 
-    def _square(self, bucket: Bucket) -> Tensor:
-        """Return <g, g>, once the radius is settled."""
-        return gradient_square(bucket)
+    _square = staticmethod(gradient_square)
 
     def _measure(self, bucket: Bucket, weight: Number, squares: Number) -> None:  # noqa: ARG002
-        """Set g/H, and 1/H for a penalty; `weight` is that of the new squared gradients."""
-        inverse = adaptive_step(1.0, squares)
+        """Set g/H, the step size, and 1/H for a penalty.
+
+        `weight` is that of the new squared gradients.
+        """
+        bucket.root, inverse = squares**0.5 + (squares == 0), adaptive_step(1.0, squares)
         bucket.inverse = [inverse] * len(bucket.x)
         bucket.direction = bucket.each.scaled(bucket.gradient, inverse)
-
-    def _step_size(self, reach: Number, squares: Number) -> Number:
-        """Return the value to keep for `AveragingOptimizer.effective_step`."""
-        return adaptive_step(reach, squares)
-
-    def _cosine(self, family: Family, square: Number, found: list[Number]) -> Number:  # noqa: ARG002
-        """Return the cosine between g and anchor - z before the step, in the metric H."""
-        _, along, stretch = found
-        return adaptive_step(along, square * stretch)
-
-    def _distances(self, family: Family, squares: Number) -> tuple[Number, Number, Number]:
-        """Return the sum of H, and the squared distances of z and y in the metric."""
-        stretch, travelled = family.sums(_squared_distances, 2)
-        size = squares**0.5
-        return size, size * stretch, size * travelled
+        bucket.step_size = bucket.reach * inverse
 
 
 class UntunedDescent(Untuned):
@@ -161,60 +146,52 @@ class DiagonalUntuned(Untuned):
 
     sums: ClassVar[tuple[str, ...]] = (SQUARES,)
 
-    def _square(self, bucket: Bucket) -> Tensor:
+    @staticmethod
+    def _square(bucket: Bucket) -> Tensor:
         """Return an upper bound of <g, g>, enough to tell whether sums of squares are safe."""
         return torch.stack(torch._foreach_norm(bucket.gradient)).sum(0, True).double().square()
 
     def _measure(self, bucket: Bucket, weight: Number, squares: Number) -> None:  # noqa: ARG002
-        each, state = bucket.each, bucket.state
+        each, state, bucket.step_size = bucket.each, bucket.state, bucket.reach
         state[SQUARES] = each.add_squares(state[SQUARES], bucket.gradient, weight)
         bucket.direction = each.over_roots(bucket.gradient, state[SQUARES])
         if bucket.group["penalty"] is not None:
             bucket.inverse = [adaptive_step(1.0, square) for square in state[SQUARES]]
 
-    def _step_size(self, reach: Number, squares: Number) -> Number:  # noqa: ARG002
-        return reach
-
-    def _cosine(self, family: Family, square: Number, found: list[Number]) -> Number:  # noqa: ARG002
-        slope, stretch = family.sums(_slope_and_stretch, 2)
-        return adaptive_step(found[1], slope * stretch)
-
-    def _distances(self, family: Family, squares: Number) -> tuple[Number, Number, Number]:  # noqa: ARG002
-        size, stretch, travelled = family.sums(_distances_in_metric, 3)
-        return size, stretch, travelled
-
 
 # -- tensors -------------------------------------------------------------------------------------
 
 
-def _along_z(bucket: Bucket) -> Tensor:
-    return bucket.sums_of(
-        lambda g, a, x, z: [g.dot(g), g.dot(a - x), g.dot(d := a - z), d.dot(d)],
+def _in_metric(bucket: Bucket, function: Callable[..., Tensors], *lists: Tensors) -> Tensor:
+    """Return sums of a function whose first argument is H, a vector or one number."""
+    if SQUARES not in bucket.state:
+        return bucket.sums_of(functools.partial(function, bucket.root), *lists)
+    return bucket.sums_of(lambda q, *rest: function(q.sqrt(), *rest), bucket.state[SQUARES], *lists)
+
+
+def _before_step(bucket: Bucket) -> Tensor:
+    """Return the sums <g, g/H>, <g, a - x>, <g, a - z> and <a - z, H (a - z)>, a the anchor."""
+    return _in_metric(
+        bucket,
+        lambda h, g, a, x, z: [
+            (g / h).dot(g),
+            g.dot(a - x),
+            g.dot(d := a - z),
+            (h * d).dot(d),
+        ],
         *(bucket.gradient, bucket.state[AVERAGE], bucket.x, bucket.state[MIRROR]),
     )
 
 
-def _slope_and_stretch(bucket: Bucket) -> Tensor:
-    return bucket.sums_of(
-        lambda q, g, a, z: [(g / (h := q.sqrt())).dot(g), (h * (d := a - z)).dot(d)],
-        *(bucket.state[SQUARES], bucket.gradient, bucket.state[AVERAGE], bucket.state[MIRROR]),
-    )
-
-
-def _distances_in_metric(bucket: Bucket) -> Tensor:
-    return bucket.sums_of(
-        lambda q, a, z, y: [
-            (h := q.sqrt()).sum(),
+def _after_step(bucket: Bucket) -> Tensor:
+    """Return the sums of H, <a - z, H (a - z)> and <a - y, H (a - y)>."""
+    return _in_metric(
+        bucket,
+        lambda h, a, z, y: [
+            (0 * a + h).sum(),
             (h * (d := a - z)).dot(d),
             (h * (e := a - y)).dot(e),
         ],
-        *(bucket.state[SQUARES], bucket.state[AVERAGE], bucket.state[MIRROR], bucket.x),
-    )
-
-
-def _squared_distances(bucket: Bucket) -> Tensor:
-    return bucket.sums_of(
-        lambda a, z, y: [(d := a - z).dot(d), (e := a - y).dot(e)],
         *(bucket.state[AVERAGE], bucket.state[MIRROR], bucket.x),
     )
 
@@ -248,11 +225,6 @@ def _state_of(numbers: Numbers) -> UntunedState:
     """Return the numbers as a state of the rule without arrays."""
     fields = {name: numbers.get(name) for name in UntunedState._fields}
     return UntunedState(**fields)
-
-
-def _is_comparable(family: Family) -> Any:
-    names = ("iteration", "radius", "smallest_radius")
-    return is_comparable(*(family.numbers[name] for name in names))
 
 
 def _first_share(buckets: list[Bucket]) -> Number:
