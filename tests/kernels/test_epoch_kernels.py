@@ -297,9 +297,7 @@ def test_the_norm_of_the_gradients_sum_keeps_its_digits_where_they_cancel():
     run = Twin("distance_free", X, y, loss, np.zeros(1), **radii)
     run.advance(np.repeat([0, 1], [100, 200]))
     total = 1e-5 * alpha[:100].sum() * 1e-14
-    np.testing.assert_allclose(
-        np.sqrt(run._levels.gram[:, :, S, S].sum()), total, rtol=1e-8
-    )
+    np.testing.assert_allclose(np.sqrt(run._levels.gram[:, :, S, S].sum()), total, rtol=1e-8)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -73,9 +73,11 @@ LOST = 1e-4
 #: other (a fifth of the time of a step).
 COPIES = 2
 
-#: What changes from step to step; `peak` is the largest ||S||^2 since it was last computed.
+#: What changes from step to step; `peak` is the largest ||S||^2 since it was last computed;
+#: `equal` tells whether z and y are the same point.
 NUMBERS = record(
-    ["squares", "eta", "weight_sum", "radius", "evidence", "peak"], ["iteration", "rebases"]
+    ["squares", "eta", "weight_sum", "radius", "evidence", "peak"],
+    ["iteration", "rebases", "equal"],
 )
 Z, Y, S, SUM = range(4)  # rows of `Levels.mix`, and columns that hold z, y, s and q when rebased
 X0 = 3  # the last row of `Levels.gram`
@@ -126,8 +128,13 @@ def _room(n_columns: int, K: int, n_groups: int, n_levels: int, entries: int) ->
 
 @compiled
 def _shares(s: Any, f: Any) -> Any:
-    """Return alpha and the shares of z and y in x."""
+    """Return alpha and the shares of z and y in x.
+
+    While z and y are the same point, x counts as y: with z the columns would have to be rebased.
+    """
     alpha = importance(s.iteration) if f.coupled else 1.0
+    if s.equal and f.coupled:
+        return alpha, 0.0, 1.0
     return alpha, 1.0 / alpha, 1.0 - 1.0 / alpha
 
 
@@ -165,7 +172,7 @@ def _gradient(
     points: Any,
     rows: Any,
     room: Any,
-    base: int,
+    base: Any,
     order: Any,
     first: int,
     end: int,
@@ -264,7 +271,7 @@ def _add(K: int, flat: Any, level: Any, room: Any, count: int) -> None:
 
 @compiled
 def _products(K: int, own: int, g: int, s: Any, f: Any, levels: Any, dots: Any, along: Any) -> Any:
-    """Compute the products of z, y, S, x0 and g with problem g's gradient; return whether finite."""
+    """Compute the products of z, y, S, x0 and g with the gradient; return whether it is finite."""
     square, l2, mix, gram = levels
     alpha, tau, rest = _shares(s, f)
     whole = 0.0
@@ -318,6 +325,7 @@ def _couple(K: int, own: int, g: int, s: Any, f: Any, levels: Any, room: Any) ->
         # ||S||^2 is a divisor: when it has become much smaller, it has lost its digits.
         lost = ss < LOST * s.peak
     s.eta = eta
+    s.equal = 1 if s.equal and alpha == 1.0 and held == 1.0 else 0
     s.weight_sum += weight
     s.iteration += 1
     moves[g, Z], moves[g, Y], moves[g, S], moves[g, X0] = -step, 0.0, heavier, 0.0
@@ -367,43 +375,58 @@ def _couple(K: int, own: int, g: int, s: Any, f: Any, levels: Any, room: Any) ->
 @compiled
 def _rebase(K: int, own: int, points: Any, levels: Any, room: Any) -> None:
     """Turn the columns into z, y and both sums, before g_s is added."""
-    level, columns, _, x0 = points
+    level, _, flat, x0 = points
     square, _, mix, _ = levels
-    for j in range(columns.shape[0]):
-        n = level[j]
+    one, two, three = np.uint64(K), np.uint64(2 * K), np.uint64(3 * K)
+    both, factors = np.empty(2 * K), np.empty(12 * square.size * K)
+    for n in range(square.size):
         for k in range(K):
-            v, w = columns[j, 0, k], columns[j, 1, k]
-            start = x0[j, k] if x0.size else 0.0
-            columns[j, Z, k] = columns[j, Y, k] = 0.0
             for a in range(4):
-                g = k // own
-                columns[j, a, k] += mix[g, n, a, 0] * v + mix[g, n, a, 1] * w
-                columns[j, a, k] += mix[g, n, a, 2] * start
+                for field in range(3):
+                    factors[(3 * (4 * n + a) + field) * K + k] = mix[k // own, n, a, field]
+                room.factors[(4 * n + a) * K + k] = square[n] * room.moves[k // own, a]
+    for j in range(np.uint64(level.size)):
+        c, factor = np.uint64(4 * K) * j, np.uint64(12 * K) * np.uint64(level[j])
+        for k in range(two):
+            both[k], flat[c + k] = flat[c + k], 0.0
+        for _ in range(4):
+            for k in range(one):
+                flat[c + k] += factors[factor + k] * both[k]
+                flat[c + k] += factors[factor + one + k] * both[one + k]
+            if x0.size:
+                for k in range(one):
+                    flat[c + k] += factors[factor + two + k] * x0[j, k]
+            c, factor = c + one, factor + three
     mix[:] = 0.0
     mix[:, :, Z, 0] = mix[:, :, Y, 1] = 1.0
-    for k in range(K):
-        for n in range(square.size):
-            for a in range(4):
-                room.factors[(4 * n + a) * K + k] = square[n] * room.moves[k // own, a]
 
 
 @compiled
 def _measure(K: int, own: int, state: Any, points: Any, levels: Any) -> None:
     """Compute the inner products of z, y, S and x0 from rebased columns."""
-    level, columns, _, x0 = points
+    level, _, flat, x0 = points
     square, gram = levels.square, levels.gram
+    one, four = np.uint64(K), np.uint64(4 * K)
+    each, found = np.zeros(4 * K), np.zeros(16 * square.size * K)
+    for j in range(np.uint64(level.size)):
+        each[:] = flat[four * j : four * j + four]
+        for k in range(one):  # in place of the sum
+            each[four - one + k] = x0[j, k] if x0.size else 0.0
+        place = np.uint64(16 * K) * np.uint64(level[j])
+        for first in range(np.uint64(0), four, one):
+            for second in range(np.uint64(0), first + one, one):
+                for k in range(one):
+                    found[place + second + k] += each[first + k] * each[second + k]
+            place += four
     gram[:] = 0.0
+    for n in range(square.size):
+        for a in range(4):
+            for b in range(4):
+                of_pair = (4 * (4 * n + max(a, b)) + min(a, b)) * K
+                for k in range(K):
+                    gram[k // own, n, a, b] += found[of_pair + k] / square[n]
     for g in range(state.size):
         state[g].rebases += 1
-    for j in range(columns.shape[0]):
-        n = level[j]
-        for k in range(K):
-            z, y, total = columns[j, Z, k], columns[j, Y, k], columns[j, S, k]
-            each = (z, y, total, x0[j, k] if x0.size else 0.0)
-            for a in range(4):
-                for b in range(4):
-                    gram[k // own, n, a, b] += each[a] * each[b] / square[n]
-    for g in range(state.size):
         state[g].peak = gram[g, :, S, S].sum()
 
 
@@ -423,7 +446,7 @@ def _steps(
     f, own, groups, first = fixed[0], K // state.size, state.size, 0
     base = np.uint64(1)
     room.place[:] = np.uint64(0)
-    if state[0].rebases == 0:
+    if state[0].rebases < 0:  # the vectors are not all zero
         _measure(K, own, state, points, levels)
     for step in range(ends.size):
         last = ends[step]
@@ -499,6 +522,17 @@ _FIELDS = {
 }
 
 
+def levels_of(scale: Vector) -> tuple[Vector, npt.NDArray[np.uint8]]:
+    """Return the different scales, at most 255, and the number of each column's."""
+    scales: list[float] = []
+    level, rest = np.zeros(scale.size, np.uint8), scale
+    while rest.size:  # several times as fast as sorting
+        level[scale == rest[0]] = len(scales)
+        scales.append(rest[0])
+        rest = rest[rest != rest[0]]
+    return np.array(scales), level
+
+
 class SparseSteps(Steps):
     """Steps of a rule on CSR rows, each O(nonzeros of its batch), for one problem or several.
 
@@ -522,11 +556,11 @@ class SparseSteps(Steps):
         d = starts[0].size // n_classes - fit_intercept
         self._shape = len(starts), n_classes, d
         scale = np.ones(d) if scale is None else scale
-        scales, level = np.unique(scale, return_inverse=True)
+        scales, level = levels_of(scale)
         if fit_intercept:
-            scale, level = np.append(scale, 1.0), np.append(level, scales.size)
+            scale, level = np.append(scale, 1.0), np.append(level, np.uint8(scales.size))
             scales = np.append(scales, 1.0)
-        self._scale, self._level = scale, level.astype(np.uint8)
+        self._scale, self._level = scale, level
         l2_of_levels = l2 * scales**2
         if fit_intercept:
             l2_of_levels[-1] = 0.0
@@ -534,11 +568,12 @@ class SparseSteps(Steps):
         mix[:, :, Z, 0] = mix[:, :, Y, 1] = 1.0
         self._levels = Levels(scales**2, l2_of_levels, mix, gram)
         self._numbers = np.zeros(len(starts), NUMBERS)
-        self._numbers["radius"] = settings.initial_radius
-        start = self._turned(starts)
-        self._start = start if start.any() else np.empty((0, start.shape[1]))
-        rows, K = start.shape
-        self._columns = np.zeros((rows, 4, K))
+        self._numbers["radius"], self._numbers["equal"] = settings.initial_radius, 1
+        K = len(starts) * n_classes
+        shifted = any(start.any() for start in starts)
+        self._start = self._turned(starts) if shifted else np.empty((0, K))
+        self._numbers["rebases"] = -1 if shifted else 0
+        self._columns = np.zeros((scale.size, 4, K))
         self._states: list[Any] = []
         self._room: Room | None = None  # reused by the next chunk if large enough
 
@@ -546,11 +581,19 @@ class SparseSteps(Steps):
         return self.__dict__ | {"_room": None}
 
     @classmethod
-    def of_states(
-        cls, states: Sequence[Any], scale: Vector, l2: float, n_classes: int
+    def of_starts(
+        cls,
+        blank: Any,
+        starts: Sequence[Vector],
+        radii: Sequence[float],
+        scale: Vector,
+        l2: float,
+        n_classes: int,
     ) -> SparseSteps:
-        """Return steps that continue from states of `DistanceFreeAcceleGrad` in scaled form."""
-        starts = [state.start for state in states]
+        """Return the first steps of `DistanceFreeAcceleGrad`, with one radius for each problem.
+
+        `blank` is any state of the rule: it has the fields for `states`.
+        """
         found = cls(
             Settings("distance_free"),
             starts,
@@ -559,8 +602,22 @@ class SparseSteps(Steps):
             scale=scale,
             n_classes=n_classes,
         )
+        found._numbers["radius"] = radii
+        found._states = [blank._replace(start=start) for start in starts]
+        return found
+
+    @classmethod
+    def of_states(
+        cls, states: Sequence[Any], scale: Vector, l2: float, n_classes: int
+    ) -> SparseSteps:
+        """Return steps that continue from states of `DistanceFreeAcceleGrad` in scaled form."""
+        starts, radii = zip(*((state.start, state.radius) for state in states), strict=True)
+        none = dict.fromkeys(("query_point", "mirror_point", "gradient_point"), None)
+        blank = states[0]._replace(**none, weighted_sum=None, gradient_sum=None)
+        found = cls.of_starts(blank, starts, radii, scale, l2, n_classes)
         for name, field in _FIELDS.items():
             found._numbers[name] = [getattr(state, field) for state in states]
+        found._numbers["equal"], found._numbers["rebases"] = 0, -1
         vectors = {
             Z: [state.mirror_point - state.start for state in states],
             Y: [state.gradient_point - state.start for state in states],
@@ -569,10 +626,6 @@ class SparseSteps(Steps):
         }
         for row, each in vectors.items():
             found._columns[:, row] = found._turned(each)
-        none = dict.fromkeys(("query_point", "mirror_point", "gradient_point"), None)
-        found._states = [
-            state._replace(**none, weighted_sum=None, gradient_sum=None) for state in states
-        ]
         return found
 
     def _turned(self, vectors: Sequence[Vector]) -> Vector:
@@ -603,13 +656,11 @@ class SparseSteps(Steps):
         rows = (*data.matrix, targets, read_only(chunk.weights))
         room = self._room
         if room is None or room.listed.size < most + 2:
-            room = _room(self._level.size, K, *self._levels.mix.shape[:2], most)
+            room = _room(self._level.size, K, len(self._numbers), self._levels.l2.size, most)
         given = (self._numbers, self._fixed, self._levels, points, rows, room)
         several = None if K == 1 else K
-        done = int(steps(several, *given, read_only(order), read_only(ends)))
-        # A non-finite gradient stays in the room.
-        self._room = room if done == ends.size else None
-        return done
+        self._room = room
+        return int(steps(several, *given, read_only(order), read_only(ends)))
 
     # -- points ----------------------------------------------------------------------------------
 
