@@ -172,7 +172,7 @@ def assert_same_radius(twin, state, rtol):
     size = state.radius * np.linalg.norm(state.gradient_sum)
     assert abs(twin.numbers["evidence"] - state.evidence) <= rtol * max(size, 1e-300)
     if isinstance(twin.steps, SparseSteps):
-        total = np.sqrt(twin.steps._levels.gram[:, :, S, S].sum())
+        total = np.sqrt(twin.state()["levels"][:, :, S, 3 + S].sum())
     else:
         total = np.linalg.norm(twin.points[4])
         assert apart(twin.points[4], state.gradient_sum) <= rtol
@@ -297,7 +297,9 @@ def test_the_norm_of_the_gradients_sum_keeps_its_digits_where_they_cancel():
     run = Twin("distance_free", X, y, loss, np.zeros(1), **radii)
     run.advance(np.repeat([0, 1], [100, 200]))
     total = 1e-5 * alpha[:100].sum() * 1e-14
-    np.testing.assert_allclose(np.sqrt(run._levels.gram[:, :, S, S].sum()), total, rtol=1e-8)
+    np.testing.assert_allclose(
+        np.sqrt(run.state()["levels"][:, :, S, 3 + S].sum()), total, rtol=1e-8
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
