@@ -69,28 +69,27 @@ from accelegrad.kernels.steps import (
 #: Columns are rebased if the determinant of the coefficients of z and y is below this, a
 #: coefficient above its inverse, or ||S||^2 has fallen by this factor: about 1e-16 / this is lost.
 LOST = 1e-4
+#: Products with the gradient are added up in this many sums: additions to one would wait for each
+#: other (a fifth of the time of a step).
+COPIES = 2
 
-#: What changes from step to step; `peak` is the largest ||S||^2 since it was last computed. The
-#: second line is used within a step only: sums over the levels.
+#: What changes from step to step; `peak` is the largest ||S||^2 since it was last computed;
+#: `equal` tells whether z and y are the same point.
 NUMBERS = record(
-    [
-        *("squares", "eta", "weight_sum", "radius", "evidence", "peak"),
-        *("zz", "gz", "gx", "gg", "gs", "ss"),
-    ],
-    ["iteration", "rebases"],
+    ["squares", "eta", "weight_sum", "radius", "evidence", "peak"],
+    ["iteration", "rebases", "equal"],
 )
-#: Numbers of a level. Those of the last line are used within a step only: the coefficients of x,
-#: and the products of z, x, x0, S and g with g.
-LEVEL = record(
-    [
-        *("square", "l2", "x0x0"),
-        *("zeta1", "zeta2", "zeta0", "ups1", "ups2", "ups0"),
-        *("rho1", "rho2", "rho0", "sigma1", "sigma2", "sigma0"),
-        *("zz", "zy", "yy", "zx0", "yx0", "ss", "sz", "sy", "sx0"),
-        *("xi1", "xi2", "xi0", "gz", "gx", "gx0", "gs", "gg"),
-    ],
-    [],
-)
+Z, Y, S, SUM = range(4)  # rows of `Levels.mix`, and columns that hold z, y, s and q when rebased
+X0 = 3  # the last row of `Levels.gram`
+
+
+class Levels(NamedTuple):
+    """The coefficients and inner products of each problem's levels."""
+
+    square: Vector  # the squared scale of each level
+    l2: Vector  # of each level
+    mix: Vector  # the coefficients of z, y, S and the sum of y in v, w and x0
+    gram: Vector  # the inner products of z, y, S and x0
 
 
 class Room(NamedTuple):
@@ -102,42 +101,53 @@ class Room(NamedTuple):
 
     at: Vector  # the coefficients of x, for each level: of v, w and x0
     dots: Vector  # products of v, w, s, x0 and g_s with g_s, the sparse part of the gradient
-    factors: Vector  # of g_s for v, w, q and s
+    factors: Vector  # of g_s for v, w, s and q
     slopes: Vector  # of a row
     free: Vector  # the sum of slopes: the intercept's entry of g_s
     gradient: Vector  # g_s, for the columns of a batch
     listed: npt.NDArray[np.uint64]  # the columns of a batch
-    place: npt.NDArray[np.uint32]  # the last place of each column in that list
+    place: npt.NDArray[np.uint64]  # the last place of each column in that list, plus `base`
+    along: Vector  # products of z, y, S, x0 and g with g, for each problem and level
+    moves: Vector  # the factors of g in z, y, S and the sum, for each problem
 
 
-def _room(n_columns: int, K: int, n_levels: int, entries: int) -> Room:
-    at, dots, factors = (np.empty(n_levels * fields * K) for fields in (3, 5, 4))
+def _room(n_columns: int, K: int, n_groups: int, n_levels: int, entries: int) -> Room:
     return Room(
-        at,
-        dots,
-        factors,
+        at=np.empty(3 * n_levels * K),
+        dots=np.empty(COPIES * 5 * n_levels * K),
+        factors=np.empty(4 * n_levels * K),
         slopes=np.empty(K),
         free=np.empty(K),
         gradient=np.zeros((entries + 1) * K),  # an intercept is one more
         listed=np.empty(entries + 2, np.uint64),
-        place=np.zeros(n_columns, np.uint32),
+        place=np.empty(n_columns, np.uint64),
+        along=np.empty((n_groups, n_levels, 5)),
+        moves=np.empty((n_groups, 4)),
     )
 
 
 @compiled
-def _locate(K: int, own: int, g: int, s: Any, f: Any, levels: Any, at: Any, dots: Any) -> None:
-    """Compute x = tau z + (1 - tau) y of problem g, and clear its products with the gradient."""
-    rest = 1.0 - 1.0 / importance(s.iteration) if f.coupled else 0.0
-    for n in range(levels.shape[1]):
-        c = levels[g, n]
-        c.xi1 = c.zeta1 + rest * (c.ups1 - c.zeta1)
-        c.xi2 = c.zeta2 + rest * (c.ups2 - c.zeta2)
-        c.xi0 = c.zeta0 + rest * (c.ups0 - c.zeta0)
-        for k in range(g * own, (g + 1) * own):
-            at[3 * n * K + k], at[(3 * n + 1) * K + k] = c.xi1, c.xi2
-            at[(3 * n + 2) * K + k] = 1.0 + c.xi0
-            for field in range(5):
-                dots[(5 * n + field) * K + k] = 0.0
+def _shares(s: Any, f: Any) -> Any:
+    """Return alpha and the shares of z and y in x.
+
+    While z and y are the same point, x counts as y: with z the columns would have to be rebased.
+    """
+    alpha = importance(s.iteration) if f.coupled else 1.0
+    if s.equal and f.coupled:
+        return alpha, 0.0, 1.0
+    return alpha, 1.0 / alpha, 1.0 - 1.0 / alpha
+
+
+@compiled
+def _locate(K: int, own: int, g: int, s: Any, f: Any, mix: Any, at: Any) -> None:
+    """Compute the coefficients of problem g's x."""
+    _, tau, rest = _shares(s, f)
+    for n in range(mix.shape[1]):
+        for field in range(3):
+            x = tau * mix[g, n, Z, field] + rest * mix[g, n, Y, field]
+            x += 1.0 if field == 2 else 0.0
+            for k in range(g * own, (g + 1) * own):
+                at[(3 * n + field) * K + k] = x
 
 
 @compiled
@@ -156,13 +166,22 @@ def _softmax(K: int, margins: Any, target: int, share: float) -> None:
 
 @compiled
 def _gradient(
-    K: int, joint: bool, f: Any, points: Any, rows: Any, room: Any, order: Any, first: int, end: int
+    K: int,
+    joint: bool,
+    f: Any,
+    points: Any,
+    rows: Any,
+    room: Any,
+    base: Any,
+    order: Any,
+    first: int,
+    end: int,
 ) -> Any:
     """Write the sparse part of the gradient of a batch; return how many columns it has."""
     # No functions for parts of this: each call would count references to all arrays.
-    _, level, _, flat, x0 = points
+    level, _, flat, x0 = points
     data, indices, indptr, targets, weights = rows
-    at, dots, _, slopes, free, gradient, listed, place = room
+    at, dots, _, slopes, free, gradient, listed, place, _, _ = room
     one, two, three, four = np.uint64(K), np.uint64(2 * K), np.uint64(3 * K), np.uint64(4 * K)
     last, last_level = np.uint64(4 * (level.size - 1) * K), np.uint64(at.size - 3 * K)
     count, shifted = np.uint64(0), x0.size > 0
@@ -184,7 +203,7 @@ def _gradient(
                 slopes[k] += at[last_level + one + k] * flat[last + one + k]
                 if shifted:
                     slopes[k] += at[last_level + two + k] * x0[level.size - 1, k]
-        first_margin = slopes[0]  # in a register: alone it would wait for memory
+        first_margin, other = slopes[0], 0.0  # in registers, two sums: one would wait for itself
         for e in range(begin, stop):
             entry, j = data[e], np.uint64(indices[e])
             n, c = three * np.uint64(level[j]), four * j
@@ -193,11 +212,11 @@ def _gradient(
                 if shifted:
                     found += at[n + two + k] * x0[j, k]
                 if K == 1:
-                    first_margin += entry * found
+                    first_margin, other = other, first_margin + entry * found
                 else:
                     slopes[k] += entry * found
         if K == 1:
-            slopes[0] = first_margin
+            slopes[0] = first_margin + other
         share = weights[i] / (end - first)
         if joint:
             _softmax(K, slopes, int(targets[i, 0]), share)
@@ -208,27 +227,28 @@ def _gradient(
             free[k] += slopes[k]
         for e in range(begin, stop):
             entry, j = data[e], np.uint64(indices[e])
-            where = np.uint64(place[j])
-            known = (where < count) & (listed[where] == j)
-            where = where if known else count
-            place[j], listed[where] = where, j
+            known = place[j] >= base
+            where = place[j] - base if known else count
+            place[j], listed[where] = base + where, j
             count += np.uint64(1) - np.uint64(known)
-            before = 1.0 if known else 0.0
             where *= one
             for k in range(one):
-                gradient[where + k] = before * gradient[where + k] + entry * slopes[k]
+                before = gradient[where + k] if known else 0.0
+                gradient[where + k] = before + entry * slopes[k]
     if f.intercept:  # the last column
         listed[count] = np.uint64(level.size - 1)
         for k in range(one):
             gradient[one * count + k] = free[k]
         count += np.uint64(1)
+    dots[:] = 0.0
     for entry in range(count):
         j = listed[entry]
-        n, c, g = np.uint64(5 * K) * np.uint64(level[j]), four * j, one * entry
+        n = np.uint64(5 * K) * (np.uint64(COPIES) * np.uint64(level[j]) + entry % np.uint64(COPIES))
+        c, g = four * j, one * entry
+        for field in range(np.uint64(0), three, one):
+            for k in range(one):
+                dots[n + field + k] += gradient[g + k] * flat[c + field + k]
         for k in range(one):
-            dots[n + k] += gradient[g + k] * flat[c + k]
-            dots[n + one + k] += gradient[g + k] * flat[c + one + k]
-            dots[n + two + k] += gradient[g + k] * flat[c + three + k]
             dots[n + four + k] += gradient[g + k] * gradient[g + k]
         if shifted:
             for k in range(one):
@@ -250,191 +270,202 @@ def _add(K: int, flat: Any, level: Any, room: Any, count: int) -> None:
 
 
 @compiled
-def _products(K: int, own: int, g: int, s: Any, f: Any, levels: Any, dots: Any) -> Any:
-    """Compute the products with the gradient of problem g; tell whether they are finite."""
-    alpha = importance(s.iteration) if f.coupled else 1.0
-    tau, rest = 1.0 / alpha, 1.0 - 1.0 / alpha
-    s.zz = s.gz = s.gx = s.gg = s.gs = s.ss = 0.0
-    for n in range(levels.shape[1]):
-        c = levels[g, n]
+def _products(K: int, own: int, g: int, s: Any, f: Any, levels: Any, dots: Any, along: Any) -> Any:
+    """Compute the products of z, y, S, x0 and g with the gradient; return whether it is finite."""
+    square, l2, mix, gram = levels
+    alpha, tau, rest = _shares(s, f)
+    whole = 0.0
+    for n in range(l2.size):
         v, w, total, start, itself = 0.0, 0.0, 0.0, 0.0, 0.0
-        for k in range((5 * n) * K + g * own, (5 * n) * K + (g + 1) * own):
-            v, w, total = v + dots[k], w + dots[k + K], total + dots[k + 2 * K]
-            start, itself = start + dots[k + 3 * K], itself + dots[k + 4 * K]
-        zx, yx = tau * c.zz + rest * c.zy, tau * c.zy + rest * c.yy
-        xx, xx0 = tau * zx + rest * yx, tau * c.zx0 + rest * c.yx0
-        x = c.xi1 * v + c.xi2 * w + c.xi0 * start
-        c.gz = c.zeta1 * v + c.zeta2 * w + c.zeta0 * start + c.l2 * (c.zx0 + zx)
-        c.gx = x + c.l2 * (xx0 + xx)
-        c.gx0 = start + c.l2 * (c.x0x0 + xx0)
-        c.gs = c.sigma1 * v + c.sigma2 * w + c.sigma0 * start + total
-        c.gs += c.l2 * (c.sx0 + tau * c.sz + rest * c.sy)
-        c.gg = c.square * itself + 2.0 * c.l2 * (start + x)
-        c.gg += c.l2 * c.l2 * (c.x0x0 + 2.0 * xx0 + xx)
-        s.zz, s.gz, s.gx = s.zz + c.zz, s.gz + c.gz, s.gx + c.gx
-        s.gg, s.gs, s.ss = s.gg + c.gg, s.gs + c.gs, s.ss + c.ss
-    return math.isfinite(s.squares + alpha * alpha * s.gg)
+        for copy in range(COPIES):
+            first = 5 * K * (COPIES * n + copy)
+            for k in range(first + g * own, first + (g + 1) * own):
+                v, w, total = v + dots[k], w + dots[k + K], total + dots[k + 2 * K]
+                start, itself = start + dots[k + 3 * K], itself + dots[k + 4 * K]
+        along[g, n, X0] = start
+        for a in (Z, Y, S):
+            along[g, n, a] = mix[g, n, a, 0] * v + mix[g, n, a, 1] * w + mix[g, n, a, 2] * start
+        along[g, n, S] += total
+        sparse = start + tau * along[g, n, Z] + rest * along[g, n, Y]
+        for a in range(4):
+            q = tau * gram[g, n, a, Z] + rest * gram[g, n, a, Y]
+            along[g, n, a] += l2[n] * (gram[g, n, a, X0] + q)
+        itself *= square[n]
+        dense = along[g, n, X0] + tau * along[g, n, Z] + rest * along[g, n, Y]
+        along[g, n, 4] = itself + l2[n] * (sparse + dense)
+        whole += along[g, n, 4]
+    return math.isfinite(s.squares + alpha * alpha * whole)
 
 
 @compiled
-def _couple(K: int, own: int, g: int, s: Any, f: Any, levels: Any, factors: Any) -> Any:
+def _couple(K: int, own: int, g: int, s: Any, f: Any, levels: Any, room: Any) -> Any:
     """Do the scalar part of problem g's step; return whether to rebase before using the factors."""
+    square, l2, mix, gram = levels
+    factors, along, moves = room.factors, room.along, room.moves
     coupled = f.coupled != 0
-    alpha = importance(s.iteration) if coupled else 1.0
-    tau, rest = 1.0 / alpha, 1.0 - 1.0 / alpha
+    alpha, tau, rest = _shares(s, f)
+    zz, ss, gz, gx, gs, gg = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for n in range(l2.size):
+        zz, ss = zz + gram[g, n, Z, Z], ss + gram[g, n, S, S]
+        gz, gs, gg = gz + along[g, n, Z], gs + along[g, n, S], gg + along[g, n, 4]
+        gx += tau * along[g, n, Z] + rest * along[g, n, Y]
     scale, reach, weight = reach_of(s, f, alpha)
-    s.squares += alpha * alpha * s.gg
+    s.squares += alpha * alpha * gg
     eta = over_root(scale, f.squared_bound + s.squares if coupled else 2.0 * s.squares)
     step = alpha * eta
-    away = max(s.zz - 2.0 * step * s.gz + step * step * s.gg, 0.0)
+    away = max(zz - 2.0 * step * gz + step * step * gg, 0.0)
     held = 1.0 if away <= reach * reach else over_root(reach, away)
     heavier, lost = 0.0, False
     if f.tracked:
         heavier = weight * s.radius
-        ss = max(s.ss + 2.0 * heavier * s.gs + heavier * heavier * s.gg, 0.0)
+        ss = max(ss + 2.0 * heavier * gs + heavier * heavier * gg, 0.0)
         s.peak = max(s.peak, ss)
-        s.evidence -= heavier * s.gx
+        s.evidence -= heavier * gx
         s.radius = min(max(s.radius, TRUST * over_root(s.evidence, ss)), f.cap)
         # ||S||^2 is a divisor: when it has become much smaller, it has lost its digits.
         lost = ss < LOST * s.peak
     s.eta = eta
+    s.equal = 1 if s.equal and alpha == 1.0 and held == 1.0 else 0
     s.weight_sum += weight
     s.iteration += 1
-    step_z, step_y, step_q = -held * step, 0.0, 0.0
+    moves[g, Z], moves[g, Y], moves[g, S], moves[g, X0] = -step, 0.0, heavier, 0.0
     if coupled:
-        step_y, step_q = -eta, -weight * eta
-    for n in range(levels.shape[1]):
-        c = levels[g, n]
-        shrink = eta * c.l2
-        c.zeta1 = held * (c.zeta1 - alpha * shrink * c.xi1)
-        c.zeta2 = held * (c.zeta2 - alpha * shrink * c.xi2)
-        c.zeta0 = held * (c.zeta0 - alpha * shrink * (1.0 + c.xi0))
-        zx, xx0, sx = c.zz, c.zx0, c.sz
-        if coupled:
-            zx, yx = tau * c.zz + rest * c.zy, tau * c.zy + rest * c.yy
-            xx, xx0 = tau * zx + rest * yx, tau * c.zx0 + rest * c.yx0
-            sx = tau * c.sz + rest * c.sy
-            c.zy = held * (zx - eta * c.gz - step * (c.gx - eta * c.gg))
-            c.yy = max(xx - eta * (2.0 * c.gx - eta * c.gg), 0.0)
-            c.yx0 = xx0 - eta * c.gx0
-            c.ups1, c.ups2 = (1.0 - shrink) * c.xi1, (1.0 - shrink) * c.xi2
-            c.ups0 = c.xi0 - shrink * (1.0 + c.xi0)
-            c.rho1 += weight * c.ups1
-            c.rho2 += weight * c.ups2
-            c.rho0 += weight * (1.0 + c.ups0)
-        else:
-            c.rho1 += c.xi1
-            c.rho0 += 1.0 + c.xi0
-        c.zz = held * held * max(c.zz - 2.0 * step * c.gz + step * step * c.gg, 0.0)
-        c.zx0 = held * (c.zx0 - step * c.gx0)
-        if f.tracked:
-            c.sz = held * (c.sz - step * c.gs + heavier * (c.gz - step * c.gg))
-            c.sy = sx - eta * c.gs + heavier * (c.gx - eta * c.gg)
-            c.sx0 += heavier * c.gx0
-            c.ss = max(c.ss + heavier * (2.0 * c.gs + heavier * c.gg), 0.0)
-            c.sigma1 += heavier * c.l2 * c.xi1
-            c.sigma2 += heavier * c.l2 * c.xi2
-            c.sigma0 += heavier * c.l2 * (1.0 + c.xi0)
-        determinant = c.zeta1 * c.ups2 - c.zeta2 * c.ups1
-        largest = max(max(abs(c.zeta1), abs(c.zeta2)), max(abs(c.ups1), abs(c.ups2)))
+        moves[g, Y] = -eta
+    for n in range(l2.size):
+        if coupled:  # y becomes x
+            along[g, n, Y] = tau * along[g, n, Z] + rest * along[g, n, Y]
+            for a in range(4):
+                gram[g, n, Y, a] = tau * gram[g, n, Z, a] + rest * gram[g, n, Y, a]
+            for a in range(4):
+                gram[g, n, a, Y] = tau * gram[g, n, a, Z] + rest * gram[g, n, a, Y]
+        for a in range(4):
+            for b in range(4):
+                more = moves[g, a] * along[g, n, b] + moves[g, b] * along[g, n, a]
+                gram[g, n, a, b] += more + moves[g, a] * moves[g, b] * along[g, n, 4]
+        for a in range(4):
+            gram[g, n, Z, a] *= held
+        for a in range(4):
+            gram[g, n, a, Z] *= held
+        for field in range(3):
+            start = 1.0 if field == 2 else 0.0
+            x = tau * mix[g, n, Z, field] + rest * mix[g, n, Y, field]
+            slope = l2[n] * (x + start)
+            if coupled:
+                x -= eta * slope
+                mix[g, n, Y, field] = x
+            mix[g, n, Z, field] = held * (mix[g, n, Z, field] - step * slope)
+            mix[g, n, S, field] += heavier * slope
+            mix[g, n, SUM, field] += weight * (x + start)
+    moves[g, Z], moves[g, SUM] = -held * step, -weight * eta if coupled else 0.0
+    for n in range(l2.size):
+        z1, z2, y1, y2 = mix[g, n, Z, 0], mix[g, n, Z, 1], mix[g, n, Y, 0], mix[g, n, Y, 1]
+        determinant = z1 * y2 - z2 * y1
+        largest = max(max(abs(z1), abs(z2)), max(abs(y1), abs(y2)))
         lost |= abs(determinant) < LOST or largest > 1.0 / LOST
-        v = (step_z * c.ups2 - step_y * c.zeta2) / determinant
-        w = (step_y * c.zeta1 - step_z * c.ups1) / determinant
+        v = (moves[g, Z] * y2 - moves[g, Y] * z2) / determinant
+        w = (moves[g, Y] * z1 - moves[g, Z] * y1) / determinant
         for k in range(4 * n * K + g * own, 4 * n * K + (g + 1) * own):
-            factors[k], factors[k + K] = c.square * v, c.square * w
-            factors[k + 2 * K] = c.square * (step_q - (v * c.rho1 + w * c.rho2))
-            factors[k + 3 * K] = c.square * (heavier - (v * c.sigma1 + w * c.sigma2))
-    # After a rebase the factors are those of z, y and the sums themselves.
-    s.zz, s.gz, s.gx, s.gg = step_z, step_y, step_q, heavier
+            factors[k], factors[k + K] = square[n] * v, square[n] * w
+            for a in (S, SUM):
+                rest = moves[g, a] - (v * mix[g, n, a, 0] + w * mix[g, n, a, 1])
+                factors[k + a * K] = square[n] * rest
     return lost
 
 
 @compiled
-def _rebase(
-    K: int, state: Any, columns: Any, x0: Any, level: Any, levels: Any, factors: Any
-) -> None:
+def _rebase(K: int, own: int, points: Any, levels: Any, room: Any) -> None:
     """Turn the columns into z, y and both sums, before g_s is added."""
-    own = K // state.size
-    for j in range(columns.shape[0]):
+    level, _, flat, x0 = points
+    square, _, mix, _ = levels
+    one, two, three = np.uint64(K), np.uint64(2 * K), np.uint64(3 * K)
+    both, factors = np.empty(2 * K), np.empty(12 * square.size * K)
+    for n in range(square.size):
         for k in range(K):
-            c = levels[k // own, level[j]]
-            v, w = columns[j, 0, k], columns[j, 1, k]
-            start = x0[j, k] if x0.size else 0.0
-            columns[j, 0, k] = c.zeta1 * v + c.zeta2 * w + c.zeta0 * start
-            columns[j, 1, k] = c.ups1 * v + c.ups2 * w + c.ups0 * start
-            columns[j, 2, k] += c.rho1 * v + c.rho2 * w + c.rho0 * start
-            columns[j, 3, k] += c.sigma1 * v + c.sigma2 * w + c.sigma0 * start
-    for k in range(K):
-        s = state[k // own]
-        for n in range(levels.shape[1]):
-            c = levels[k // own, n]
-            c.zeta1 = c.ups2 = 1.0
-            c.zeta2 = c.zeta0 = c.ups1 = c.ups0 = 0.0
-            c.rho1 = c.rho2 = c.rho0 = c.sigma1 = c.sigma2 = c.sigma0 = 0.0
-            first = 4 * n * K + k
-            factors[first], factors[first + K] = c.square * s.zz, c.square * s.gz
-            factors[first + 2 * K], factors[first + 3 * K] = c.square * s.gx, c.square * s.gg
+            for a in range(4):
+                for field in range(3):
+                    factors[(3 * (4 * n + a) + field) * K + k] = mix[k // own, n, a, field]
+                room.factors[(4 * n + a) * K + k] = square[n] * room.moves[k // own, a]
+    for j in range(np.uint64(level.size)):
+        c, factor = np.uint64(4 * K) * j, np.uint64(12 * K) * np.uint64(level[j])
+        for k in range(two):
+            both[k], flat[c + k] = flat[c + k], 0.0
+        for _ in range(4):
+            for k in range(one):
+                flat[c + k] += factors[factor + k] * both[k]
+                flat[c + k] += factors[factor + one + k] * both[one + k]
+            if x0.size:
+                for k in range(one):
+                    flat[c + k] += factors[factor + two + k] * x0[j, k]
+            c, factor = c + one, factor + three
+    mix[:] = 0.0
+    mix[:, :, Z, 0] = mix[:, :, Y, 1] = 1.0
 
 
 @compiled
-def _measure(K: int, state: Any, columns: Any, x0: Any, level: Any, levels: Any) -> None:
+def _measure(K: int, own: int, state: Any, points: Any, levels: Any) -> None:
     """Compute the inner products of z, y, S and x0 from rebased columns."""
-    own = K // state.size
+    level, _, flat, x0 = points
+    square, gram = levels.square, levels.gram
+    one, four = np.uint64(K), np.uint64(4 * K)
+    each, found = np.zeros(4 * K), np.zeros(16 * square.size * K)
+    for j in range(np.uint64(level.size)):
+        each[:] = flat[four * j : four * j + four]
+        for k in range(one):  # in place of the sum
+            each[four - one + k] = x0[j, k] if x0.size else 0.0
+        place = np.uint64(16 * K) * np.uint64(level[j])
+        for first in range(np.uint64(0), four, one):
+            for second in range(np.uint64(0), first + one, one):
+                for k in range(one):
+                    found[place + second + k] += each[first + k] * each[second + k]
+            place += four
+    gram[:] = 0.0
+    for n in range(square.size):
+        for a in range(4):
+            for b in range(4):
+                of_pair = (4 * (4 * n + max(a, b)) + min(a, b)) * K
+                for k in range(K):
+                    gram[k // own, n, a, b] += found[of_pair + k] / square[n]
     for g in range(state.size):
-        state[g].peak = 0.0
         state[g].rebases += 1
-        for n in range(levels.shape[1]):
-            c = levels[g, n]
-            c.zz = c.zy = c.yy = c.zx0 = c.yx0 = c.ss = c.sz = c.sy = c.sx0 = c.x0x0 = 0.0
-    for j in range(columns.shape[0]):
-        for k in range(K):
-            c = levels[k // own, level[j]]
-            part = 1.0 / c.square
-            z, y, total = columns[j, 0, k], columns[j, 1, k], columns[j, 3, k]
-            c.zz += part * z * z
-            c.zy += part * z * y
-            c.yy += part * y * y
-            c.ss += part * total * total
-            c.sz += part * total * z
-            c.sy += part * total * y
-            state[k // own].peak += part * total * total
-            if x0.size:
-                start = part * x0[j, k]
-                c.zx0 += start * z
-                c.yx0 += start * y
-                c.sx0 += start * total
-                c.x0x0 += start * x0[j, k]
+        state[g].peak = gram[g, :, S, S].sum()
 
 
 @compiled
 def _steps(
-    K: int, state: Any, fixed: Any, points: Any, rows: Any, room: Any, order: Any, ends: Any
+    K: int,
+    state: Any,
+    fixed: Any,
+    levels: Any,
+    points: Any,
+    rows: Any,
+    room: Any,
+    order: Any,
+    ends: Any,
 ) -> Any:
     """Do one step per batch of rows, for K sets of coefficients; return how many were done."""
     f, own, groups, first = fixed[0], K // state.size, state.size, 0
-    levels, level, columns, flat, x0 = points
-    at, dots, factors = room.at, room.dots, room.factors
-    if state[0].rebases == 0:
-        _measure(K, state, columns, x0, level, levels)
+    base = np.uint64(1)
+    room.place[:] = np.uint64(0)
+    if state[0].rebases < 0:  # the vectors are not all zero
+        _measure(K, own, state, points, levels)
     for step in range(ends.size):
         last = ends[step]
         for g in range(groups):
-            _locate(K, own, g, state[g], f, levels, at, dots)
-        batch = (points, rows, room, order, first, last)
-        count = _gradient(K, own > 1, f, *batch)
+            _locate(K, own, g, state[g], f, levels.mix, room.at)
+        count = _gradient(K, own > 1, f, points, rows, room, base, order, first, last)
         finite, lost = True, False
         for g in range(groups):
-            finite &= _products(K, own, g, state[g], f, levels, dots)
+            finite &= _products(K, own, g, state[g], f, levels, room.dots, room.along)
         if not finite:
             return step
         for g in range(groups):
-            lost |= _couple(K, own, g, state[g], f, levels, factors)
+            lost |= _couple(K, own, g, state[g], f, levels, room)
         if lost:
-            _rebase(K, state, columns, x0, level, levels, factors)
-        _add(K, flat, level, room, count)
+            _rebase(K, own, points, levels, room)
+        _add(K, points[2], points[0], room, count)
         if lost:
-            _measure(K, state, columns, x0, level, levels)
-        first = last
+            _measure(K, own, state, points, levels)
+        first, base = last, base + np.uint64(count)
     return ends.size
 
 
@@ -443,6 +474,7 @@ def steps(
     several: int | None,
     state: Any,
     fixed: Any,
+    levels: Any,
     points: Any,
     rows: Any,
     room: Any,
@@ -451,18 +483,18 @@ def steps(
 ) -> Any:
     """Do one step per batch of rows, for K = `several` sets of coefficients; return the number.
 
-    None is one set, for which loops over several would be far slower. `points` are the levels, the
-    level of each column, the columns, the same memory as a vector, and x0; `rows` are the parts of
-    a CSR matrix, targets and weights.
+    None is one set, for which loops over several would be far slower. `points` are the level of
+    each column, the columns, the same memory as a vector, and x0; `rows` are the parts of a CSR
+    matrix, targets and weights.
     """
     if several is None:
-        return _steps(1, state, fixed, points, rows, room, order, ends)
-    return _steps(several, state, fixed, points, rows, room, order, ends)
+        return _steps(1, state, fixed, levels, points, rows, room, order, ends)
+    return _steps(several, state, fixed, levels, points, rows, room, order, ends)
 
 
 @kernel
 def combined(flat: Any, x0: Any, level: Any, factors: Any, weights: Any, free: Any) -> None:
-    """Write v f_0 + w f_1 + q f_2 + s f_3 + x0 f_4, with five factors per level."""
+    """Write v f_0 + w f_1 + s f_2 + q f_3 + x0 f_4, with five factors per level."""
     K, d = weights.shape
     one, four, five = np.uint64(K), np.uint64(4 * K), np.uint64(5 * K)
     for j in range(np.uint64(level.size)):
@@ -490,6 +522,17 @@ _FIELDS = {
 }
 
 
+def levels_of(scale: Vector) -> tuple[Vector, npt.NDArray[np.uint8]]:
+    """Return the different scales, at most 255, and the number of each column's."""
+    scales: list[float] = []
+    level, rest = np.zeros(scale.size, np.uint8), scale
+    while rest.size:  # several times as fast as sorting
+        level[scale == rest[0]] = len(scales)
+        scales.append(rest[0])
+        rest = rest[rest != rest[0]]
+    return np.array(scales), level
+
+
 class SparseSteps(Steps):
     """Steps of a rule on CSR rows, each O(nonzeros of its batch), for one problem or several.
 
@@ -513,22 +556,24 @@ class SparseSteps(Steps):
         d = starts[0].size // n_classes - fit_intercept
         self._shape = len(starts), n_classes, d
         scale = np.ones(d) if scale is None else scale
-        scales, level = np.unique(scale, return_inverse=True)
+        scales, level = levels_of(scale)
         if fit_intercept:
-            scale, level = np.append(scale, 1.0), np.append(level, scales.size)
+            scale, level = np.append(scale, 1.0), np.append(level, np.uint8(scales.size))
             scales = np.append(scales, 1.0)
-        self._scale, self._level = scale, level.astype(np.uint8)
-        levels = self._levels = np.zeros((len(starts), scales.size), LEVEL)
-        levels["square"], levels["l2"] = scales**2, l2 * scales**2
+        self._scale, self._level = scale, level
+        l2_of_levels = l2 * scales**2
         if fit_intercept:
-            levels["l2"][:, -1] = 0.0
-        levels["zeta1"] = levels["ups2"] = 1.0
+            l2_of_levels[-1] = 0.0
+        mix, gram = (np.zeros((len(starts), scales.size, 4, n)) for n in (3, 4))
+        mix[:, :, Z, 0] = mix[:, :, Y, 1] = 1.0
+        self._levels = Levels(scales**2, l2_of_levels, mix, gram)
         self._numbers = np.zeros(len(starts), NUMBERS)
-        self._numbers["radius"] = settings.initial_radius
-        start = self._turned(starts)
-        self._start = start if start.any() else np.empty((0, start.shape[1]))
-        rows, K = start.shape
-        self._columns = np.zeros((rows, 4, K))
+        self._numbers["radius"], self._numbers["equal"] = settings.initial_radius, 1
+        K = len(starts) * n_classes
+        shifted = any(start.any() for start in starts)
+        self._start = self._turned(starts) if shifted else np.empty((0, K))
+        self._numbers["rebases"] = -1 if shifted else 0
+        self._columns = np.zeros((scale.size, 4, K))
         self._states: list[Any] = []
         self._room: Room | None = None  # reused by the next chunk if large enough
 
@@ -536,11 +581,19 @@ class SparseSteps(Steps):
         return self.__dict__ | {"_room": None}
 
     @classmethod
-    def of_states(
-        cls, states: Sequence[Any], scale: Vector, l2: float, n_classes: int
+    def of_starts(
+        cls,
+        blank: Any,
+        starts: Sequence[Vector],
+        radii: Sequence[float],
+        scale: Vector,
+        l2: float,
+        n_classes: int,
     ) -> SparseSteps:
-        """Return steps that continue from states of `DistanceFreeAcceleGrad` in scaled form."""
-        starts = [state.start for state in states]
+        """Return the first steps of `DistanceFreeAcceleGrad`, with one radius for each problem.
+
+        `blank` is any state of the rule: it has the fields for `states`.
+        """
         found = cls(
             Settings("distance_free"),
             starts,
@@ -549,20 +602,30 @@ class SparseSteps(Steps):
             scale=scale,
             n_classes=n_classes,
         )
+        found._numbers["radius"] = radii
+        found._states = [blank._replace(start=start) for start in starts]
+        return found
+
+    @classmethod
+    def of_states(
+        cls, states: Sequence[Any], scale: Vector, l2: float, n_classes: int
+    ) -> SparseSteps:
+        """Return steps that continue from states of `DistanceFreeAcceleGrad` in scaled form."""
+        starts, radii = zip(*((state.start, state.radius) for state in states), strict=True)
+        none = dict.fromkeys(("query_point", "mirror_point", "gradient_point"), None)
+        blank = states[0]._replace(**none, weighted_sum=None, gradient_sum=None)
+        found = cls.of_starts(blank, starts, radii, scale, l2, n_classes)
         for name, field in _FIELDS.items():
             found._numbers[name] = [getattr(state, field) for state in states]
-        vectors = (
-            [state.mirror_point - state.start for state in states],
-            [state.gradient_point - state.start for state in states],
-            [state.weighted_sum for state in states],
-            [state.gradient_sum for state in states],
-        )
-        for place, each in enumerate(vectors):
-            found._columns[:, place] = found._turned(each)
-        none = dict.fromkeys(("query_point", "mirror_point", "gradient_point"), None)
-        found._states = [
-            state._replace(**none, weighted_sum=None, gradient_sum=None) for state in states
-        ]
+        found._numbers["equal"], found._numbers["rebases"] = 0, -1
+        vectors = {
+            Z: [state.mirror_point - state.start for state in states],
+            Y: [state.gradient_point - state.start for state in states],
+            S: [state.gradient_sum for state in states],
+            SUM: [state.weighted_sum for state in states],
+        }
+        for row, each in vectors.items():
+            found._columns[:, row] = found._turned(each)
         return found
 
     def _turned(self, vectors: Sequence[Vector]) -> Vector:
@@ -588,53 +651,51 @@ class SparseSteps(Steps):
         lengths = np.diff(data.matrix[2]).astype(np.int64)[order]
         most = int(np.add.reduceat(lengths, np.append(0, ends[:-1])).max())
         flat = self._columns.reshape(-1)  # in Python: a kernel would compile it in seconds
-        points = (self._levels, self._level, self._columns, flat, self._start)
+        points = (self._level, self._columns, flat, self._start)
         targets = read_only(data.y.reshape(data.y.shape[0], -1))
         rows = (*data.matrix, targets, read_only(chunk.weights))
         room = self._room
         if room is None or room.listed.size < most + 2:
-            room = _room(self._level.size, K, self._levels.shape[1], most)
-        batches = (read_only(order), read_only(ends))
+            room = _room(self._level.size, K, len(self._numbers), self._levels.l2.size, most)
+        given = (self._numbers, self._fixed, self._levels, points, rows, room)
         several = None if K == 1 else K
-        done = int(steps(several, self._numbers, self._fixed, points, rows, room, *batches))
-        # A non-finite gradient stays in the room.
-        self._room = room if done == ends.size else None
-        return done
+        self._room = room
+        return int(steps(several, *given, read_only(order), read_only(ends)))
 
     # -- points ----------------------------------------------------------------------------------
 
     def query(self) -> Vector:
         """Return the point of the next gradient."""
-        z: Vector = self._vectors("zeta", 1.0)[0]
-        y: Vector = self._vectors("ups", 1.0)[0]
+        z: Vector = self._vectors(Z)[0]
+        y: Vector = self._vectors(Y)[0]
         return z + self._rest * (y - z)
 
     def output(self) -> Vector:
         """Return the average that the rule's theorem is about."""
         if self.iteration == 0:
             return self.start.copy()
-        total: Vector = self._vectors("rho", 0.0, own=2)[0]
+        total: Vector = self._vectors(SUM)[0]
         return total / float(self.numbers["weight_sum"])
 
     def last(self) -> Vector:
         """Return the last iterate: y of AcceleGrad, x of AdaGrad."""
-        last: Vector = self._vectors("ups" if self.coupled else "zeta", 1.0)[0]
+        last: Vector = self._vectors(Y if self.coupled else Z)[0]
         return last
 
     def coefficients(self, *, last: bool) -> tuple[Vector, Vector]:
         """Return weights and intercepts at the averages or the last y, one row per set."""
         if last:
-            return self._combined(self._factors("ups", 1.0))
-        factors = self._factors("rho", 0.0, own=2)
-        return self._combined(factors / np.repeat(self._numbers["weight_sum"], self._shape[1]))
+            return self._combined(self._factors(Y))
+        weight_sums = np.repeat(self._numbers["weight_sum"], self._shape[1])
+        return self._combined(self._factors(SUM) / weight_sums)
 
     def states(self) -> list[Any]:
         """Return the rule's states, in scaled coordinates, after `of_states`."""
         vectors = {
-            "mirror_point": self._vectors("zeta", 1.0),
-            "gradient_point": self._vectors("ups", 1.0),
-            "weighted_sum": self._vectors("rho", 0.0, own=2),
-            "gradient_sum": self._vectors("sigma", 0.0, own=3),
+            "mirror_point": self._vectors(Z),
+            "gradient_point": self._vectors(Y),
+            "gradient_sum": self._vectors(S),
+            "weighted_sum": self._vectors(SUM),
         }
         z, y = vectors["mirror_point"], vectors["gradient_point"]
         vectors["query_point"] = z + self._rest * (y - z)
@@ -651,22 +712,24 @@ class SparseSteps(Steps):
         """1 - tau, the share of y in x."""
         return 1.0 - 1.0 / importance_weight(self.iteration) if self.coupled else 0.0
 
-    def _vectors(self, name: str, of_start: float, own: int = -1) -> Vector:
-        weights, free = self._combined(self._factors(name, of_start, own))
+    def _vectors(self, row: int) -> Vector:
+        """Return a vector of each problem, named by its row of `Levels.mix`; of z and y with x0."""
+        weights, free = self._combined(self._factors(row))
         groups, _, d = self._shape
         parts = [(weights / self._scale[:d]).reshape(groups, -1)]
         if self._has_intercept:
             parts.append(free.reshape(groups, -1))
         return np.hstack(parts)
 
-    def _factors(self, name: str, of_start: float, own: int = -1) -> Vector:
-        """Return the factors of a vector: `of_start` more of x0, and 1 for the column `own`."""
-        factors = np.zeros((self._levels.shape[1], 5, self._columns.shape[2]))
-        for place, ending, more in ((0, "1", 0.0), (1, "2", 0.0), (4, "0", of_start)):
-            found = more + self._levels[name + ending].T
-            factors[:, place] = np.repeat(found, self._shape[1], axis=1)
-        if own >= 0:
-            factors[:, own] = 1.0
+    def _factors(self, row: int) -> Vector:
+        """Return the factors of v, w, s, q and x0 in a vector."""
+        mix = np.repeat(self._levels.mix[:, :, row], self._shape[1], axis=0)
+        factors = np.zeros((mix.shape[1], 5, mix.shape[0]))
+        factors[:, [0, 1, 4]] = mix.transpose(1, 2, 0)
+        if row in (S, SUM):
+            factors[:, row] = 1.0
+        else:
+            factors[:, 4] += 1.0
         return factors
 
     def _combined(self, factors: Vector) -> tuple[Vector, Vector]:
@@ -680,11 +743,13 @@ class SparseSteps(Steps):
 
     def state(self) -> dict[str, Any]:
         """Return a copy of all that decides the coming steps."""
-        numbers, levels = (part.view(np.float64).copy() for part in (self._numbers, self._levels))
+        _, _, mix, gram = self._levels
+        numbers = self._numbers.view(np.float64).copy()
+        levels = np.concatenate([mix, gram], axis=3)
         return {"numbers": numbers, "levels": levels, "points": self._columns.copy()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue bit for bit from a `state`, on the same data and settings."""
         self._numbers.view(np.float64)[:] = state["numbers"]
-        self._levels.view(np.float64)[:] = state["levels"]
+        self._levels.mix[:], self._levels.gram[:] = np.split(state["levels"], [3], axis=3)
         self._columns[:] = state["points"]

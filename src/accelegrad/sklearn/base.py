@@ -367,16 +367,17 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         def in_units(rows: Data) -> Objective:
             return self._in_units(objective, None if is_scaled else rows)
 
-        learnt = online.learn(
-            stream,
-            data,
-            lambda rows: self._problems(in_units(rows), rows),
-            lambda rows: (self._targets(rows), in_units(rows).pointwise.shape),
-            diameter=settings.diameter,
-            batch_size=settings.batch_size or online.BATCH,
-            seed=settings.seed,
-            last=self.average is False,
-        )
+        with threads.single_for(math.prod(data.X.shape)):
+            learnt = online.learn(
+                stream,
+                data,
+                lambda rows: self._problems(in_units(rows), rows),
+                lambda rows: (self._targets(rows), in_units(rows).pointwise.shape),
+                diameter=settings.diameter,
+                batch_size=settings.batch_size or online.BATCH,
+                seed=settings.seed,
+                last=self.average is False,
+            )
         if isinstance(learnt.found, tuple):
             self._set_coefficients(*learnt.found)
         else:

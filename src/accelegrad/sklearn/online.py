@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import cache, cached_property, partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,6 +24,7 @@ from accelegrad.errors import Vector
 from accelegrad.kernels.loss_shape import Shape
 from accelegrad.models.matrix import RowNumbers
 from accelegrad.models.model_input import check_places, row_shares
+from accelegrad.models.multinomial import softmax
 from accelegrad.models.scaling import ColumnScaling, can_scale, column_scaling
 from accelegrad.rules import DistanceFreeAcceleGrad, Rescaled, Rule
 from accelegrad.rules.accelegrad import importance_weight
@@ -32,6 +33,9 @@ from accelegrad.rules.distance import smallest_radius
 from accelegrad.run.oracle import QUIET
 from accelegrad.sklearn.data import Data, joined
 from accelegrad.sklearn.objective import Problem
+
+if TYPE_CHECKING:
+    from accelegrad.kernels.steps import Chunk
 
 BATCH = 16  # the default of `batch_size`
 # Accuracy on the digits in tests/estimators/test_partial_fit.py: 75 % with 100, 93 % with 300.
@@ -110,7 +114,15 @@ def learn(
             for problem, start in zip(problems(), starts, strict=True)
         ]
     )
-    states = stream.states or tuple(
+    matrix = kernels.readable(data.X) if sp.issparse(data.X) else None
+    # whether compiling pays for the entries seen so far, in chunks of this size
+    pays = kernels.wanted(matrix, lambda known: known.entries * rows >= kernels.FEW_ENTRIES * n)
+    chunk = _chunk(data, *targets_of(data), share) if pays else None
+    states = stream.states
+    if chunk is not None and not states and not stream.starts:
+        rule = rule_for(problems()[0], diameter, starts[0], change)
+        states = _first_sparse(rule, problems()[0], starts, chunk, order)
+    states = states or tuple(
         with_past_rows(rule.init(start), start, oracle, change, stream.rows)
         for rule, start, oracle in zip(rules(), starts, oracles(), strict=True)
     )
@@ -118,18 +130,14 @@ def learn(
     waits = n < (max(FIRST_CHUNK, batch_size) if first else batch_size)
     if waits and not isinstance(states, tuple):  # waiting samples are used again
         states = deepcopy(states)
-    matrix = kernels.readable(data.X) if sp.issparse(data.X) else None
-    # whether compiling pays for the entries seen so far, in chunks of this size
-    pays = kernels.wanted(matrix, lambda known: known.entries * rows >= kernels.FEW_ENTRIES * n)
 
     done = 0
     if isinstance(states, tuple) and states[0].iteration == 0:  # the first step probes for a radius
         states, done = _after_steps(rules(), states, oracles(), 0, 1), 1
-    if pays and isinstance(states, tuple) and done < count:
+    if chunk is not None and isinstance(states, tuple) and done < count:
         states = _sparse_stream(rules()[0], states, problems()[0])
-    if pays and not isinstance(states, tuple):
+    if chunk is not None and not isinstance(states, tuple):
         begin = ends[done - 1] if done else 0
-        chunk = _chunk(data, *targets_of(data), share)
         done += states.advance(chunk, order[begin:], ends[done:] - begin)
     if done < count:
         if not isinstance(states, tuple):
@@ -284,7 +292,17 @@ def _after_steps(
 
 
 def _sparse_stream(rule: Rule, states: Any, problem: Problem) -> Any:
-    """Return the states as a `SparseSteps` if possible, otherwise unchanged.
+    """Return the states as a `SparseSteps` if possible, otherwise unchanged."""
+    scale = _sparse_scale(rule, problem)
+    if scale is None:
+        return states
+    from accelegrad.kernels.sparse_steps import SparseSteps
+
+    return SparseSteps.of_states(states, scale, problem.model.l2, problem.n_classes)
+
+
+def _sparse_scale(rule: Rule, problem: Problem) -> Vector | None:
+    """Return the scales for `SparseSteps`, or None if it does not have this rule's steps.
 
     It needs a rule without set and penalty, few scales and no shift.
     """
@@ -293,18 +311,124 @@ def _sparse_stream(rule: Rule, states: Any, problem: Problem) -> Any:
     if not isinstance(inner, DistanceFreeAcceleGrad) or any(
         getattr(inner, name) is not None for name in bound
     ):
-        return states
-    model, scale = problem.model, np.ones(problem.rows.n_features)
-    if isinstance(rule, Rescaled):
-        scale = rule.change.scale
-        if rule.change.shift.any() or np.unique(scale).size > MOST_SCALES:
-            return states
+        return None
+    if not isinstance(rule, Rescaled):
+        return np.ones(problem.rows.n_features)
+    scale: Vector = rule.change.scale
+    rest = scale
+    for _ in range(MOST_SCALES):  # several times as fast as sorting
+        rest = rest[rest != rest[0]] if rest.size else rest
+    return None if rest.size or rule.change.shift.any() else scale
+
+
+class Line:
+    """The objective of some samples along the slope of others, as an oracle for the rule's probe.
+
+    The start has no weights but an intercept. Points have two coordinates: the first along the
+    slope, the second the start's distance from the line through zero.
+    """
+
+    def __init__(
+        self,
+        losses: Callable[[Any], tuple[Vector, Any]],  # values and slopes, given the margins
+        weights: Vector,
+        intercept: float,
+        uphill: tuple[float, float],  # the slope's length, and the intercept's share of it
+        moves: Any,  # the margins' changes per unit of length
+        bending: float,  # the second derivative of the l2 term
+    ) -> None:
+        self.losses, self.weights, self.intercept = losses, weights, intercept
+        self.length, share = uphill
+        self.moves, self.bending = moves, bending
+        along = intercept * share
+        self.start = np.array([along, np.sqrt(max(intercept**2 - along**2, 0.0))])
+
+    def __call__(self, point: Vector) -> KnownEvaluation:
+        """Evaluate on the samples that judge."""
+        step = float(point[0] - self.start[0])
+        with np.errstate(**QUIET):
+            values, slopes = self.losses(self.intercept + step * self.moves)
+            slopes = (slopes * self.moves).reshape(self.weights.size, -1).sum(axis=1)
+            slope = float(self.weights @ slopes) + step * self.bending
+            value = float(self.weights @ values) + 0.5 * step**2 * self.bending
+        return KnownEvaluation(point, value, np.array([slope, 0.0]))
+
+    def frozen(self) -> tuple[Any, Any]:
+        """Return oracles of the samples that guide, and of those that judge."""
+        uphill = np.array([self.length, 0.0])
+        return lambda point: KnownEvaluation(point, 0.0, uphill), self
+
+
+def _lines(
+    problem: Problem, starts: Sequence[Vector], scale: Vector, chunk: Chunk, order: RowNumbers
+) -> list[Line]:
+    """Return a line for each problem: half of the chunk guides, half judges.
+
+    The products with the samples are computed for all problems at once.
+    """
+    (data, places, ends), y, several = chunk.data.matrix, chunk.data.y, problem.n_classes > 1
+    n, d = y.shape[0], scale.size
+    X = sp.csr_array((data, places.view(np.int32), ends.view(np.int32)), shape=(n, d))
+    count = (n + 1) // 2
+    guiding, judging = order[:count], order[-count:]
+    intercepts = [float(start[-1]) if problem.rows.fit_intercept else 0.0 for start in starts]
+
+    def losses(targets: Vector) -> Callable[[Any], Any]:
+        if several:
+            return partial(_softmax_losses, targets.astype(np.intp))
+        return lambda margins: problem.rows.loss.value_and_derivative(margins, targets)
+
+    shape = (count, problem.n_classes) if several else (count,)
+    with np.errstate(**QUIET):
+        slopes = [
+            losses(y[guiding, g])(np.full(shape, b))[1].reshape(count, -1)
+            for g, b in enumerate(intercepts)
+        ]
+        weighted = np.hstack(slopes) * (chunk.weights[guiding] / count)[:, None]
+        moved = X[guiding].T @ weighted
+        free = weighted.sum(axis=0) if problem.rows.fit_intercept else np.zeros(moved.shape[1])
+        moved *= scale[:, None]
+        squares = np.einsum("jk,jk->k", moved, moved) + free**2
+        moved *= scale[:, None]
+        bending = problem.model.l2 * np.einsum("jk,jk->k", moved, moved)
+        moves = X[judging] @ moved + free
+    weights = chunk.weights[judging] / count
+    lines = []
+    for g, intercept in enumerate(intercepts):
+        own = slice(None) if several else g
+        square = float(squares[own].sum())
+        length = square**0.5
+        unit = length if length > 0.0 else 1.0
+        uphill = length, float(free[own].sum()) / unit
+        move, bend = moves[:, own] / unit, float(bending[own].sum()) / unit**2
+        lines.append(Line(losses(y[judging, g]), weights, intercept, uphill, move, bend))
+    return lines
+
+
+def _softmax_losses(classes: RowNumbers, margins: Any) -> tuple[Vector, Any]:
+    slopes, values = softmax(margins)
+    own = np.arange(classes.size), classes
+    slopes[own] -= 1.0
+    return values - margins[own], slopes
+
+
+def _first_sparse(
+    rule: Any, problem: Problem, starts: Sequence[Vector], chunk: Chunk, order: RowNumbers
+) -> Any:
+    """Return a `SparseSteps` before its first step, with probed radii; () if there is none."""
+    scale = _sparse_scale(rule, problem)
+    if scale is None:
+        return ()
     from accelegrad.kernels.sparse_steps import SparseSteps
 
-    return SparseSteps.of_states(states, scale, model.l2, problem.n_classes)
+    inner = rule.rule if isinstance(rule, Rescaled) else rule
+    lines = _lines(problem, starts, scale, chunk, order)
+    radii = [inner.prepared(inner.init(line.start), line)[0].radius for line in lines]
+    blank = inner.init(np.zeros(1))
+    return SparseSteps.of_starts(blank, starts, radii, scale, problem.model.l2, problem.n_classes)
 
 
-def _chunk(data: Data, targets: Sequence[Vector], loss: Shape, share: float) -> Any:
+def _chunk(data: Data, targets: Sequence[Vector], loss: Shape, share: float) -> Chunk:
     from accelegrad.kernels import gradient
     from accelegrad.kernels.steps import Chunk
 
