@@ -266,7 +266,7 @@ class AcceleGradClassifier(OnCluster, classifier.AcceleGradClassifier):
 
     def decision_function(self, X: Any) -> Any:
         """Return the linear scores of the rows, lazily for a collection."""
-        columns = None if self._n_rows() == 1 else self._n_rows()
+        columns = None if self.classes_.size == 2 else self.classes_.size
         return self._predicted("decision_function", X, columns, np.float64)
 
     def predict(self, X: Any) -> Any:

@@ -66,10 +66,6 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         """Return the samples with positive weight, with targets as `_targets` takes them."""
         return without_weightless(data)
 
-    def _judged(self, held: Data) -> Data:
-        """Return the held-out samples that can be scored, prepared."""
-        return self._prepared(held)
-
     def _targets(self, data: Data) -> list[Any]:
         """Return the targets of each problem."""
         return [data.y]
@@ -82,18 +78,10 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         """Store what `fit` learns from targets; return whether it is as in the last fit."""
         return True
 
-    def _n_rows(self) -> int:
-        return 1
-
-    def _is_joint(self) -> bool:
-        """Return whether all rows of `coef_` belong to one problem."""
-        return False
-
     def _problems(self, objective: Objective, data: Data) -> list[Problem]:
         """Return the problem to minimise, or one per class."""
         first, *others = self._targets(data)
-        n_classes = self._n_rows() if self._is_joint() else 1
-        problem = objective.on(data.X, first, data.weights, n_classes)
+        problem = objective.on(data.X, first, data.weights)
         return [problem, *(problem.with_targets(y) for y in others)]
 
     # -- parameters ------------------------------------------------------------------------------
@@ -269,31 +257,33 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         self.n_iter_, self.method_ = int(fit.n_iter), fit.method
         self.converged_ = bool(fit.converged)
         self.n_samples_seen_, self.weight_seen_ = data.n_counted, data.weight
-        self._stream, self._missed = None, fit.missed
-        if fit.missed:
+        self._stream = None
+        self._missed = fit.target >= 0.0 and not (fit.converged or fit.stopped)
+        if self._missed:
             warnings.warn(self._shortfall(fit), ConvergenceWarning, stacklevel=4)
 
     def _starts(self, problems: list[Problem], *, warm: bool, columns: Any = None) -> list[Vector]:
         """Return the starting points: the current coefficients if `warm` and if they fit."""
-        n_rows = self._n_rows()
+        n_rows = sum(problem.n_classes for problem in problems)
         if warm and np.size(getattr(self, "intercept_", ())) == n_rows:
             rows = _dense(self.coef_).reshape(n_rows, -1)
             if rows.shape[1] == self.n_features_in_:
                 rows = rows if columns is None else rows[:, columns]
                 intercepts = np.reshape(self.intercept_, (n_rows, 1))
                 blocks = [rows, intercepts] if self.fit_intercept else [rows]
-                joint = self._is_joint()
+                joint = len(problems) == 1  # a point then holds all rows before all intercepts
                 points = [np.concatenate(blocks, axis=None)] if joint else np.hstack(blocks)
                 return [problem.nearest(x) for problem, x in zip(problems, points, strict=True)]
         return [problem.start() for problem in problems]
 
     def _set_parameters(self, points: list[Vector], columns: Any = None) -> None:
-        n_rows, intercepts = self._n_rows(), np.zeros(self._n_rows())
-        rows = np.array(points)
+        width = self.n_features_in_ if columns is None else columns.size
+        found = np.array(points)
+        n_rows = found.size // (width + bool(self.fit_intercept))
+        rows, ends = np.split(found, [n_rows // len(points) * width], axis=1)
+        rows, intercepts = rows.reshape(n_rows, width), np.zeros(n_rows)
         if self.fit_intercept:
-            count = n_rows if self._is_joint() else 1  # intercepts are at the end of each point
-            rows, intercepts = rows[:, :-count], rows[:, -count:].flatten()
-        rows = rows.reshape(n_rows, -1)
+            intercepts = ends.flatten()
         if columns is not None:
             some, rows = rows, np.zeros((n_rows, self.n_features_in_))
             rows[:, columns] = some

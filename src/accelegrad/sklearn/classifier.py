@@ -18,8 +18,8 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from accelegrad.errors import Vector, nearest
 from accelegrad.models.losses import by_sklearn_name
 from accelegrad.sklearn.base import LinearEstimator, StreamFitting
-from accelegrad.sklearn.data import Data, LabelFile, class_counts, rows_of, targets_by
-from accelegrad.sklearn.objective import Objective
+from accelegrad.sklearn.data import Data, LabelFile, class_counts, targets_by
+from accelegrad.sklearn.objective import Objective, Problem
 from accelegrad.sklearn.parameters import FITTED, PARTIAL_FIT, documented, parameter
 
 #: Probability of the second class as a function of the score, for losses that estimate it.
@@ -224,6 +224,11 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
             )
         return last is not None and np.array_equal(last, self.classes_)
 
+    def _problems(self, objective: Objective, data: Data) -> list[Problem]:
+        if self._is_joint():
+            return [objective.on(data.X, data.y, data.weights, self.classes_.size)]
+        return super()._problems(objective, data)
+
     def _targets(self, data: Data) -> list[Any]:
         if self._is_joint():
             return [data.y]
@@ -233,10 +238,8 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         """Return the classes that are set against the rest; of two, the second."""
         return range(1, 2) if self.classes_.size == 2 else range(self.classes_.size)
 
-    def _n_rows(self) -> int:
-        return len(self._positives())
-
     def _is_joint(self) -> bool:
+        """Return whether all classes belong to one multinomial problem."""
         if not isinstance(self.multi_class, str) or self.multi_class not in MULTI_CLASS:
             given = self.multi_class
             raise ValueError(f"multi_class is {given!r}: {nearest(str(given), MULTI_CLASS)}")
@@ -246,12 +249,6 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
             )
         several = self.classes_.size > 2
         return several and self._loss_name == "log_loss" and self.multi_class != "ovr"
-
-    def _judged(self, held: Data) -> Data:
-        # The loss is not defined for classes that were not in the training samples.
-        places = np.searchsorted(self.classes_, held.y)
-        known = self.classes_[np.minimum(places, self.classes_.size - 1)] == held.y
-        return self._prepared(held if known.all() else rows_of(held, np.flatnonzero(known)))
 
 
 def _against_rest(positive: int, places: npt.NDArray[Any]) -> Vector:
