@@ -16,8 +16,8 @@ import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
 from sklearn.exceptions import ConvergenceWarning
 
-from accelegrad.files import streams
-from accelegrad.files.streams import is_stream
+from accelegrad.files import formats
+from accelegrad.files.formats import is_stream
 from accelegrad.files.tables import DataError
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 from processes import run_python
@@ -108,7 +108,7 @@ class Chunks:
 def test_a_stream_is_fitted_as_rows_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(streams, "rows_per_block", lambda _: CHUNK)
+    monkeypatch.setattr(formats, "rows_per_block", lambda _: CHUNK)
     options = {"alpha": 1e-2, "tol": 1e-9}
     streamed = classifier(**options).fit(SOURCES[name](tmp_path, *data()))
     whole = classifier(**options).fit(*data())

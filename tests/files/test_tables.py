@@ -552,6 +552,6 @@ def test_what_an_npz_file_has_to_hold(tmp_path):
         sparse = sparse_arrays(sp.csc_matrix(bad_rows)) | {"format": "csc"}
         for arrays in ({"X": bad_rows.astype(np.float32)}, sparse):
             np.savez(path, **arrays, y=Y)
-            refused(path, f"X is {number} in row 26")
+            refused(path, "X contains NaN" if np.isnan(number) else "X contains infinity")
         np.savez(path, X=X, y=bad_targets)
-        refused(path, f"y is {number} in row 26")
+        refused(path, "y contains NaN" if np.isnan(number) else "y contains infinity")

@@ -11,8 +11,7 @@ from importlib.metadata import EntryPoints, entry_points
 from accelegrad import __version__
 from accelegrad.cli.common import FAILED, INTERRUPTED, warn
 from accelegrad.cli.fit import add_fit
-from accelegrad.cli.inspect import add_inspect
-from accelegrad.cli.predict import add_predict
+from accelegrad.cli.predict import add_inspect, add_predict
 from accelegrad.cli.warmup import add_warmup
 
 GROUP = "accelegrad.commands"

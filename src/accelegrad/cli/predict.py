@@ -1,4 +1,4 @@
-"""The command `accelegrad predict`: apply a model file to a data file."""
+"""The commands `accelegrad predict` and `accelegrad inspect`: apply a model file, and show it."""
 
 from __future__ import annotations
 
@@ -195,3 +195,49 @@ def _number(label: Any) -> float | None:
         return None if isinstance(label, str) and "_" in label else float(label)
     except ValueError:
         return None
+
+
+# -- inspect ---------------------------------------------------------------------------------------
+
+
+def add_inspect(commands: common.Commands[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser's commands."""
+    command = common.add_command(
+        commands,
+        "inspect",
+        _inspect,
+        help="show what a model file holds",
+        description="Show loss, penalty, size, classes, certified gap, sparsity and the largest "
+        "coefficients of a model file.",
+        epilog="Example: accelegrad inspect model.agm",
+    )
+    common.add_files(command, "model")
+    common.add_number(command, "--top", 10, "how many features are shown")
+
+
+def _inspect(given: argparse.Namespace) -> int:
+    from accelegrad.sklearn.model_file import FORMAT, read_model
+    from accelegrad.sklearn.summary import Summary
+
+    saved = read_model(given.model)
+    target = saved.target if isinstance(saved.target, str | None) else f"column {saved.target}"
+    common.say_facts(
+        [
+            ("file", f"{given.model}: format {FORMAT.version}, by accelegrad {saved.version}"),
+            *([] if target is None else [("target", target)]),
+        ]
+    )
+    summary = Summary(saved.estimator, given.top, lambda place: _feature_name(saved, place))
+    common.say(str(summary))
+    return 0
+
+
+def _feature_name(saved: SavedModel, place: int) -> str:
+    """Return a feature's name, or its number as the data file counts."""
+    if saved.feature_names:
+        return common.printable(saved.feature_names[place])
+    if saved.first_feature:
+        return f"index {place + saved.first_feature}"
+    if isinstance(saved.target, int):  # columns count from 0, including the target
+        return f"column {place + (place >= saved.target)}"
+    return f"column {place} of X"

@@ -1,19 +1,28 @@
-"""The table of data file formats, and the choice of a reader for a path."""
+"""The table of data file formats; a reader for a path, and for sources of rows in chunks."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from accelegrad.errors import whole_number
 from accelegrad.files.frames import CsvFile, ParquetFile
 from accelegrad.files.matrix_files import LibsvmFile, NpzFile
-from accelegrad.files.tables import COMPRESSIONS, DataError, Reading, TableFile, Wanted, opened
+from accelegrad.files.tables import (
+    COMPRESSIONS,
+    DataError,
+    Reading,
+    TableFile,
+    Wanted,
+    opened,
+    rows_per_block,
+)
 
 
 class TableFormat(NamedTuple):
@@ -46,6 +55,7 @@ def open_table(path: str | os.PathLike[str], wanted: Wanted | None = None) -> Ta
         largest = np.iinfo(np.int32).max  # LIBSVM programs keep an index in a C int
         if width > largest:
             raise ValueError(f"n_features must be <= {largest}, but it is {width}.")
+    opened(path).close()
     known = format_of(path, wanted.reading)
     if known.targets and wanted.target is not None and not wanted.optional:
         raise DataError(
@@ -82,3 +92,88 @@ def format_of(path: Path, reading: Reading | None = None) -> TableFormat:
 def plain_path(path: Path) -> Path:
     """Return a path without the extension of a compression."""
     return path.with_suffix("") if path.suffix.lower() in COMPRESSIONS else path
+
+
+# -- sources of rows in chunks, which are read several times with one chunk in memory ------------
+
+
+def is_stream(given: Any) -> bool:
+    """Tell a source of chunks from rows that are lists or tuples, for a `fit` without targets."""
+    if isinstance(given, (str, os.PathLike)) or callable(given):
+        return True
+    first = given[0] if isinstance(given, (list, tuple)) and given else None
+    if isinstance(given, tuple):
+        return _is_table(first) or isinstance(first, (str, os.PathLike))
+    if isinstance(given, list):
+        return isinstance(first, tuple) and bool(first) and _is_table(first[0])
+    is_array = hasattr(given, "shape") or hasattr(given, "__array__")
+    return isinstance(given, Iterable) and not is_array
+
+
+def _is_table(given: Any) -> bool:
+    return len(getattr(given, "shape", ())) == 2
+
+
+def open_source(source: Any, wanted: Wanted) -> Any:
+    """Return the chunks of a source as a function or another object that can be read repeatedly.
+
+    A source is the path of a data file; a tuple ``(X, y)`` or ``(X, y, sample_weight)`` of arrays,
+    CSR matrices, memory maps or paths of .npy files; a list of such chunks; a function that returns
+    a new iterator of chunks; or another iterable of them.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        return open_table(source, wanted).chunks
+    if isinstance(source, tuple):
+        return _slices(source)
+    if isinstance(source, Iterator):
+        raise TypeError(
+            f"a stream is read several times over, but an iterator ({type(source).__name__}) can "
+            "be read once. Give a function that makes a new one each time, or give each chunk to "
+            "partial_fit."
+        )
+    return source
+
+
+def _slices(given: tuple[Any, ...]) -> Callable[[], Iterator[Any]]:
+    """Return the function that slices ``(X, y)`` or ``(X, y, sample_weight)``."""
+    if len(given) not in (2, 3):
+        raise ValueError(
+            f"a stream must be a tuple (X, y) or (X, y, sample_weight), but it has {len(given)} "
+            "entries. Chunks are given as a list."
+        )
+    arrays = [_sliceable(array) for array in given if array is not None]
+    lengths = [array.shape[0] if array.shape else 0 for array in arrays]
+    if len(set(lengths)) != 1:
+        raise ValueError(f"the arrays of a stream must have equal lengths, not {lengths}.")
+    if not lengths[0]:
+        raise ValueError("the arrays of a stream have no rows.")
+    starts = range(0, lengths[0], step := rows_per_block(arrays[0]))
+    return lambda: (tuple(array[i : i + step] for array in arrays) for i in starts)
+
+
+def _sliceable(array: Any) -> Any:
+    if isinstance(array, (str, os.PathLike)):
+        return NpyFile(Path(array))
+    if hasattr(array, "tocsr"):
+        return array.tocsr()
+    return array if hasattr(array, "shape") else np.asarray(array)
+
+
+class NpyFile:
+    """An array in a .npy file; each slice is mapped separately, so that its pages are freed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        mapped = self._map()
+        self.shape, self.nbytes = mapped.shape, mapped.nbytes
+
+    def _map(self) -> Any:
+        try:
+            return np.load(self._path, mmap_mode="r", allow_pickle=False)
+        except OSError:
+            raise
+        except Exception as error:  # a damaged header may raise anything
+            raise ValueError(f"{self._path}: no .npy file that can be mapped ({error}).") from None
+
+    def __getitem__(self, part: slice) -> npt.NDArray[Any]:
+        return np.array(self._map()[part])

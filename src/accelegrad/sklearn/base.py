@@ -17,12 +17,13 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from accelegrad import threads
 from accelegrad.errors import Vector, nearest, real_number, whole_number
 from accelegrad.geometry.sets import Box, WholeSpace, as_feasible_set
 from accelegrad.models.losses import LOSSES, PARAMETERS, LossEntry, make_loss, plain_loss_name
+from accelegrad.models.model_input import checked_weights
 from accelegrad.models.row_file import RowFile
 from accelegrad.models.streamed_model import Checked, read_rows
 from accelegrad.run.result import rounded_down, rounded_up
@@ -111,9 +112,9 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         shares = {None: (0.0, 0.0), "l2": (1.0, 0.0), "l1": (0.0, 1.0)}
         shares["elasticnet"] = (1.0 - ratio, ratio)
         if not isinstance(self.penalty, (str, NoneType)) or self.penalty not in shares:
-            hint = nearest(str(self.penalty), [name for name in shares if name is not None])
+            hint = nearest(str(self.penalty), list(filter(None, shares)))
             raise ValueError(f"penalty must be None or a name, not {self.penalty!r}: {hint}")
-        l2, l1 = (alpha * share for share in shares[self.penalty])
+        l2, l1 = np.multiply(alpha, shares[self.penalty]).tolist()
         parameters = {name: getattr(self, name) for name in PARAMETERS if hasattr(self, name)}
         loss = make_loss(self._loss_name, **parameters)  # refuses parameters out of range
         held_in = None if self.feasible_set is None else as_feasible_set(self.feasible_set)
@@ -167,15 +168,11 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         if sample_weight is None:
             return None
         given = np.asarray(sample_weight)
-        # scikit-learn refuses weights that are all zero; in a stream they are allowed.
-        none = given.dtype.kind in "fiub" and not given.any()
-        weights: Vector = _check_sample_weight(
-            np.ones_like(given) if none else sample_weight,
-            X,
-            dtype=np.float64,
-            ensure_non_negative=True,
-        )
-        return np.zeros_like(weights) if none else weights
+        if given.dtype == object:
+            given = given.astype(np.float64)
+        if given.ndim == 0:
+            given = np.full(X.shape[0], given)
+        return checked_weights(given, X.shape[0], all_may_be_zero=True)  # of some of a stream
 
     # -- fitting ---------------------------------------------------------------------------------
 
@@ -302,21 +299,18 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
                 "sample_weight cannot be given beside a stream: its chunks may be tuples "
                 "(X, y, sample_weight)."
             )
-        from accelegrad.files.streams import open_source
+        from accelegrad.files.formats import open_source
         from accelegrad.files.tables import Targets, Wanted
 
         self._refuse_early_stopping()
         targets = Targets.AS_WRITTEN if self._classifies else Targets.NUMBERS
-        seen = False
+        kept = LabelFile() if self._classifies else RowFile()
 
         def check(chunk: tuple[Any, ...]) -> Checked:
-            nonlocal seen
             weights = chunk[2] if len(chunk) == 3 else None
-            data = self._checked_data(chunk[0], chunk[1], weights, reset=not seen)
-            seen = True
+            data = self._checked_data(chunk[0], chunk[1], weights, reset=kept.size == 0)
             return Checked(data.X, data.y, data.weights)
 
-        kept = LabelFile() if self._classifies else RowFile()
         return Data(*read_rows(open_source(source, Wanted(targets=targets)), check, kept))
 
     def _refuse_early_stopping(self) -> None:
@@ -442,9 +436,12 @@ class StreamFitting(LinearEstimator):
         self
         """
         objective = self._objective()
-        from accelegrad.files.streams import is_stream
+        is_stream = False
+        if y is None:
+            from accelegrad.files import formats
 
-        if y is None and is_stream(X):
+            is_stream = formats.is_stream(X)
+        if is_stream:
             data = self._read_stream(X, sample_weight)
         else:
             data = self._checked_data(X, y, sample_weight, reset=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -75,12 +76,11 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         return None
 
     def _in_units(self, objective: Objective, data: Data | None = None) -> Objective:
-        def found() -> float:
-            if data is None:
-                return float(self.target_scale_)
-            return data.target_scale(centred=objective.fit_intercept)
-
-        return self._in_scale(objective, found)
+        if data is None:
+            return self._in_scale(objective, lambda: float(self.target_scale_))
+        return self._in_scale(
+            objective, partial(data.target_scale, centred=objective.fit_intercept)
+        )
 
     def _in_scale(self, objective: Objective, found: Callable[[], float]) -> Objective:
         """Set `target_scale_`, and return the objective in this scale."""

@@ -315,6 +315,8 @@ class MultinomialRun:
             self._sampler = BatchSampler(model.n_samples, batch, rng)
         free = problem.l1 == 0.0 and problem.feasible_set is None
         self._dual = MultinomialDual(model) if free and model.l2 > 0.0 else None
+        # Whether the dual bound ends the run.
+        self._is_bounded = self._dual is not None and settings.tol is not None
         self._curved: CurvedClasses | None = None
         self._change: ColumnScaling | None = None
         if settings.diameter == AUTO:
@@ -351,11 +353,6 @@ class MultinomialRun:
             # The run's own bound holds only in a region that it guessed.
             result.update(lower_bound=self._bound, certified_radius=math.inf)
         return result
-
-    @property
-    def _is_bounded(self) -> bool:
-        """Whether the dual bound ends the run."""
-        return self._dual is not None and self._settings.tol is not None
 
     def _value_and_gradient(self, v: Vector) -> tuple[float, Vector]:
         with self._problem.single_thread():  # `minimize` treats it as a user's function
