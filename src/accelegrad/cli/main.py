@@ -74,7 +74,3 @@ def _parser(installed: EntryPoints) -> argparse.ArgumentParser:
         if name not in installed.names:
             commands.add_parser(name, help=f"{words} (needs accelegrad-lab)", add_help=False)
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

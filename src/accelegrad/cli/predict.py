@@ -8,7 +8,7 @@ import io
 import os
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -54,6 +54,7 @@ def _predict(given: argparse.Namespace) -> int:
     from accelegrad.files.formats import open_table
     from accelegrad.files.tables import Column, Targets, Wanted
     from accelegrad.sklearn.model_file import read_model
+    from accelegrad.sklearn.summary import labels_in_words
 
     if given.out is not None:
         common.check_out(given.out, given.data, given.model)
@@ -83,8 +84,15 @@ def _predict(given: argparse.Namespace) -> int:
     scored: list[tuple[Any, Any]] | None = [] if given.score else None
     blocks = _predictions(saved, open_table(given.data, wanted), given.proba, scored)
     if given.out is not None or scored is None:
+        first = next(blocks, [])  # before anything is written: it may be wrong
+        header = [saved.target if isinstance(saved.target, str) else "prediction"]
+        if given.proba:
+            header = labels_in_words(estimator.classes_)
         with _output(given.out) as file:
-            _write(file, _header(saved, given.proba), blocks)
+            write = csv.writer(file, lineterminator="\n").writerows
+            write([header, *first])
+            for rows in blocks:
+                write(rows)
     if scored is not None:
         deque(blocks, maxlen=0)  # unless they are written
         true, predicted = map(np.concatenate, zip(*scored, strict=True))
@@ -110,14 +118,6 @@ def _output(path: Path | None) -> Iterator[TextIO]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _header(saved: SavedModel, proba: bool) -> list[str]:
-    from accelegrad.sklearn.summary import labels_in_words
-
-    if proba:
-        return labels_in_words(saved.estimator.classes_)
-    return [saved.target if isinstance(saved.target, str) else "prediction"]
-
-
 def _predictions(
     saved: SavedModel, table: TableFile, proba: bool, scored: list[tuple[Any, Any]] | None
 ) -> Iterator[list[Any]]:
@@ -139,15 +139,6 @@ def _predictions(
             yield estimator.predict_proba(X).tolist()
         else:
             yield [[labels.get(value, value)] for value in predicted.tolist()]
-
-
-def _write(file: TextIO, header: Sequence[str], blocks: Iterator[list[Any]]) -> None:
-    first = next(blocks, [])  # before anything is written: it may be wrong
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(first)
-    for rows in blocks:
-        writer.writerows(rows)
 
 
 def _scores(estimator: Any, true: Any, predicted: Any) -> list[tuple[str, str]]:

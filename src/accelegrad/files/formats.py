@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from accelegrad.errors import whole_number
 from accelegrad.files.frames import CsvFile, ParquetFile
@@ -23,6 +22,8 @@ from accelegrad.files.tables import (
     opened,
     rows_per_block,
 )
+
+PATH = (str, os.PathLike)
 
 
 class TableFormat(NamedTuple):
@@ -99,19 +100,16 @@ def plain_path(path: Path) -> Path:
 
 def is_stream(given: Any) -> bool:
     """Tell a source of chunks from rows that are lists or tuples, for a `fit` without targets."""
-    if isinstance(given, (str, os.PathLike)) or callable(given):
+    if isinstance(given, PATH) or callable(given):
         return True
-    first = given[0] if isinstance(given, (list, tuple)) and given else None
-    if isinstance(given, tuple):
-        return _is_table(first) or isinstance(first, (str, os.PathLike))
-    if isinstance(given, list):
-        return isinstance(first, tuple) and bool(first) and _is_table(first[0])
+    if isinstance(given, (list, tuple)):
+        first = given[0] if given else None
+        if isinstance(given, list):
+            first = first[0] if isinstance(first, tuple) and first else None
+        is_table = len(getattr(first, "shape", ())) == 2
+        return is_table or (isinstance(given, tuple) and isinstance(first, PATH))
     is_array = hasattr(given, "shape") or hasattr(given, "__array__")
     return isinstance(given, Iterable) and not is_array
-
-
-def _is_table(given: Any) -> bool:
-    return len(getattr(given, "shape", ())) == 2
 
 
 def open_source(source: Any, wanted: Wanted) -> Any:
@@ -121,7 +119,7 @@ def open_source(source: Any, wanted: Wanted) -> Any:
     CSR matrices, memory maps or paths of .npy files; a list of such chunks; a function that returns
     a new iterator of chunks; or another iterable of them.
     """
-    if isinstance(source, (str, os.PathLike)):
+    if isinstance(source, PATH):
         return open_table(source, wanted).chunks
     if isinstance(source, tuple):
         return _slices(source)
@@ -141,39 +139,27 @@ def _slices(given: tuple[Any, ...]) -> Callable[[], Iterator[Any]]:
             f"a stream must be a tuple (X, y) or (X, y, sample_weight), but it has {len(given)} "
             "entries. Chunks are given as a list."
         )
-    arrays = [_sliceable(array) for array in given if array is not None]
+    parts = [part if isinstance(part, PATH) else _array(part) for part in given if part is not None]
+    arrays = list(map(_array, parts))
     lengths = [array.shape[0] if array.shape else 0 for array in arrays]
     if len(set(lengths)) != 1:
         raise ValueError(f"the arrays of a stream must have equal lengths, not {lengths}.")
     if not lengths[0]:
         raise ValueError("the arrays of a stream have no rows.")
     starts = range(0, lengths[0], step := rows_per_block(arrays[0]))
-    return lambda: (tuple(array[i : i + step] for array in arrays) for i in starts)
+    # A file is mapped anew for each slice, so that its pages are freed.
+    return lambda: (tuple(_array(part)[i : i + step] for part in parts) for i in starts)
 
 
-def _sliceable(array: Any) -> Any:
-    if isinstance(array, (str, os.PathLike)):
-        return NpyFile(Path(array))
-    if hasattr(array, "tocsr"):
-        return array.tocsr()
-    return array if hasattr(array, "shape") else np.asarray(array)
-
-
-class NpyFile:
-    """An array in a .npy file; each slice is mapped separately, so that its pages are freed."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        mapped = self._map()
-        self.shape, self.nbytes = mapped.shape, mapped.nbytes
-
-    def _map(self) -> Any:
-        try:
-            return np.load(self._path, mmap_mode="r", allow_pickle=False)
-        except OSError:
-            raise
-        except Exception as error:  # a damaged header may raise anything
-            raise ValueError(f"{self._path}: no .npy file that can be mapped ({error}).") from None
-
-    def __getitem__(self, part: slice) -> npt.NDArray[Any]:
-        return np.array(self._map()[part])
+def _array(given: Any) -> Any:
+    """Return an array that can be sliced, mapped if it is the path of a .npy file."""
+    if hasattr(given, "tocsr"):
+        return given.tocsr()
+    if not isinstance(given, PATH):
+        return given if hasattr(given, "shape") else np.asarray(given)
+    try:
+        return np.load(given, mmap_mode="r", allow_pickle=False)
+    except OSError:
+        raise
+    except Exception as error:  # a damaged header may raise anything
+        raise ValueError(f"{given}: no .npy file that can be mapped ({error}).") from None
