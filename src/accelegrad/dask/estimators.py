@@ -251,7 +251,7 @@ class AcceleGradClassifier(OnCluster, classifier.AcceleGradClassifier):
 
     def _take_all_targets(self, data: ClusterData) -> bool:
         classifier.refuse_numbers(found := labels(data), type(self).__name__)
-        return self._take_targets(found)
+        return self._take_classes(found)
 
     def _cluster_problems(self, objective: Objective, data: ClusterData) -> list[Problem]:
         classes, weigh = self.classes_, None
@@ -261,7 +261,8 @@ class AcceleGradClassifier(OnCluster, classifier.AcceleGradClassifier):
         if self._is_joint():
             recode: Any = partial(places, classes=classes)
             return [problem_on(objective, data, recode, weigh, n_classes=classes.size)]
-        labels = [partial(against_rest, label=classes[k]) for k in self._positives()]
+        positives = classes[1:] if classes.size == 2 else classes
+        labels = [partial(against_rest, label=label) for label in positives]
         return [problem_on(objective, data, recode, weigh) for recode in labels]
 
     def decision_function(self, X: Any) -> Any:

@@ -67,22 +67,22 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         """Return the samples with positive weight, with targets as `_targets` takes them."""
         return without_weightless(data)
 
-    def _targets(self, data: Data) -> list[Any]:
-        """Return the targets of each problem."""
-        return [data.y]
+    def _targets(self, data: Data) -> tuple[list[Any], int]:
+        """Return the targets of each problem, and the number of rows of its coefficients."""
+        return [data.y], 1
 
     def _in_units(self, objective: Objective, data: Data | None = None) -> Objective:  # noqa: ARG002
         """Return the objective in the scale of `data`'s targets, or in the known scale."""
         return objective
 
-    def _take_targets(self, y: npt.NDArray[Any]) -> bool:  # noqa: ARG002
+    def _take_targets(self, data: Data) -> bool:  # noqa: ARG002
         """Store what `fit` learns from targets; return whether it is as in the last fit."""
         return True
 
     def _problems(self, objective: Objective, data: Data) -> list[Problem]:
         """Return the problem to minimise, or one per class."""
-        first, *others = self._targets(data)
-        problem = objective.on(data.X, first, data.weights)
+        (first, *others), n_classes = self._targets(data)
+        problem = objective.on(data.X, first, data.weights, n_classes)
         return [problem, *(problem.with_targets(y) for y in others)]
 
     # -- parameters ------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         """Return the prepared samples, and whether targets match those of the last fit."""
         same = False
         if data.n_counted:
-            same = self._take_targets(data.counted)
+            same = self._take_targets(data)
             data = self._prepared(data)
         if not data.n_counted:
             raise ValueError(
@@ -261,7 +261,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
 
     def _starts(self, problems: list[Problem], *, warm: bool, columns: Any = None) -> list[Vector]:
         """Return the starting points: the current coefficients if `warm` and if they fit."""
-        n_rows = sum(problem.n_classes for problem in problems)
+        n_rows = len(problems) * problems[0].n_classes
         if warm and np.size(getattr(self, "intercept_", ())) == n_rows:
             rows = _dense(self.coef_).reshape(n_rows, -1)
             if rows.shape[1] == self.n_features_in_:
@@ -355,7 +355,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             stream,
             data,
             lambda rows: self._problems(in_units(rows), rows),
-            lambda rows: (self._targets(rows), in_units(rows).pointwise.shape),
+            lambda rows: (self._targets(rows)[0], in_units(rows).pointwise.shape),
             diameter=settings.diameter,
             batch_size=settings.batch_size or online.BATCH,
             seed=settings.seed,
