@@ -133,18 +133,6 @@ def test_options_reach_the_estimator(tmp_path, run):
     assert load_model(model).penalty is None
 
 
-def test_several_classes_and_sparse_coefficients_are_shown(tmp_path, run):
-    model = tmp_path / "model.agm"
-    classes = np.array(["a", "b", "c"])[np.argsort(np.argsort(MARGINS)) // 40]
-    estimator = AcceleGradClassifier(penalty="l1", alpha=0.05, multi_class="ovr").fit(X, classes)
-    save_model(estimator.sparsify(), model)
-    shown = run("inspect", model, "--top", "3")
-    assert lines(shown)["classes"] == "a, b, c"
-    used = int((estimator.coef_.toarray() != 0).sum())
-    assert f"{used} of 9 not zero" in shown
-    assert ["a", "b", "c"] in [line.split() for line in shown.splitlines()]
-
-
 # What is wrong
 
 

@@ -131,14 +131,14 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     device, such as /dev/stdout, must not be replaced: it is written to directly.
     """
     mode = path.stat().st_mode if path.exists() else None
-    if mode is not None and _is_standard_output(path):
+    target: int | Path = path
+    is_device = mode is not None and path.absolute().parts[1:2] in (("dev",), ("proc",))
+    if is_device and os.path.samestat(path.stat(), os.fstat(_STANDARD_OUTPUT)):
         # Opened again, a redirected file would be overwritten from its beginning.
         sys.stdout.flush()
-        with open(os.dup(_STANDARD_OUTPUT), "wb") as file:
-            yield file
-        return
-    if mode is not None and not stat.S_ISREG(mode):  # opening a folder raises the error
-        with path.open("wb") as file:
+        target = os.dup(_STANDARD_OUTPUT)
+    if target is not path or (mode is not None and not stat.S_ISREG(mode)):
+        with open(target, "wb") as file:  # opening a folder raises the error
             yield file
         return
     path = path.resolve()
@@ -148,7 +148,9 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(_mode_of_new_files() if mode is None else stat.S_IMODE(mode))
+        # mkstemp makes private files; a new one gets the permissions of any new file.
+        os.umask(mask := os.umask(0))
+        Path(temporary).chmod(0o666 & ~mask if mode is None else stat.S_IMODE(mode))
         os.replace(temporary, path)
     except BaseException as error:
         Path(temporary).unlink(missing_ok=True)
@@ -156,16 +158,3 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             before = "was not written" if mode is None else "is as it was before"
             raise OSError(error.errno, f"{path} {before}: {error.strerror or error}") from error
         raise
-
-
-def _is_standard_output(path: Path) -> bool:
-    if path.absolute().parts[1:2] not in (("dev",), ("proc",)):
-        return False
-    return os.path.samestat(path.stat(), os.fstat(_STANDARD_OUTPUT))
-
-
-def _mode_of_new_files() -> int:
-    # mkstemp makes private files; these get the permissions of any new file.
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask

@@ -169,11 +169,7 @@ class AcceleGradRegressor(LinearRegressor, StreamFitting):
         else:
             singles = [clone(self).set_params(quantile=level) for level in levels]
             fits = [single.fit(X, targets, sample_weight) for single in singles]
-        self._take_all(fits)
-        return self
-
-    def _take_all(self, fits: list[Self]) -> None:
-        """Combine independent regressions: their objectives and gaps add up."""
+        # They are independent: their objectives and gaps add up.
         combine: dict[str, Callable[[list[Any]], Any]] = {
             **dict.fromkeys(("coef_", "intercept_", "target_scale_"), np.array),
             **dict.fromkeys(("objective_", "gap_", "seconds_"), sum),
@@ -186,6 +182,7 @@ class AcceleGradRegressor(LinearRegressor, StreamFitting):
             if name.endswith("_"):
                 found = [getattr(fit, name) for fit in fits]
                 setattr(self, name, combine[name](found) if name in combine else value)
+        return self
 
     def _levels(self) -> list[float] | None:
         """Return the quantiles if there are several, otherwise None."""
