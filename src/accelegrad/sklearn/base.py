@@ -83,7 +83,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         """Return the problem to minimise, or one per class."""
         (first, *others), n_classes = self._targets(data)
         problem = objective.on(data.X, first, data.weights, n_classes)
-        return [problem, *(problem.with_targets(y) for y in others)]
+        return [problem, *map(problem.with_targets, others)]
 
     # -- parameters ------------------------------------------------------------------------------
 
@@ -261,10 +261,9 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
 
     def _starts(self, problems: list[Problem], *, warm: bool, columns: Any = None) -> list[Vector]:
         """Return the starting points: the current coefficients if `warm` and if they fit."""
-        n_rows = len(problems) * problems[0].n_classes
-        if warm and np.size(getattr(self, "intercept_", ())) == n_rows:
-            rows = _dense(self.coef_).reshape(n_rows, -1)
-            if rows.shape[1] == self.n_features_in_:
+        if warm and hasattr(self, "coef_"):
+            n_rows, rows = len(problems) * problems[0].n_classes, np.atleast_2d(_dense(self.coef_))
+            if rows.shape == (n_rows, self.n_features_in_):
                 rows = rows if columns is None else rows[:, columns]
                 intercepts = np.reshape(self.intercept_, (n_rows, 1))
                 blocks = [rows, intercepts] if self.fit_intercept else [rows]
