@@ -475,9 +475,12 @@ class ParquetFile(FrameFile):
             if rows is None or not total:
                 yield self._frame(self._file.read(columns=self.header), 0)
                 return
-            # An iterator keeps the pages of all its row groups until it has read the last.
-            for group in range(self._file.num_row_groups):
-                options = {"columns": self.header, "row_groups": [group]}
+            # An iterator keeps the pages of all its row groups until it has read the last, so each
+            # gets groups of about so many rows.
+            groups = range(self._file.num_row_groups)
+            count = max(1, rows * len(groups) // total)
+            for first in groups[::count]:
+                options = {"columns": self.header, "row_groups": groups[first : first + count]}
                 for batch in self._file.iter_batches(min(rows, total), **options):
                     yield self._frame(batch, done)
                     done += len(batch)
