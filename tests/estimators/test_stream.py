@@ -6,6 +6,7 @@ import bz2
 import gc
 import json
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -76,9 +77,8 @@ def npy(folder: Path, X: Any, y: Any) -> tuple[Path, str]:
 
 
 def sparse_npz(folder: Path, X: Any, y: Any) -> Path:
-    rows = sp.csr_matrix(X)
-    arrays = {name: getattr(rows, name) for name in ("data", "indices", "indptr", "shape")}
-    return saved(np.savez, folder / "sparse.npz", **arrays, y=y, format="csr")
+    sp.save_npz(folder / "sparse.npz", sp.csr_matrix(X))
+    return saved(np.savez, folder / "sparse.npz", **np.load(folder / "sparse.npz"), y=y)
 
 
 # The same rows in the same chunks from everywhere.
@@ -92,16 +92,8 @@ SOURCES: dict[str, Callable[[Path, Any, Any], Any]] = {
     "libsvm.bz2": lambda folder, X, y: libsvm(folder / "data.bz2", X, y, bz2.compress),
     "list": lambda _, X, y: parts(X, y),
     "function": lambda _, X, y: lambda: iter(parts(X, y)),
-    "iterable": lambda _, X, y: Chunks(parts(X, y)),
+    "iterable": lambda _, X, y: deque(parts(X, y)),
 }
-
-
-class Chunks:
-    def __init__(self, chunks: list[Any]) -> None:
-        self.chunks = chunks
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.chunks)
 
 
 @pytest.mark.parametrize("name", SOURCES)
