@@ -4,7 +4,6 @@ import doctest
 import importlib
 import inspect
 import re
-import signal
 
 import numpy as np
 import pytest
@@ -42,14 +41,12 @@ def numbers():
 
 def test_the_tolerance_is_relative_whatever_the_units(numbers):
     X, y = numbers
-    usual = AcceleGradRegressor(alpha=1e-2, tol=1e-4).fit(X, y)
-    tiny = AcceleGradRegressor(alpha=1e-2, tol=1e-4).fit(X, 1e-6 * y)
-    shifted = AcceleGradRegressor(alpha=1e-2, tol=1e-4).fit(X, y + 1e6)
-    assert usual.gap_ <= 1e-4 * usual.objective_
+    usual, tiny, shifted = (
+        AcceleGradRegressor(alpha=1e-2, tol=1e-4).fit(X, given) for given in (y, 1e-6 * y, y + 1e6)
+    )
+    assert all(fit.gap_ <= 1e-4 * fit.objective_ for fit in (usual, tiny, shifted))
     np.testing.assert_allclose(tiny.coef_, 1e-6 * usual.coef_, rtol=0.05, atol=1e-6)
     np.testing.assert_allclose(shifted.coef_, usual.coef_, rtol=0.05, atol=1.0)
-    assert tiny.gap_ <= 1e-4 * tiny.objective_
-    assert shifted.gap_ <= 1e-4 * shifted.objective_
 
 
 def test_a_miss_is_told_with_the_gap_and_a_remedy(binary):
@@ -60,32 +57,6 @@ def test_a_miss_is_told_with_the_gap_and_a_remedy(binary):
     assert short.n_iter_ == 3
     better = AcceleGradClassifier(tol=1e-6).fit(X, y)
     assert short.objective_ - short.gap_ <= better.objective_
-
-
-class PressesCtrlC:
-    """A box at whose 500th projection somebody presses Ctrl-C."""
-
-    def __init__(self):
-        self.calls, self.box = 0, ag.Box(-1.0, 1.0)
-
-    def project(self, x):
-        self.calls += 1
-        if self.calls == 500:
-            signal.raise_signal(signal.SIGINT)
-        return self.box.project(x)
-
-    def linear_minimum(self, g):
-        return self.box.linear_minimum(g)
-
-
-def test_ctrl_c_keeps_the_best_so_far_and_gives_no_advice(binary):
-    X, y = binary
-    estimator = AcceleGradClassifier("hinge", feasible_set=PressesCtrlC(), diameter=4.0, tol=1e-9)
-    with pytest.warns(ConvergenceWarning, match=r"was interrupted .* is certified") as caught:
-        estimator.fit(X, y)
-    assert "max_iter" not in str(caught[0].message)
-    assert not estimator.converged_
-    assert 1 <= estimator.n_iter_ <= 500
 
 
 def test_no_tolerance_means_max_iter_and_no_warning(binary):
@@ -280,22 +251,15 @@ def test_one_class_only_is_refused(binary, kind):
         kind().fit(X, y, sample_weight=(y == 1).astype(float))
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_what_is_not_finite_is_refused_and_changes_nothing(binary, bad):
+@pytest.mark.parametrize("kind", [np.array, sp.csr_array])
+def test_what_is_not_finite_changes_nothing(binary, kind):
     X, y = binary
-    spoilt = X.copy()
-    spoilt[-1, 0] = bad
     classifier = AcceleGradClassifier(random_state=0).partial_fit(X, y, classes=[0, 1])
-    before = classifier.coef_.copy()
-    for call in (classifier.partial_fit, AcceleGradClassifier().fit):
-        for given in (spoilt, sp.csr_array(spoilt)):
-            with pytest.raises(ValueError, match=r"NaN|infinity"):
-                call(given, y)
+    before, spoilt = classifier.coef_.copy(), X.copy()
+    spoilt[-1, 0] = np.inf
+    with pytest.raises(ValueError, match="infinity"):
+        classifier.partial_fit(kind(spoilt), y)
     np.testing.assert_array_equal(classifier.coef_, before)
-    targets = y.astype(float)
-    targets[0] = bad
-    with pytest.raises(ValueError, match=r"NaN|infinity"):
-        AcceleGradRegressor().fit(X, targets)
 
 
 @pytest.mark.parametrize("kind", [sp.csr_array, sp.csr_matrix, sp.csc_array, sp.coo_array])
@@ -403,28 +367,16 @@ def test_empty_columns_and_warm_starts_or_misses():
 
 def test_sets_hold_for_each_class_and_leave_the_intercepts_free(flowers):
     X, y = flowers
-    X = X + 3.0
+    box = ag.Box([-np.inf, 0.0, 0.0, 0.0], np.inf)
     for multi_class in ("ovr", "multinomial"):
-        fit = AcceleGradClassifier(
-            feasible_set="nonnegative", multi_class=multi_class, tol=1e-2, alpha=1e-2
-        ).fit(X, y)
-        assert fit.coef_.min() == 0.0
+        options = {"multi_class": multi_class, "tol": 1e-2, "alpha": 1e-2}
+        fit = AcceleGradClassifier(feasible_set=box, **options).fit(X + 3.0, y)
+        assert fit.coef_[:, 1:].min() == 0.0
+        assert fit.coef_[:, 0].min() < 0.0
         assert fit.intercept_.min() < 0.0
-        assert fit.score(X, y) > 0.7
-        simplex = AcceleGradClassifier(
-            feasible_set="simplex", multi_class=multi_class, tol=1e-2
-        ).fit(X, y)
+        assert fit.score(X + 3.0, y) > 0.7
+        simplex = AcceleGradClassifier(feasible_set="simplex", **options).fit(X + 3.0, y)
         np.testing.assert_allclose(simplex.coef_.sum(axis=1), 1.0)
-
-
-def test_a_penalty_and_a_box_go_together(binary):
-    X, y = binary
-    fit = AcceleGradClassifier(
-        penalty="l1", alpha=2e-2, feasible_set=ag.Box(-0.1, np.inf), tol=1e-3
-    ).fit(X, y)
-    assert fit.converged_
-    assert fit.coef_.min() >= -0.1
-    assert (fit.coef_ == 0).any()
 
 
 # ----------------------------------------------------------------------------------- company
@@ -432,15 +384,15 @@ def test_a_penalty_and_a_box_go_together(binary):
 
 def test_sparsify_and_densify(binary):
     X, y = binary
-    fit = AcceleGradClassifier(penalty="l1", alpha=1e-2).fit(X, y)
-    before, scores = fit.coef_.copy(), fit.decision_function(X)
-    assert sp.issparse(fit.sparsify().coef_)
-    np.testing.assert_allclose(fit.decision_function(X), scores)
-    np.testing.assert_array_equal(fit.densify().coef_, before)
-    for targets in (y, np.column_stack([y, -y])):
-        regressor = AcceleGradRegressor().fit(X, targets)
-        shape = regressor.coef_.shape
-        assert regressor.sparsify().densify().coef_.shape == shape
+    classifier, regressor = (
+        kind(penalty="l1", alpha=1e-2) for kind in (AcceleGradClassifier, AcceleGradRegressor)
+    )
+    for fit, given in ((classifier, y), (regressor, y), (regressor, np.column_stack([y, -y]))):
+        fit.fit(X, given)
+        before, predicted = fit.coef_.copy(), fit.predict(X)
+        assert sp.issparse(fit.sparsify().coef_)
+        np.testing.assert_allclose(fit.predict(X), predicted)
+        np.testing.assert_array_equal(fit.densify().coef_, before)
 
 
 def test_large_read_only_data_in_processes():

@@ -4,17 +4,15 @@ The objectives are written out here once more, in plain NumPy: what a solver cla
 """
 
 import itertools
-import os
 from functools import partial
 
+import cvxpy as cp
 import numpy as np
 import pytest
-from scipy.optimize import minimize as scipy_minimize
 from sklearn.base import is_classifier
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_wine
 from sklearn.linear_model import (
     ElasticNet,
-    HuberRegressor,
     Lasso,
     LogisticRegression,
     QuantileRegressor,
@@ -24,6 +22,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC, LinearSVR
 
 import accelegrad as ag
+from accelegrad.models.losses import by_sklearn_name
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 from reference.losses import OTHER_NAMES, loss_values
 
@@ -156,126 +155,51 @@ def test_one_against_the_rest():
     np.testing.assert_allclose(ours.predict_proba(X), expected)
 
 
-def smooth_hinge(m, y, width=4e-4):
-    """A smooth function above the hinge loss, by 1e-4 at most."""
-    z = 1 - y * m
-    bent = (z + width / 2) ** 2 / (2 * width)
-    return np.where(z > width / 2, z, np.where(z < -width / 2, 0.0, bent))
+FORMULAS = {  # of targets and predictions
+    "log_loss": lambda y, m: cp.logistic(-cp.multiply(y, m)),
+    "hinge": lambda y, m: cp.pos(1 - cp.multiply(y, m)),
+    "modified_huber": lambda y, m: cp.huber(cp.pos(1 - cp.multiply(y, m)), 2.0),
+    "squared_error": lambda y, m: cp.square(m - y) / 2,
+    "huber": lambda y, m: cp.huber(m - y, 0.1) / 2,
+}
+SETS = {
+    "none": (None, lambda w: []),
+    "nonnegative": ("nonnegative", lambda w: [w >= 0]),
+    "box": (ag.Box(-0.2, 0.3), lambda w: [w >= -0.2, w <= 0.3]),
+    "simplex": ("simplex", lambda w: [w >= 0, cp.sum(w) == 1]),
+    "l1 ball": (ag.L1Ball(0.5), lambda w: [cp.norm1(w) <= 0.5]),
+}
+CASES = [
+    ("modified_huber", "none", 1e-6),
+    ("huber", "none", 1e-6),
+    ("log_loss", "nonnegative", 1e-3),
+    ("hinge", "nonnegative", 1e-3),
+    ("hinge", "box", 1e-3),
+    ("squared_error", "simplex", 1e-5),
+    ("squared_error", "l1 ball", 1e-5),
+]
 
 
-@pytest.mark.parametrize(
-    ("loss", "tol", "given", "bounds"),
-    [
-        ("modified_huber", 1e-6, None, (None, None)),
-        ("log_loss", 1e-3, "nonnegative", (0.0, None)),
-        ("hinge", 1e-3, "nonnegative", (0.0, None)),
-        ("hinge", 1e-3, ag.Box(-0.2, 0.3), (-0.2, 0.3)),
-    ],
-)
-def test_constraints_on_each_coefficient_and_modified_huber(loss, tol, given, bounds):
-    X, y = classes()
-    X = X * np.where(np.arange(X.shape[1]) % 2, 1.0, -1.0)  # so that some bounds are active
-    alpha, size = 1e-2, X.shape[1]
-    ours = AcceleGradClassifier(loss, alpha=alpha, tol=tol, feasible_set=given).fit(X, y)
-    low, high = bounds
-    assert low is None or ours.coef_.min() == low
-    assert high is None or ours.coef_.max() <= high
-    pointwise = smooth_hinge if loss == "hinge" else loss
-
-    def value_and_slope(w):
-        m, step = X @ w[:-1] + w[-1], 1e-6
-        if loss == "log_loss":
-            slope = -y / (1 + np.exp(y * m))
-        elif loss == "hinge":
-            slope = (smooth_hinge(m + step, y) - smooth_hinge(m - step, y)) / (2 * step)
-        else:
-            slope = np.where(y * m >= -1, -2 * y * np.maximum(0, 1 - y * m), -4 * y)
-        gradient = np.append(X.T @ slope / y.size + alpha * w[:-1], slope.mean())
-        return objective(pointwise, X, y, w[:-1], w[-1], alpha), gradient
-
-    peer = scipy_minimize(
-        value_and_slope,
-        np.zeros(size + 1),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=[bounds] * size + [(None, None)],
-        options={"ftol": 1e-14, "gtol": 1e-9, "maxiter": 5000, "maxfun": 10**6},
-    )
-    value = objective(loss, X, y, ours.coef_, ours.intercept_, alpha)
-    check(ours, peer.fun, tol, value)
+@pytest.mark.parametrize(("loss", "name", "tol"), CASES)
+def test_sets_and_losses_that_scikit_learn_does_not_have(loss, name, tol):
+    given, constraints = SETS[name]
+    options = {"alpha": 1e-2, "tol": tol, "feasible_set": given}
+    if loss in by_sklearn_name(classification=True):
+        X, y = classes()
+        X = X * np.where(np.arange(X.shape[1]) % 2, 1.0, -1.0)  # so that some bounds are active
+        ours = AcceleGradClassifier(loss, **options).fit(X, y)
+    else:
+        X, y = numbers()
+        ours = AcceleGradRegressor(loss, delta=0.1, target_scale=1, **options).fit(X, y)
+    w, b = cp.Variable(X.shape[1]), cp.Variable()
+    mean = cp.sum(FORMULAS[loss](y, X @ w + b)) / y.size
+    problem = cp.Problem(cp.Minimize(mean + 0.005 * cp.sum_squares(w)), constraints(w))
+    least = problem.solve(solver="CLARABEL", tol_gap_rel=1e-11, tol_gap_abs=1e-11)
+    value = objective(loss, X, y, ours.coef_, ours.intercept_, 1e-2)
+    check(ours, least, tol, value)
+    assert np.linalg.norm(w.value - ours.coef_) <= np.sqrt(200 * ours.gap_) + 1e-4
+    w.value = np.ravel(ours.coef_)
+    assert all(np.max(constraint.violation()) <= 1e-12 for constraint in problem.constraints)
     if loss == "modified_huber":
         scores = ours.decision_function(X)
         np.testing.assert_allclose(ours.predict_proba(X)[:, 1], (np.clip(scores, -1, 1) + 1) / 2)
-
-
-def test_huber_regression_at_the_scale_that_scikit_learn_finds():
-    X, y = numbers()
-    peer = HuberRegressor(epsilon=1.35, alpha=1e-2, tol=1e-8, max_iter=10_000).fit(X, y)
-    # sigma H(r / sigma) is 2 / sigma times Huber's loss with delta = epsilon sigma.
-    delta, alpha = 1.35 * peer.scale_, 1e-2 * peer.scale_ / y.size
-
-    def huber(m, y):
-        r = np.abs(m - y)
-        return np.where(r <= delta, r**2 / 2, delta * (r - delta / 2))
-
-    ours = AcceleGradRegressor("huber", delta=delta, alpha=alpha, target_scale=1, tol=1e-7)
-    ours.fit(X, y)
-    least, value = (
-        objective(huber, X, y, fit.coef_, fit.intercept_, alpha) for fit in (peer, ours)
-    )
-    check(ours, least, 1e-7, value)
-    np.testing.assert_allclose(ours.coef_, peer.coef_, atol=2e-3)
-
-
-@pytest.mark.parametrize("given", ["simplex", ag.L1Ball(1.5)])
-def test_sets_that_tie_coefficients_together(given):
-    X, y = numbers()
-    ours = AcceleGradRegressor(alpha=0.0, feasible_set=given, tol=1e-5).fit(X, y)
-    d = X.shape[1]
-    total = 1.0 if given == "simplex" else 1.5
-    # w = p - q with p, q >= 0 whose sum is bounded (q = 0 and equality for the simplex).
-    signs = [1.0] if given == "simplex" else [1.0, -1.0]
-    design = np.hstack([s * (X - X.mean(axis=0)) for s in signs])
-    centred = y - y.mean()
-    sums = {"type": "eq" if given == "simplex" else "ineq", "fun": lambda p: total - p.sum()}
-    peer = scipy_minimize(
-        lambda p: ((design @ p - centred) ** 2).mean() / 2,
-        np.full(d * len(signs), total / d / len(signs)),
-        jac=lambda p: design.T @ (design @ p - centred) / y.size,
-        bounds=[(0, None)] * (d * len(signs)),
-        constraints=sums,
-        method="SLSQP",
-        options={"ftol": 1e-14, "maxiter": 1000},
-    )
-    assert peer.success
-    assert np.abs(ours.coef_).sum() == pytest.approx(total)
-    value = objective("squared_error", X, y, ours.coef_, ours.intercept_, 0.0)
-    check(ours, peer.fun, 1e-5, value)
-
-
-@pytest.mark.skipif(
-    not os.environ.get("ACCELEGRAD_DATA"), reason="ACCELEGRAD_DATA names no folder of data sets"
-)
-@pytest.mark.parametrize("penalty", ["l1", None])
-def test_raw_regression_data_without_any_scaling(penalty):
-    from accelegrad_lab import datasets
-
-    path = datasets.find("cadata")
-    if path is None:
-        pytest.skip("cadata is not in ACCELEGRAD_DATA")
-    data = datasets.read(path)
-    chosen = np.random.default_rng(0).permutation(data.y.size)[:4000]  # files may be sorted
-    X, y = data.X[chosen], data.y[chosen]
-    ours = AcceleGradRegressor(penalty=penalty, alpha=1e-4, max_iter=2000).fit(X, y)
-    X = X.toarray() if hasattr(X, "toarray") else X
-    alpha = 0.0 if penalty is None else 1e-4
-    value = objective("squared_error", X, y, ours.coef_, ours.intercept_, alpha, 1.0)
-    assert ours.converged_
-    assert ours.objective_ == pytest.approx(value, rel=1e-6)
-    # With l1 = 1e-4 next to residuals of 1e4 least squares is the reference, for a lower bound.
-    centred = X - X.mean(axis=0)
-    scale = centred.std(axis=0) + 1e-300
-    w = np.linalg.lstsq(centred / scale, y - y.mean())[0] / scale
-    least = objective("squared_error", X, y, w, y.mean() - X.mean(axis=0) @ w, 0.0)
-    assert least * (1 - 1e-9) <= value <= least * (1 + 2e-3)
-    assert value - ours.gap_ <= least * (1 + 1e-3)

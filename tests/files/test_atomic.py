@@ -15,8 +15,7 @@ import pytest
 import accelegrad as ag
 from accelegrad.cli.main import main
 from accelegrad.files import whole_file
-from accelegrad.sklearn import AcceleGradRegressor
-from accelegrad.sklearn.model_file import load_model, save_model
+from accelegrad.sklearn.model_file import load_model
 
 
 @pytest.mark.parametrize("error", [None, KeyboardInterrupt])
@@ -108,11 +107,6 @@ class FailsOnce(io.FileIO):
         return super().write(content)
 
 
-def write_model(path):
-    rows = np.random.default_rng(0).standard_normal((20, 2))
-    save_model(AcceleGradRegressor().fit(rows, rows[:, 0]), path)
-
-
 def write_checkpoint(path):
     def square(x):
         return x @ x, 2.0 * x
@@ -120,17 +114,9 @@ def write_checkpoint(path):
     ag.minimize(square, np.ones(3), method="accelegrad", max_iter=4, checkpoint=path)
 
 
-def write_table(path):
-    """Write a report's table, as the lab does."""
-    with whole_file(path) as file:
-        for line in range(5):
-            file.write(b"%d\n" % line)
-
-
-@pytest.mark.parametrize("write", [write_model, write_checkpoint, write_table])
-def test_a_full_disk_at_any_write_loses_nothing(tmp_path, monkeypatch, write):
+def test_a_full_disk_at_any_write_loses_nothing(tmp_path, monkeypatch):
     path, fdopen = tmp_path / "file", os.fdopen
-    write(path)
+    write_checkpoint(path)
     before = path.read_bytes()
     failed = 0
     for which in range(1, 1000):
@@ -143,7 +129,7 @@ def test_a_full_disk_at_any_write_loses_nothing(tmp_path, monkeypatch, write):
         monkeypatch.setattr(os, "fdopen", opened)
         error = None
         try:
-            write(path)
+            write_checkpoint(path)
         except OSError as caught:
             error = caught
         finally:
@@ -160,7 +146,7 @@ def test_a_full_disk_at_any_write_loses_nothing(tmp_path, monkeypatch, write):
     path.unlink()
     monkeypatch.setattr(os, "fdopen", lambda handle, mode: FailsOnce(handle, 1))
     with pytest.raises(OSError, match="file was not written: "):
-        write(path)
+        write_checkpoint(path)
     assert not list(tmp_path.iterdir())
 
 

@@ -51,11 +51,13 @@ def model(tmp_path):
     return path
 
 
-def sparse_parts(rows, kind="csr"):
-    """Return what `scipy.sparse.save_npz` writes."""
-    stored = sp.csr_matrix(rows).asformat(kind)
-    names = ("data", "indices", "indptr", "row", "col", "offsets", "shape")
-    return {name: getattr(stored, name) for name in names if hasattr(stored, name)}
+def npz(path, rows, y, kind="csr", save=np.savez, **changes):
+    """Write rows as `scipy.sparse.save_npz` does, or as an array X, and targets."""
+    arrays = {"X": rows}
+    if kind != "dense":
+        sp.save_npz(path, sp.csr_matrix(rows).asformat(kind))
+        arrays = dict(np.load(path))
+    save(path, **arrays | {"y": y} | changes)
 
 
 @contextmanager
@@ -126,9 +128,8 @@ def test_a_run_that_resumes_from_a_flipped_bit(saved_run, step):
 
 @pytest.mark.parametrize(("kind", "compressed"), [("dense", False), ("csr", True)])
 def test_flipped_bits_of_an_npz_table(tmp_path, kind, compressed):
-    path, rows = tmp_path / "table.npz", X.round(1)
-    arrays = {"X": rows} if kind == "dense" else {**sparse_parts(rows), "format": kind}
-    (np.savez_compressed if compressed else np.savez)(path, y=SIDES, **arrays)
+    path = tmp_path / "table.npz"
+    npz(path, X.round(1), SIDES, kind, np.savez_compressed if compressed else np.savez)
 
     def load():
         Xs, ys = zip(*open_table(path).blocks(7), strict=True)
@@ -205,7 +206,7 @@ def test_a_header_that_is_nonsense(tmp_path, model, header):
     with pytest.raises(ArchiveError):
         load_model(model)
     path = tmp_path / "table.npz"
-    np.savez(path, X=X, y=SIDES)
+    npz(path, X, SIDES, "dense")
     rewritten(path, {"X.npy": content})
     with pytest.raises(DataError):
         open_table(path).whole()
@@ -215,7 +216,7 @@ def test_a_header_that_is_nonsense(tmp_path, model, header):
 @pytest.mark.parametrize("name", ["X", "y", "indices"])
 def test_npz_data_that_claim_more_than_their_file(tmp_path, name, shape):
     path = tmp_path / "table.npz"
-    np.savez(path, y=X[:, 0], **({"X": X} if name in "Xy" else sparse_parts(X)))
+    npz(path, X, X[:, 0], "dense" if name in "Xy" else "csr")
     rewritten(path, {f"{name}.npy": npy(shape, kind="<i8" if name.startswith("i") else "<f8")})
     with little_memory(), pytest.raises(DataError, match=str(path)):
         open_table(path).whole()
@@ -225,8 +226,7 @@ def test_a_sparse_shape_that_nothing_bears_out(tmp_path):
     path = tmp_path / "table.npz"
     for kind in ("csr", "csc", "coo", "dia"):
         for shape in ([10**13, 2], [30, 10**13], [-30, 2], [30], [30, 2, 1]):
-            arrays = {**sparse_parts(X, kind), "shape": np.array(shape)}
-            np.savez(path, **arrays, format=kind, y=SIDES)
+            npz(path, X, SIDES, kind, shape=np.array(shape))
             with little_memory(), pytest.raises(DataError, match=str(path)):
                 open_table(path).whole()
 

@@ -172,10 +172,9 @@ def test_wrong_or_damaged_compression(tmp_path, ending, name):
 
 
 def test_garbage_is_a_data_error(tmp_path):
-    rng = np.random.default_rng(3)
-    for _ in range(10):
-        garbage = rng.integers(0, 256, 300, dtype=np.uint8).tobytes()
-        for name in ("garbage", "garbage.csv", "garbage.tsv", "garbage.npz", "garbage.parquet"):
+    for seed in range(10):
+        garbage = np.random.default_rng(seed).bytes(300)
+        for name in ("garbage", "garbage.csv", "garbage.npz", "garbage.parquet"):
             refused(written(tmp_path, garbage, name))
 
 
@@ -457,56 +456,34 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch, missing, name):
 # npz
 
 
-def sparse_arrays(stored):
-    """What `scipy.sparse.save_npz` writes."""
-    names = ("data", "indices", "indptr", "row", "col", "offsets", "shape")
-    return {name: getattr(stored, name) for name in names if hasattr(stored, name)}
-
-
 @pytest.mark.parametrize(
     ("kind", "compressed"), [("csr", False), ("csc", True), ("coo", False), ("dia", True)]
 )
 def test_every_sparse_format(tmp_path, kind, compressed):
     path = tmp_path / "table.npz"
-    stored = sp.csr_matrix(X).asformat(kind)
-    save = np.savez_compressed if compressed else np.savez
-    save(path, **sparse_arrays(stored), format=kind.encode(), y=Y)
-    assert_rows(path, X, Y)
-    for made in (stored, sp.csr_array(X).asformat(kind)):
-        sp.save_npz(path, made, compressed)
+    for form in (sp.csr_matrix, sp.csr_array):
+        sp.save_npz(path, form(X).asformat(kind), compressed)
         assert_rows(path, X, n_features=3, optional=True)
     assert isinstance(open_table(path, Wanted(optional=True)).whole().X, sp.csr_matrix)
-    np.savez(path, **sparse_arrays(stored), format="lil", y=Y)
+    arrays = dict(np.load(path))
+    (np.savez_compressed if compressed else np.savez)(path, **arrays, y=Y)
+    assert_rows(path, X, Y)
+    np.savez(path, **arrays | {"format": "lil"}, y=Y)
     refused(path)
 
 
-RIGHT = {"data": [1.0, 2.0, 3.0, 4.0], "indices": [2, 0, 2, 1], "indptr": [0, 3, 3, 4]}
-# Columns out of range, negative or too few; rows that go back, begin late, end late, are too few,
-# too many or in a matrix; data that are no numbers, or in a matrix.
-WRONG = {
-    "indices": ([2, 0, 3, 1], [2, 0, -1, 1], [2, 0, 1]),
-    "indptr": (
-        [0, 3, 2, 4],
-        [1, 3, 3, 4],
-        [0, 3, 3, 5],
-        [0, 3, 4],
-        [0, 3, 3, 3, 4],
-        [[0, 3, 3, 4]],
-    ),
-    "data": (["a", "b", "c", "d"], [[1.0, 2.0, 3.0, 4.0]]),
-}
-
-
 def test_indices_that_repeat_or_do_not_fit(tmp_path):
-    path, more = tmp_path / "table.npz", {"shape": [3, 3], "y": [1.0, 2.0, 3.0]}
-    np.savez(path, **RIGHT, **more, format="csr")
+    right = {"data": [1.0, 2.0, 3.0, 4.0], "indices": [2, 0, 2, 1], "indptr": [0, 3, 3, 4]}
+    path, right = tmp_path / "table.npz", right | {"shape": [3, 3], "y": [1.0, 2.0, 3.0]}
+    np.savez(path, **right, format="csr")
     assert_rows(path, [[2.0, 0.0, 4.0], [0.0, 0.0, 0.0], [0.0, 4.0, 0.0]])
     assert open_table(path).whole().X.has_canonical_format
-    for name, values in WRONG.items():
-        for wrong in values:
-            for kind in ("csr", "csc"):
-                np.savez(path, **{**RIGHT, name: wrong}, **more, format=kind)
-                refused(path)
+    wrong: list[dict[str, Any]] = [{"indices": [2, 0, 3, 1]}, {"indices": [2, 0, -1, 1]}]
+    wrong += [{"indptr": [0, 3, 2, 4]}, {"indptr": [0, 3, 3, 5]}, {"data": list("abcd")}]
+    for changes in wrong:
+        for kind in ("csr", "csc"):
+            np.savez(path, **right | changes, format=kind)
+            refused(path)
 
 
 @pytest.mark.parametrize("kind", [">f8", "<f4", ">i2", "?"])
@@ -546,12 +523,10 @@ def test_what_an_npz_file_has_to_hold(tmp_path):
     refused(path, "no array 'y'")
     np.savez(path, a=X)
     refused(path, "the arrays are ['a']")
-    for number in (np.nan, np.inf):
-        bad_rows, bad_targets = X.copy(), Y.copy()
-        bad_rows[25, 1] = bad_targets[25] = number
-        sparse = sparse_arrays(sp.csc_matrix(bad_rows)) | {"format": "csc"}
-        for arrays in ({"X": bad_rows.astype(np.float32)}, sparse):
-            np.savez(path, **arrays, y=Y)
-            refused(path, f"X is {number} in row 26")
-        np.savez(path, X=X, y=bad_targets)
-        refused(path, f"y is {number} in row 26")
+    for number, word in ((np.nan, "NaN"), (np.inf, "infinity")):
+        bad = np.where(np.arange(40)[:, None] == 25, number, X)
+        for arrays in ({"X": bad.astype(np.float32), "y": Y}, {"X": X, "y": bad[:, 0]}):
+            np.savez(path, **arrays)
+            refused(path, f"{'X' if arrays['y'] is Y else 'y'} contains {word}")
+        sp.save_npz(path, sp.csc_matrix(bad))
+        refused(path, f"X contains {word}", optional=True)

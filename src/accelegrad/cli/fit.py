@@ -46,7 +46,21 @@ def add_fit(commands: common.Commands[argparse.ArgumentParser]) -> None:
     )
     common.add_files(command, "data")
     common.add_out(command, "where the model goes (default: %(default)s)", Path("model.agm"))
-    _add_objective(command.add_argument_group("the objective"))
+    group = command.add_argument_group("the objective")
+    words = "see below (default: log_loss)"
+    group.add_argument("--loss", default="log_loss", metavar="NAME", help=words)
+    common.add_number(group, "--alpha", 1e-4, "weight of the penalty")
+    penalties, words = ("l2", "l1", "elasticnet", "none"), "l2 is half the squared norm (default)"
+    group.add_argument("--penalty", choices=penalties, default="l2", help=words)
+    common.add_number(group, "--l1-ratio", 0.15, "l1 share of elasticnet")
+    group.add_argument("--no-intercept", action="store_true", help="leave the intercept out")
+    words = "give all classes the same total weight"
+    group.add_argument("--balanced", action="store_true", help=words)
+    common.add_loss_parameters(group, lambda entry: entry.sklearn_name)
+    words = "the unit of the targets in which alpha, epsilon and delta are meant, of all losses "
+    words += "for numbers but squared_error (default: the mean absolute deviation of the targets; "
+    words += "1 is the plain objective)"
+    group.add_argument("--target-scale", type=float, metavar="X", help=words)
     group = command.add_argument_group("the data")
     common.add_reading(group, learning=True)
     words = "the number of features of a LIBSVM file (default: its largest index)"
@@ -65,23 +79,6 @@ def add_fit(commands: common.Commands[argparse.ArgumentParser]) -> None:
     common.add_no_progress(group)
 
 
-def _add_objective(group: argparse._ArgumentGroup) -> None:
-    words = "see below (default: log_loss)"
-    group.add_argument("--loss", default="log_loss", metavar="NAME", help=words)
-    common.add_number(group, "--alpha", 1e-4, "weight of the penalty")
-    penalties, words = ("l2", "l1", "elasticnet", "none"), "l2 is half the squared norm (default)"
-    group.add_argument("--penalty", choices=penalties, default="l2", help=words)
-    common.add_number(group, "--l1-ratio", 0.15, "l1 share of elasticnet")
-    group.add_argument("--no-intercept", action="store_true", help="leave the intercept out")
-    words = "give all classes the same total weight"
-    group.add_argument("--balanced", action="store_true", help=words)
-    common.add_loss_parameters(group, lambda entry: entry.sklearn_name)
-    words = "the unit of the targets in which alpha, epsilon and delta are meant, of all losses "
-    words += "for numbers but squared_error (default: the mean absolute deviation of the targets; "
-    words += "1 is the plain objective)"
-    group.add_argument("--target-scale", type=float, metavar="X", help=words)
-
-
 def _fit(given: argparse.Namespace) -> int:
     from sklearn.base import is_regressor
 
@@ -89,7 +86,14 @@ def _fit(given: argparse.Namespace) -> int:
     from accelegrad.files.tables import Targets, Wanted
 
     common.check_out(given.out, given.data)
-    _check_stream_options(given)
+    if given.chunk_rows is not None:
+        whole_number("--chunk-rows", given.chunk_rows, least=1)
+        if not given.stream:
+            raise ValueError("--chunk-rows is of use with --stream only.")
+    if given.stream and given.dask:
+        raise ValueError("--stream and --dask cannot be used together.")
+    if given.dask:
+        require("accelegrad fit --dask", "dask")
     estimator = _estimator(given)
     wanted = Wanted(
         given.target,
@@ -99,7 +103,13 @@ def _fit(given: argparse.Namespace) -> int:
     )
     table = open_table(given.data, wanted)
     try:
-        rows = _fitted(estimator, table, given)
+        if given.dask:
+            from accelegrad.dask.command import fit_files
+
+            fit_files(estimator, table, given.dask)
+        else:
+            chunks = partial(table.chunks, given.chunk_rows)
+            estimator.fit(*((chunks,) if given.stream else table.whole()))
     except ValueError as error:
         if "Unknown label type: continuous" not in str(error):
             raise
@@ -111,7 +121,7 @@ def _fit(given: argparse.Namespace) -> int:
     summary = estimator.summary()
     common.say_facts(
         [
-            ("data", f"{given.data}: {rows} x {estimator.n_features_in_}"),
+            ("data", f"{given.data}: {estimator.n_samples_seen_} x {estimator.n_features_in_}"),
             ("model", summary.title),
             *summary.facts,
             ("written to", str(given.out.resolve())),
@@ -141,17 +151,6 @@ def _saved(estimator: Any, table: TableFile, given: argparse.Namespace) -> int:
         return common.FAILED
 
 
-def _check_stream_options(given: argparse.Namespace) -> None:
-    if given.chunk_rows is not None:
-        whole_number("--chunk-rows", given.chunk_rows, least=1)
-        if not given.stream:
-            raise ValueError("--chunk-rows is of use with --stream only.")
-    if given.stream and given.dask:
-        raise ValueError("--stream and --dask cannot be used together.")
-    if given.dask:
-        require("accelegrad fit --dask", "dask")
-
-
 def _estimator(given: argparse.Namespace) -> Any:
     from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 
@@ -178,14 +177,3 @@ def _estimator(given: argparse.Namespace) -> Any:
         raise ValueError(f"--{option} is of no use with the loss {loss}.")
     weight = "balanced" if given.balanced else None
     return AcceleGradClassifier(loss, class_weight=weight, **options)
-
-
-def _fitted(estimator: Any, table: TableFile, given: argparse.Namespace) -> int:
-    """Fit to the rows in memory, in a file, or on a cluster; return their number."""
-    if given.dask:
-        from accelegrad.dask.command import fit_files
-
-        return fit_files(estimator, table, given.dask)
-    data = (partial(table.chunks, given.chunk_rows),) if given.stream else table.whole()
-    estimator.fit(*data)
-    return int(estimator.n_samples_seen_)

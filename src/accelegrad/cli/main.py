@@ -11,8 +11,7 @@ from importlib.metadata import EntryPoints, entry_points
 from accelegrad import __version__
 from accelegrad.cli.common import FAILED, INTERRUPTED, warn
 from accelegrad.cli.fit import add_fit
-from accelegrad.cli.inspect import add_inspect
-from accelegrad.cli.predict import add_predict
+from accelegrad.cli.predict import add_inspect, add_predict
 from accelegrad.cli.warmup import add_warmup
 
 GROUP = "accelegrad.commands"
@@ -75,7 +74,3 @@ def _parser(installed: EntryPoints) -> argparse.ArgumentParser:
         if name not in installed.names:
             commands.add_parser(name, help=f"{words} (needs accelegrad-lab)", add_help=False)
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

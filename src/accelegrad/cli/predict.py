@@ -1,4 +1,4 @@
-"""The command `accelegrad predict`: apply a model file to a data file."""
+"""The commands `accelegrad predict` and `accelegrad inspect`: apply a model file, and show it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import io
 import os
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -54,6 +54,7 @@ def _predict(given: argparse.Namespace) -> int:
     from accelegrad.files.formats import open_table
     from accelegrad.files.tables import Column, Targets, Wanted
     from accelegrad.sklearn.model_file import read_model
+    from accelegrad.sklearn.summary import labels_in_words
 
     if given.out is not None:
         common.check_out(given.out, given.data, given.model)
@@ -83,8 +84,15 @@ def _predict(given: argparse.Namespace) -> int:
     scored: list[tuple[Any, Any]] | None = [] if given.score else None
     blocks = _predictions(saved, open_table(given.data, wanted), given.proba, scored)
     if given.out is not None or scored is None:
+        first = next(blocks, [])  # before anything is written: it may be wrong
+        header = [saved.target if isinstance(saved.target, str) else "prediction"]
+        if given.proba:
+            header = labels_in_words(estimator.classes_)
         with _output(given.out) as file:
-            _write(file, _header(saved, given.proba), blocks)
+            write = csv.writer(file, lineterminator="\n").writerows
+            write([header, *first])
+            for rows in blocks:
+                write(rows)
     if scored is not None:
         deque(blocks, maxlen=0)  # unless they are written
         true, predicted = map(np.concatenate, zip(*scored, strict=True))
@@ -110,14 +118,6 @@ def _output(path: Path | None) -> Iterator[TextIO]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _header(saved: SavedModel, proba: bool) -> list[str]:
-    from accelegrad.sklearn.summary import labels_in_words
-
-    if proba:
-        return labels_in_words(saved.estimator.classes_)
-    return [saved.target if isinstance(saved.target, str) else "prediction"]
-
-
 def _predictions(
     saved: SavedModel, table: TableFile, proba: bool, scored: list[tuple[Any, Any]] | None
 ) -> Iterator[list[Any]]:
@@ -139,15 +139,6 @@ def _predictions(
             yield estimator.predict_proba(X).tolist()
         else:
             yield [[labels.get(value, value)] for value in predicted.tolist()]
-
-
-def _write(file: TextIO, header: Sequence[str], blocks: Iterator[list[Any]]) -> None:
-    first = next(blocks, [])  # before anything is written: it may be wrong
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(first)
-    for rows in blocks:
-        writer.writerows(rows)
 
 
 def _scores(estimator: Any, true: Any, predicted: Any) -> list[tuple[str, str]]:
@@ -195,3 +186,49 @@ def _number(label: Any) -> float | None:
         return None if isinstance(label, str) and "_" in label else float(label)
     except ValueError:
         return None
+
+
+# -- inspect ---------------------------------------------------------------------------------------
+
+
+def add_inspect(commands: common.Commands[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser's commands."""
+    command = common.add_command(
+        commands,
+        "inspect",
+        _inspect,
+        help="show what a model file holds",
+        description="Show loss, penalty, size, classes, certified gap, sparsity and the largest "
+        "coefficients of a model file.",
+        epilog="Example: accelegrad inspect model.agm",
+    )
+    common.add_files(command, "model")
+    common.add_number(command, "--top", 10, "how many features are shown")
+
+
+def _inspect(given: argparse.Namespace) -> int:
+    from accelegrad.sklearn.model_file import FORMAT, read_model
+    from accelegrad.sklearn.summary import Summary
+
+    saved = read_model(given.model)
+    target = saved.target if isinstance(saved.target, str | None) else f"column {saved.target}"
+    common.say_facts(
+        [
+            ("file", f"{given.model}: format {FORMAT.version}, by accelegrad {saved.version}"),
+            *([] if target is None else [("target", target)]),
+        ]
+    )
+    summary = Summary(saved.estimator, given.top, lambda place: _feature_name(saved, place))
+    common.say(str(summary))
+    return 0
+
+
+def _feature_name(saved: SavedModel, place: int) -> str:
+    """Return a feature's name, or its number as the data file counts."""
+    if saved.feature_names:
+        return common.printable(saved.feature_names[place])
+    if saved.first_feature:
+        return f"index {place + saved.first_feature}"
+    if isinstance(saved.target, int):  # columns count from 0, including the target
+        return f"column {place + (place >= saved.target)}"
+    return f"column {place} of X"

@@ -23,8 +23,8 @@ ENVIRONMENT = "distributed.nanny.pre-spawn-environ"
 KEEPS_MEMORY = {"MALLOC_TRIM_THRESHOLD_": 1 << 30, "MALLOC_MMAP_THRESHOLD_": 1 << 30}
 
 
-def fit_files(estimator: Any, table: TableFile, cluster: str) -> int:
-    """Fit on a cluster, "local" or an address, that sees the file; return the row count."""
+def fit_files(estimator: Any, table: TableFile, cluster: str) -> None:
+    """Fit on a cluster, "local" or an address, that sees the file."""
     if isinstance(table, FrameFile):
         table.survey()  # for the categories
     numbers = is_regressor(estimator)
@@ -44,7 +44,6 @@ def fit_files(estimator: Any, table: TableFile, cluster: str) -> int:
     for name, value in vars(fitted).items():
         if name.endswith("_") or name in ("_stream", "_missed"):
             setattr(estimator, name, value)
-    return int(fitted.n_samples_seen_)
 
 
 def client_of(cluster: str) -> Client:

@@ -251,7 +251,7 @@ class AcceleGradClassifier(OnCluster, classifier.AcceleGradClassifier):
 
     def _take_all_targets(self, data: ClusterData) -> bool:
         classifier.refuse_numbers(found := labels(data), type(self).__name__)
-        return self._take_targets(found)
+        return self._take_classes(found)
 
     def _cluster_problems(self, objective: Objective, data: ClusterData) -> list[Problem]:
         classes, weigh = self.classes_, None
@@ -261,12 +261,13 @@ class AcceleGradClassifier(OnCluster, classifier.AcceleGradClassifier):
         if self._is_joint():
             recode: Any = partial(places, classes=classes)
             return [problem_on(objective, data, recode, weigh, n_classes=classes.size)]
-        labels = [partial(against_rest, label=classes[k]) for k in self._positives()]
+        positives = classes[1:] if classes.size == 2 else classes
+        labels = [partial(against_rest, label=label) for label in positives]
         return [problem_on(objective, data, recode, weigh) for recode in labels]
 
     def decision_function(self, X: Any) -> Any:
         """Return the linear scores of the rows, lazily for a collection."""
-        columns = None if self._n_rows() == 1 else self._n_rows()
+        columns = None if self.classes_.size == 2 else self.classes_.size
         return self._predicted("decision_function", X, columns, np.float64)
 
     def predict(self, X: Any) -> Any:

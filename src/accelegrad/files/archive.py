@@ -1,20 +1,23 @@
-"""Arrays and JSON in one .npz file, written atomically and read without pickle."""
+"""Files that are written whole or not at all; arrays and JSON in one .npz file, without pickle."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
+import stat
+import sys
+import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from accelegrad.files.atomic import whole_file
-
+_STANDARD_OUTPUT = 1
 _HEADER = "header"
 _ARRAY = "__array__"
 # The largest expansion of deflated data: 258 bytes for every 2 bits.
@@ -118,3 +121,40 @@ def _unpack(value: Any, arrays: Mapping[str, np.ndarray[Any, Any]]) -> Any:
     if _ARRAY in value:
         return arrays[value[_ARRAY]]
     return {name: _unpack(part, arrays) for name, part in value.items()}
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """Yield a file to write to that replaces `path` when it is complete.
+
+    A crash or an exception leaves the previous file. Links and permissions are kept. A pipe or a
+    device, such as /dev/stdout, must not be replaced: it is written to directly.
+    """
+    mode = path.stat().st_mode if path.exists() else None
+    target: int | Path = path
+    is_device = mode is not None and path.absolute().parts[1:2] in (("dev",), ("proc",))
+    if is_device and os.path.samestat(path.stat(), os.fstat(_STANDARD_OUTPUT)):
+        # Opened again, a redirected file would be overwritten from its beginning.
+        sys.stdout.flush()
+        target = os.dup(_STANDARD_OUTPUT)
+    if target is not path or (mode is not None and not stat.S_ISREG(mode)):
+        with open(target, "wb") as file:  # opening a folder raises the error
+            yield file
+        return
+    path = path.resolve()
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix="accelegrad-", suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        # mkstemp makes private files; a new one gets the permissions of any new file.
+        os.umask(mask := os.umask(0))
+        Path(temporary).chmod(0o666 & ~mask if mode is None else stat.S_IMODE(mode))
+        os.replace(temporary, path)
+    except BaseException as error:
+        Path(temporary).unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            before = "was not written" if mode is None else "is as it was before"
+            raise OSError(error.errno, f"{path} {before}: {error.strerror or error}") from error
+        raise

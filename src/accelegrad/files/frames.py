@@ -57,6 +57,7 @@ class FrameFile(TableFile):
             if count > 1:
                 raise self.error(f"{count} columns have the same name, {name!r}")
         self._categories = {self._named(given) for given in wanted.reading.text}
+        self._block_rows = max(1, BLOCK_BYTES // (8 * len(self.header)))
         self._features, target = self._chosen()
         if target is not None:
             self.target = target if self.has_names else self.header.index(target)
@@ -156,7 +157,7 @@ class FrameFile(TableFile):
     def survey(self, rows: int | None = None) -> None:
         """Read the file once to learn which columns are text, their categories and their means."""
         while self._unsure:
-            self._learn(self._frames(rows or self._block_rows()))
+            self._learn(self._frames(rows or self._block_rows))
 
     def _learn(self, frames: Iterable[Any]) -> None:
         """Learn the columns from all frames, or else which of them are to be read as text."""
@@ -236,14 +237,11 @@ class FrameFile(TableFile):
             return
         raise self.cell_error(first_rows[word], name, f"is {word[:40]!r}, but {wrong}", hint)
 
-    def _block_rows(self) -> int:
-        return max(1, BLOCK_BYTES // (8 * len(self.header)))
-
     # -- rows ------------------------------------------------------------------------------------
 
     def _blocks(self, rows: int | None) -> Iterator[Block]:
         self.survey(rows)
-        return map(self._encoded, self._frames(rows or self._block_rows()))
+        return map(self._encoded, self._frames(rows or self._block_rows))
 
     def whole(self) -> Block:
         """Return all rows."""
@@ -301,21 +299,18 @@ class FrameFile(TableFile):
                 UserWarning,
                 stacklevel=2,
             )
-        ends = np.concatenate([[0], np.cumsum(found)])
-        parts = np.ones(ends[-1]), codes[found], ends
-        return sp.csr_matrix(parts, shape=(codes.size, len(categories)))
+        places = np.flatnonzero(found), codes[found]
+        return sp.csr_matrix((np.ones(found.sum()), places), (codes.size, len(categories)))
 
     def _check_present(self, values: Any) -> None:
-        missing = values.isna().to_numpy()
-        if not missing.any():
-            return
-        name = values.name
+        missing, name = values.isna().to_numpy(), values.name
         hint = "Give --missing drop to leave such rows out."
         if self.wanted.columns is not None:
             hint = "The model was fitted without --missing mean, so nothing stands in for it."
         elif name not in self._target:
             hint += f" Or give --missing mean to put in the column's mean, or --drop {name!r}."
-        raise self.cell_error(values.index[missing.argmax()], name, "has no value", hint)
+        if missing.any():
+            raise self.cell_error(values.index[missing.argmax()], name, "has no value", hint)
 
     def _labels(self, values: Any) -> npt.NDArray[Any]:
         """Return the targets, none of which may be missing: numbers, or else text."""
@@ -480,44 +475,34 @@ class ParquetFile(FrameFile):
             if rows is None or not total:
                 yield self._frame(self._file.read(columns=self.header), 0)
                 return
-            for groups in self._row_groups(rows):
-                options = {"columns": self.header, "row_groups": groups}
+            # An iterator keeps the pages of all its row groups until it has read the last, so each
+            # gets groups of about so many rows.
+            groups = range(self._file.num_row_groups)
+            count = max(1, rows * len(groups) // total)
+            for first in groups[::count]:
+                options = {"columns": self.header, "row_groups": groups[first : first + count]}
                 for batch in self._file.iter_batches(min(rows, total), **options):
                     yield self._frame(batch, done)
                     done += len(batch)
         except Exception as error:
             raise self.damaged("parquet", error) from None
 
-    def _row_groups(self, rows: int) -> Iterator[list[int]]:
-        """Yield consecutive row groups of at least so many rows in all.
-
-        pyarrow keeps the pages of all groups that one iterator reads until it has read the last.
-        """
-        groups, count, metadata = list[int](), 0, self._file.metadata
-        for group in range(metadata.num_row_groups):
-            groups.append(group)
-            count += metadata.row_group(group).num_rows
-            if count >= rows or group == metadata.num_row_groups - 1:
-                yield groups
-                groups, count = [], 0
-
     def _frame(self, batch: Any, first_row: int) -> Any:
-        columns = {name: self._plain(batch.column(name), name) for name in self.header}
-        index = self.pandas.RangeIndex(first_row, first_row + len(batch))
-        return self.pandas.DataFrame(columns, index=index)
-
-    def _plain(self, column: Any, name: str) -> Any:
-        """Return a column as an array of numbers or objects."""
+        """Return rows as columns of numbers or objects."""
         import pyarrow as arrow
 
-        types, kind = arrow.types, column.type
-        if types.is_dictionary(kind):
-            kind = kind.value_type
-            column = column.cast(kind)
-        if name in self._as_text or types.is_binary(kind) or types.is_large_binary(kind):
-            column = column.cast(arrow.string())
-        elif types.is_boolean(kind):
-            column = column.cast(arrow.uint8())
-        elif types.is_decimal(kind):
-            column = column.cast(arrow.float64())
-        return column.to_pandas().to_numpy()
+        columns, types = {}, arrow.types
+        for name in self.header:
+            column = batch.column(name)
+            if types.is_dictionary(column.type):
+                column = column.cast(column.type.value_type)
+            kind = column.type
+            if name in self._as_text or types.is_binary(kind) or types.is_large_binary(kind):
+                column = column.cast(arrow.string())
+            elif types.is_boolean(kind):
+                column = column.cast(arrow.uint8())
+            elif types.is_decimal(kind):
+                column = column.cast(arrow.float64())
+            columns[name] = column.to_pandas().to_numpy()
+        index = self.pandas.RangeIndex(first_row, first_row + len(batch))
+        return self.pandas.DataFrame(columns, index=index)

@@ -120,8 +120,17 @@ class NpzFile(TableFile):
             raise self.damaged("npz", error) from None
         self.n_features = self._X.shape[1]
         if "feature_names" in arrays:
-            self.names = tuple(map(str, arrays["feature_names"].ravel()))
-            self._check_names(self.names)
+            self.names = names = tuple(map(str, arrays["feature_names"].ravel()))
+            if not len(set(names)) == len(names) == self.n_features:
+                raise self.error(
+                    f"feature_names must be {self.n_features} distinct names, not {few(names)}"
+                )
+            known = [name for column in wanted.columns or () for name in column.features]
+            if known and list(names) != known:
+                raise self.error(
+                    f"feature_names are {few(names)}, but the model's features are {few(known)}, "
+                    "in this order"
+                )
 
     def _blocks(self, rows: int | None) -> Iterator[Block]:
         rows = rows or rows_per_block(self._X)
@@ -148,10 +157,10 @@ class NpzFile(TableFile):
         if len(X.shape) != 2:
             raise self.error(f"X must have two dimensions, not shape {X.shape}")
         (n, d), known = X.shape, self.wanted.n_features
-        if known is not None and d != known:
-            raise self.error(f"found {d} columns, but {known} features are expected")
         if known is None:
             refuse_many_columns(d)
+        elif d != known:
+            raise self.error(f"found {d} columns, but {known} features are expected")
         if n == 0:
             raise self.no_rows()
         if n > LARGEST_RATIO * self.path.stat().st_size:  # empty sparse rows may take no space
@@ -161,7 +170,7 @@ class NpzFile(TableFile):
             X.sum_duplicates()
         return self._checked("X", X, "fiub")
 
-    def _targets(self, arrays: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any] | None:
+    def _targets(self, arrays: Mapping[str, npt.NDArray[Any]]) -> Any:
         if "y" not in arrays and not self.wanted.optional:
             raise self.error("there is no array 'y' with the targets")
         if "y" not in arrays or self.wanted.targets is Targets.UNUSED:
@@ -171,32 +180,17 @@ class NpzFile(TableFile):
             raise self.error(f"y must have {n} entries, as X has rows, not shape {y.shape}")
         if y.dtype.kind == "S":
             y = np.char.decode(y)
-        checked: npt.NDArray[Any] = self._checked(
-            "y", y, "fiub" if self.wanted.targets is Targets.NUMBERS else "fiubU"
-        )
-        return checked
+        return self._checked("y", y, "fiub" if self.wanted.targets is Targets.NUMBERS else "fiubU")
 
     def _checked(self, name: str, values: Any, kinds: str) -> Any:
         """Return finite values of these kinds, in native byte order."""
+        from sklearn.utils import assert_all_finite  # slow import
+
         if values.dtype.kind not in kinds:
             words = "numbers or text" if "U" in kinds else "numbers"
             raise self.error(f"{name} must hold {words}, but it holds {values.dtype}")
-        is_sparse = bool(sp.issparse(values))
-        entries = values.data if is_sparse else values
-        if entries.dtype.kind == "f" and not np.isfinite(entries).all():
-            place = int(np.isfinite(entries).argmin())
-            row = values.tocoo().row[place] if is_sparse else place // values[0].size
-            number = entries.ravel()[place]
-            raise self.error(f"{name} is {number} in row {row + 1}, but it must be finite")
+        try:
+            assert_all_finite(values, input_name=name)
+        except ValueError as error:
+            raise self.error(str(error).removesuffix(".")) from None
         return values.astype(values.dtype.newbyteorder("="), copy=False)
-
-    def _check_names(self, names: tuple[str, ...]) -> None:
-        d = self.n_features
-        if len(set(names)) != d or len(names) != d:
-            raise self.error(f"feature_names must be {d} distinct names, not {few(names)}")
-        known = [name for column in self.wanted.columns or () for name in column.features]
-        if known and list(names) != known:
-            raise self.error(
-                f"feature_names are {few(names)}, but the model's features are {few(known)}, in "
-                "this order"
-            )

@@ -140,8 +140,6 @@ class TableFile(ABC):
         """Return the error for a file that is not of the kind that its name says."""
         if isinstance(error, DataError):
             return error
-        if isinstance(error, (FileNotFoundError, IsADirectoryError, PermissionError)):
-            return unreadable(self.path, error)
         if isinstance(error, MemoryError):
             return self.error(f"what the file declares does not fit in memory ({error})")
         return self.error(f"no {kind} file, or a damaged one ({str(error)[:200]})")
@@ -173,11 +171,8 @@ def opened(path: Path) -> IO[bytes]:
     try:
         file: IO[bytes] = COMPRESSIONS.get(path.suffix.lower(), open)(path, "rb")
     except OSError as error:
-        raise unreadable(path, error) from None
+        why = error.strerror or error
+        raise DataError(
+            f"{path}: cannot be read ({why}). Give the path of a file with data."
+        ) from None
     return file
-
-
-def unreadable(path: Path, error: OSError) -> DataError:
-    """Return the error for a file that cannot be opened."""
-    why = error.strerror or error
-    return DataError(f"{path}: cannot be read ({why}). Give the path of a file with data.")

@@ -310,11 +310,6 @@ def _weights_in_files(given: Any, n_samples: int) -> tuple[RowFile | None, Any]:
     return weights, mapped(lambda block: block / largest / total, weights)
 
 
-def model_of(X: Any) -> Callable[..., LinearModel]:
-    """Return the constructor of a linear model for rows in memory or in a stream."""
-    return StreamedModel.of if isinstance(X, StreamedMatrix) else LinearModel
-
-
 def _stacked(chunks: list[Any]) -> Any:
     """Return the rows of some chunks as one matrix, and empty the list."""
     if len(chunks) == 1:

@@ -17,12 +17,13 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from accelegrad import threads
 from accelegrad.errors import Vector, nearest, real_number, whole_number
 from accelegrad.geometry.sets import Box, WholeSpace, as_feasible_set
 from accelegrad.models.losses import LOSSES, PARAMETERS, LossEntry, make_loss, plain_loss_name
+from accelegrad.models.model_input import checked_weights
 from accelegrad.models.row_file import RowFile
 from accelegrad.models.streamed_model import Checked, read_rows
 from accelegrad.run.result import rounded_down, rounded_up
@@ -66,35 +67,23 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         """Return the samples with positive weight, with targets as `_targets` takes them."""
         return without_weightless(data)
 
-    def _judged(self, held: Data) -> Data:
-        """Return the held-out samples that can be scored, prepared."""
-        return self._prepared(held)
-
-    def _targets(self, data: Data) -> list[Any]:
-        """Return the targets of each problem."""
-        return [data.y]
+    def _targets(self, data: Data) -> tuple[list[Any], int]:
+        """Return the targets of each problem, and the number of rows of its coefficients."""
+        return [data.y], 1
 
     def _in_units(self, objective: Objective, data: Data | None = None) -> Objective:  # noqa: ARG002
         """Return the objective in the scale of `data`'s targets, or in the known scale."""
         return objective
 
-    def _take_targets(self, y: npt.NDArray[Any]) -> bool:  # noqa: ARG002
+    def _take_targets(self, data: Data) -> bool:  # noqa: ARG002
         """Store what `fit` learns from targets; return whether it is as in the last fit."""
         return True
 
-    def _n_rows(self) -> int:
-        return 1
-
-    def _is_joint(self) -> bool:
-        """Return whether all rows of `coef_` belong to one problem."""
-        return False
-
     def _problems(self, objective: Objective, data: Data) -> list[Problem]:
         """Return the problem to minimise, or one per class."""
-        first, *others = self._targets(data)
-        n_classes = self._n_rows() if self._is_joint() else 1
+        (first, *others), n_classes = self._targets(data)
         problem = objective.on(data.X, first, data.weights, n_classes)
-        return [problem, *(problem.with_targets(y) for y in others)]
+        return [problem, *map(problem.with_targets, others)]
 
     # -- parameters ------------------------------------------------------------------------------
 
@@ -123,9 +112,9 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         shares = {None: (0.0, 0.0), "l2": (1.0, 0.0), "l1": (0.0, 1.0)}
         shares["elasticnet"] = (1.0 - ratio, ratio)
         if not isinstance(self.penalty, (str, NoneType)) or self.penalty not in shares:
-            hint = nearest(str(self.penalty), [name for name in shares if name is not None])
+            hint = nearest(str(self.penalty), list(filter(None, shares)))
             raise ValueError(f"penalty must be None or a name, not {self.penalty!r}: {hint}")
-        l2, l1 = (alpha * share for share in shares[self.penalty])
+        l2, l1 = np.multiply(alpha, shares[self.penalty]).tolist()
         parameters = {name: getattr(self, name) for name in PARAMETERS if hasattr(self, name)}
         loss = make_loss(self._loss_name, **parameters)  # refuses parameters out of range
         held_in = None if self.feasible_set is None else as_feasible_set(self.feasible_set)
@@ -179,15 +168,11 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         if sample_weight is None:
             return None
         given = np.asarray(sample_weight)
-        # scikit-learn refuses weights that are all zero; in a stream they are allowed.
-        none = given.dtype.kind in "fiub" and not given.any()
-        weights: Vector = _check_sample_weight(
-            np.ones_like(given) if none else sample_weight,
-            X,
-            dtype=np.float64,
-            ensure_non_negative=True,
-        )
-        return np.zeros_like(weights) if none else weights
+        if given.dtype == object:
+            given = given.astype(np.float64)
+        if given.ndim == 0:
+            given = np.full(X.shape[0], given)
+        return checked_weights(given, X.shape[0], all_may_be_zero=True)  # of some of a stream
 
     # -- fitting ---------------------------------------------------------------------------------
 
@@ -213,7 +198,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         """Return the prepared samples, and whether targets match those of the last fit."""
         same = False
         if data.n_counted:
-            same = self._take_targets(data.counted)
+            same = self._take_targets(data)
             data = self._prepared(data)
         if not data.n_counted:
             raise ValueError(
@@ -269,31 +254,32 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         self.n_iter_, self.method_ = int(fit.n_iter), fit.method
         self.converged_ = bool(fit.converged)
         self.n_samples_seen_, self.weight_seen_ = data.n_counted, data.weight
-        self._stream, self._missed = None, fit.missed
-        if fit.missed:
+        self._stream = None
+        self._missed = fit.target >= 0.0 and not (fit.converged or fit.stopped)
+        if self._missed:
             warnings.warn(self._shortfall(fit), ConvergenceWarning, stacklevel=4)
 
     def _starts(self, problems: list[Problem], *, warm: bool, columns: Any = None) -> list[Vector]:
         """Return the starting points: the current coefficients if `warm` and if they fit."""
-        n_rows = self._n_rows()
-        if warm and np.size(getattr(self, "intercept_", ())) == n_rows:
-            rows = _dense(self.coef_).reshape(n_rows, -1)
-            if rows.shape[1] == self.n_features_in_:
+        if warm and hasattr(self, "coef_"):
+            n_rows, rows = len(problems) * problems[0].n_classes, np.atleast_2d(_dense(self.coef_))
+            if rows.shape == (n_rows, self.n_features_in_):
                 rows = rows if columns is None else rows[:, columns]
                 intercepts = np.reshape(self.intercept_, (n_rows, 1))
                 blocks = [rows, intercepts] if self.fit_intercept else [rows]
-                joint = self._is_joint()
+                joint = len(problems) == 1  # a point then holds all rows before all intercepts
                 points = [np.concatenate(blocks, axis=None)] if joint else np.hstack(blocks)
                 return [problem.nearest(x) for problem, x in zip(problems, points, strict=True)]
         return [problem.start() for problem in problems]
 
     def _set_parameters(self, points: list[Vector], columns: Any = None) -> None:
-        n_rows, intercepts = self._n_rows(), np.zeros(self._n_rows())
-        rows = np.array(points)
+        width = self.n_features_in_ if columns is None else columns.size
+        found = np.array(points)
+        n_rows = found.size // (width + bool(self.fit_intercept))
+        rows, ends = np.split(found, [n_rows // len(points) * width], axis=1)
+        rows, intercepts = rows.reshape(n_rows, width), np.zeros(n_rows)
         if self.fit_intercept:
-            count = n_rows if self._is_joint() else 1  # intercepts are at the end of each point
-            rows, intercepts = rows[:, :-count], rows[:, -count:].flatten()
-        rows = rows.reshape(n_rows, -1)
+            intercepts = ends.flatten()
         if columns is not None:
             some, rows = rows, np.zeros((n_rows, self.n_features_in_))
             rows[:, columns] = some
@@ -312,21 +298,18 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
                 "sample_weight cannot be given beside a stream: its chunks may be tuples "
                 "(X, y, sample_weight)."
             )
-        from accelegrad.files.streams import open_source
+        from accelegrad.files.formats import open_source
         from accelegrad.files.tables import Targets, Wanted
 
         self._refuse_early_stopping()
         targets = Targets.AS_WRITTEN if self._classifies else Targets.NUMBERS
-        seen = False
+        kept = LabelFile() if self._classifies else RowFile()
 
         def check(chunk: tuple[Any, ...]) -> Checked:
-            nonlocal seen
             weights = chunk[2] if len(chunk) == 3 else None
-            data = self._checked_data(chunk[0], chunk[1], weights, reset=not seen)
-            seen = True
+            data = self._checked_data(chunk[0], chunk[1], weights, reset=kept.size == 0)
             return Checked(data.X, data.y, data.weights)
 
-        kept = LabelFile() if self._classifies else RowFile()
         return Data(*read_rows(open_source(source, Wanted(targets=targets)), check, kept))
 
     def _refuse_early_stopping(self) -> None:
@@ -372,7 +355,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
                 stream,
                 data,
                 lambda rows: self._problems(in_units(rows), rows),
-                lambda rows: (self._targets(rows), in_units(rows).pointwise.shape),
+                lambda rows: (self._targets(rows)[0], in_units(rows).pointwise.shape),
                 diameter=settings.diameter,
                 batch_size=settings.batch_size or online.BATCH,
                 seed=settings.seed,
@@ -453,9 +436,12 @@ class StreamFitting(LinearEstimator):
         self
         """
         objective = self._objective()
-        from accelegrad.files.streams import is_stream
+        is_stream = False
+        if y is None:
+            from accelegrad.files import formats
 
-        if y is None and is_stream(X):
+            is_stream = formats.is_stream(X)
+        if is_stream:
             data = self._read_stream(X, sample_weight)
         else:
             data = self._checked_data(X, y, sample_weight, reset=True)

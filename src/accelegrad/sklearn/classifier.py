@@ -18,7 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from accelegrad.errors import Vector, nearest
 from accelegrad.models.losses import by_sklearn_name
 from accelegrad.sklearn.base import LinearEstimator, StreamFitting
-from accelegrad.sklearn.data import Data, LabelFile, class_counts, rows_of, targets_by
+from accelegrad.sklearn.data import Data, LabelFile, class_counts, targets_by
 from accelegrad.sklearn.objective import Objective
 from accelegrad.sklearn.parameters import FITTED, PARTIAL_FIT, documented, parameter
 
@@ -214,9 +214,18 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
             raise ValueError(f"class_weight must be finite and >= 0, not {self.class_weight!r}.")
         return factors
 
-    def _take_targets(self, y: npt.NDArray[Any]) -> bool:
+    def _take_targets(self, data: Data) -> bool:
+        y = data.y
+        if isinstance(y, LabelFile):
+            y = y.labels[class_counts(data, y.labels.size) > 0.0]
+        elif data.weights is not None:
+            y = y[data.weights > 0.0]
+        return self._take_classes(np.unique(y))
+
+    def _take_classes(self, classes: npt.NDArray[Any]) -> bool:
+        """Store the classes; return whether they are those of the last fit."""
         last = getattr(self, "classes_", None)
-        self.classes_ = np.unique(y)
+        self.classes_ = classes
         if self.classes_.size < 2:
             raise ValueError(
                 f"{type(self).__name__} needs rows of at least 2 classes, but y holds only 1 "
@@ -224,19 +233,16 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
             )
         return last is not None and np.array_equal(last, self.classes_)
 
-    def _targets(self, data: Data) -> list[Any]:
+    def _targets(self, data: Data) -> tuple[list[Any], int]:
+        count = self.classes_.size
         if self._is_joint():
-            return [data.y]
-        return [targets_by(partial(_against_rest, k), data.y) for k in self._positives()]
-
-    def _positives(self) -> range:
-        """Return the classes that are set against the rest; of two, the second."""
-        return range(1, 2) if self.classes_.size == 2 else range(self.classes_.size)
-
-    def _n_rows(self) -> int:
-        return len(self._positives())
+            return [data.y], count
+        # Each class against the rest; of two, the second.
+        positives = range(1 if count == 2 else 0, count)
+        return [targets_by(partial(_against_rest, k), data.y) for k in positives], 1
 
     def _is_joint(self) -> bool:
+        """Return whether all classes belong to one multinomial problem."""
         if not isinstance(self.multi_class, str) or self.multi_class not in MULTI_CLASS:
             given = self.multi_class
             raise ValueError(f"multi_class is {given!r}: {nearest(str(given), MULTI_CLASS)}")
@@ -246,12 +252,6 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
             )
         several = self.classes_.size > 2
         return several and self._loss_name == "log_loss" and self.multi_class != "ovr"
-
-    def _judged(self, held: Data) -> Data:
-        # The loss is not defined for classes that were not in the training samples.
-        places = np.searchsorted(self.classes_, held.y)
-        known = self.classes_[np.minimum(places, self.classes_.size - 1)] == held.y
-        return self._prepared(held if known.all() else rows_of(held, np.flatnonzero(known)))
 
 
 def _against_rest(positive: int, places: npt.NDArray[Any]) -> Vector:

@@ -148,9 +148,12 @@ def follow_path(
     with threads.single_for(work):
         posed = estimator._posed(rows, estimator._objective(), settings.seed)
         objective, rows, problems, judges = posed
-        # Of classes that the fit has not seen there is no loss.
-        known = estimator._judged(held) if scorer is None and held.y.size else held
-        tests = estimator._problems(objective, known) if scorer is None and known.y.size else []
+        judged, tests = held, []
+        if estimator._classifies:  # there is no loss of classes that the fit has not seen
+            known = np.isin(held.y, estimator.classes_)
+            judged = held if known.all() else rows_of(held, np.flatnonzero(known))
+        if scorer is None and judged.y.size:
+            tests = estimator._problems(objective, estimator._prepared(judged))
 
     def score() -> float:
         if scorer is not None and held.y.size:

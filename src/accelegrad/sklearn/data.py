@@ -72,15 +72,6 @@ class Data(NamedTuple):
         middle = target_mean(target_sums(*block) for block in self.blocks()) if centred else 0.0
         return mean_deviation(deviations(y, weights, middle) for y, weights in self.blocks())
 
-    @property
-    def counted(self) -> Any:
-        """The targets of samples with positive weight; for a `LabelFile`, each label once."""
-        if isinstance(self.y, LabelFile):
-            return self.y.labels[class_counts(self, self.y.labels.size) > 0.0]
-        if isinstance(self.y, RowFile):
-            return self.y if self.n_counted else np.zeros(0)
-        return self.y if self.weights is None else self.y[self.weights > 0.0]
-
 
 def class_counts(data: Data, n_classes: int) -> Vector:
     """Return the total weight of each class; targets are class indices."""

@@ -20,7 +20,7 @@ from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import DELTA, EPSILON, LOSSES, Loss, make_loss
 from accelegrad.models.multinomial import MultinomialModel, classes_model
 from accelegrad.models.parted_model import PartedModel
-from accelegrad.models.streamed_model import model_of
+from accelegrad.models.streamed_model import StreamedMatrix, StreamedModel
 from accelegrad.proofs.fenchel import Terms
 
 LENGTHS = (DELTA.name, EPSILON.name)  # loss parameters in the units of residuals
@@ -77,7 +77,8 @@ class Objective:
         }
         if n_classes > 1:
             return Problem.of(classes_model(X, y, n_classes, **options), self)
-        return Problem.of(model_of(X)(X, y, self.loss, **options, **self.loss_parameters), self)
+        kind: Any = StreamedModel.of if isinstance(X, StreamedMatrix) else LinearModel
+        return Problem.of(kind(X, y, self.loss, **options, **self.loss_parameters), self)
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,8 @@ class Problem:
     @classmethod
     def of(cls, model: LinearModel | MultinomialModel, objective: Objective) -> Self:
         """Return the problem of an objective, whose loss and l2 term the model has."""
-        chosen = parameter_set(objective.feasible_set, model)
+        given = objective.feasible_set
+        chosen = None if given is None else parameter_set(given, model)
         return cls(model, objective.l1, chosen, NEGLIGIBLE * null_value(model))
 
     def with_penalty(self, l2: float, l1: float) -> Problem:
@@ -172,18 +174,14 @@ class Problem:
         return OnLeading(L1(self.l1), self.n_weights, self.model.n_parameters)
 
 
-def parameter_set(
-    given: FeasibleSet | None, model: LinearModel | MultinomialModel
-) -> FeasibleSet | None:
+def parameter_set(given: FeasibleSet, model: LinearModel | MultinomialModel) -> FeasibleSet:
     """Return the set of all parameters: `given` for the weights of each class, then free ones.
 
     A box stays a box, which can be combined with a penalty.
     """
-    if given is None:
-        return None
     size, dimension = model.n_features, given.dimension
     copies = model.n_classes if isinstance(model, MultinomialModel) else 1
-    free = model.n_parameters - copies * size
+    free = model.n_parameters - copies * size  # the intercepts
     if dimension not in (None, size):
         raise ValueError(
             f"feasible_set must fit the {size} coefficients, but {given!r} has dimension "

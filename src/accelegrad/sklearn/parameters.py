@@ -10,7 +10,6 @@ import re
 import textwrap
 from collections.abc import Callable
 from dataclasses import KW_ONLY, Field, dataclass, field, fields, is_dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 #: What `fit` sets in all estimators beside coefficients.
@@ -72,14 +71,12 @@ def documented(**texts: str) -> Callable[[Described], Described]:
         for name, text in known.items():
             line = re.compile(rf"^( *)\{{{name}\}}$", re.MULTILINE)
             # `python -OO` leaves no docstrings.
-            described.__doc__ = line.sub(partial(_indented, text), described.__doc__ or "")
+            before, *found = line.split(described.__doc__ or "", maxsplit=1)
+            if found:
+                described.__doc__ = before + textwrap.indent(text, found[0]) + found[1]
         return described
 
     return fill
-
-
-def _indented(text: str, line: re.Match[str]) -> str:
-    return textwrap.indent(text, line[1])
 
 
 def _description(parameter: Field[Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -75,12 +76,11 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         return None
 
     def _in_units(self, objective: Objective, data: Data | None = None) -> Objective:
-        def found() -> float:
-            if data is None:
-                return float(self.target_scale_)
-            return data.target_scale(centred=objective.fit_intercept)
-
-        return self._in_scale(objective, found)
+        if data is None:
+            return self._in_scale(objective, lambda: float(self.target_scale_))
+        return self._in_scale(
+            objective, partial(data.target_scale, centred=objective.fit_intercept)
+        )
 
     def _in_scale(self, objective: Objective, found: Callable[[], float]) -> Objective:
         """Set `target_scale_`, and return the objective in this scale."""
@@ -169,11 +169,7 @@ class AcceleGradRegressor(LinearRegressor, StreamFitting):
         else:
             singles = [clone(self).set_params(quantile=level) for level in levels]
             fits = [single.fit(X, targets, sample_weight) for single in singles]
-        self._take_all(fits)
-        return self
-
-    def _take_all(self, fits: list[Self]) -> None:
-        """Combine independent regressions: their objectives and gaps add up."""
+        # They are independent: their objectives and gaps add up.
         combine: dict[str, Callable[[list[Any]], Any]] = {
             **dict.fromkeys(("coef_", "intercept_", "target_scale_"), np.array),
             **dict.fromkeys(("objective_", "gap_", "seconds_"), sum),
@@ -186,6 +182,7 @@ class AcceleGradRegressor(LinearRegressor, StreamFitting):
             if name.endswith("_"):
                 found = [getattr(fit, name) for fit in fits]
                 setattr(self, name, combine[name](found) if name in combine else value)
+        return self
 
     def _levels(self) -> list[float] | None:
         """Return the quantiles if there are several, otherwise None."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,10 +67,6 @@ class Settings:
         """Return the sufficient gap for this objective; negative without a `tol`."""
         return -1.0 if self.tol is None else self.tol * max(value, problem.floor)
 
-    def goal(self, problem: Problem, value: float) -> float:
-        """Return the gap that a run aims at; 0 without a `tol`."""
-        return (1.0 - MARGIN) * max(self.target(problem, value), 0.0)
-
     def options(self, problem: Problem) -> dict[str, Any]:
         """Return the arguments of `minimize`."""
         aim = None if self.tol is None else (1.0 - MARGIN) * self.tol
@@ -83,10 +80,6 @@ class Settings:
             # exceeds the sufficient gap. If it is zero, a constant fits, and only no gap suffices.
             "tol": None if aim is None else aim * min(1.0, problem.floor) or None,
         }
-
-    def batch_of(self, problem: Problem) -> int | None:
-        """Return the size of minibatches: folds and held-out parts may have fewer samples."""
-        return None if self.batch_size is None else min(self.batch_size, problem.model.n_samples)
 
 
 class Fit(NamedTuple):
@@ -108,11 +101,6 @@ class Fit(NamedTuple):
     def converged(self) -> bool:
         """Whether the certified gap of these parameters is within the tolerance."""
         return self.gap <= self.target and self.evident
-
-    @property
-    def missed(self) -> bool:
-        """Whether a given tolerance was missed without early stopping."""
-        return self.target >= 0.0 and not (self.converged or self.stopped)
 
 
 def total(fits: Sequence[Fit]) -> Fit:
@@ -145,27 +133,26 @@ def solve(
     With `judges`, the same problems on held-out samples, a run ends when the mean loss of its judge
     stalls, and returns the parameters with the least one.
     """
-    places = range(len(problems))
-    fits: dict[int, Fit] = {}
-    tried = ""
+    fits: list[Fit | None] = [None] * len(problems)
+    tried, model = "", problems[0].model
     all_open = settings.batch_size is None and settings.diameter == settings.output == AUTO
     if judges is None and all_open and settings.tol is not None and not settings.progress:
-        if _is_for_interior_points(problems[0]):
+        has_kinks = isinstance(model, LinearModel) and math.isinf(model.loss.curvature)
+        if has_kinks and request_of(problems[0]).few_rows_with_one_kink:
             fits, tried = _by_interior_points(problems, settings, starts), INTERIOR
         else:
-            found = ((i, _directly(problems[i], settings, starts[i])) for i in places)
-            fits = {place: fit for place, fit in found if fit is not None}
-    missing = [place for place in places if place not in fits]
+            fits = list(map(_directly, problems, repeat(settings), starts))
+    missing = [place for place, fit in enumerate(fits) if fit is None]
     calls = [
         (problems[i], settings, starts[i], None if judges is None else judges[i], tried)
         for i in missing
     ]
-    if len(calls) == 1:  # joblib would take longer than a small fit
-        fits[missing[0]] = _by_run(*calls[0])
-    elif calls:
-        parts = Parallel(n_jobs=settings.n_jobs)(delayed(_by_run)(*call) for call in calls)
-        fits |= dict(zip(missing, parts, strict=True))
-    return [fits[place] for place in places]
+    if len(calls) <= 1:  # joblib would take longer than a small fit
+        runs = [_by_run(*call) for call in calls]
+    else:
+        runs = Parallel(n_jobs=settings.n_jobs)(delayed(_by_run)(*call) for call in calls)
+    found = iter(runs)
+    return [next(found) if fit is None else fit for fit in fits]
 
 
 # -- without a run ---------------------------------------------------------------------------------
@@ -185,7 +172,7 @@ def _directly(problem: Problem, settings: Settings, start: Vector) -> Fit | None
         direct = problem.kept["direct"] = DirectNewton(model)
 
     def goal(value: float) -> float:
-        return settings.goal(problem, value)
+        return (1.0 - MARGIN) * settings.target(problem, value)
 
     found = direct.minimum(terms, start, goal, settings.max_iter)
     if found is None:
@@ -203,17 +190,10 @@ def request_of(problem: Problem) -> Request:
     return Request(model, Space(start, problem.feasible_set, problem.penalty()))
 
 
-def _is_for_interior_points(problem: Problem) -> bool:
-    """Return whether the interior-point method has the first row in `TABLE` that holds."""
-    model = problem.model
-    has_kinks = isinstance(model, LinearModel) and math.isinf(model.loss.curvature)
-    return has_kinks and request_of(problem).few_rows_with_one_kink
-
-
 def _by_interior_points(
     problems: Sequence[Problem], settings: Settings, starts: Sequence[Vector]
-) -> dict[int, Fit]:
-    """Solve problems together by the interior-point method; return the fits by index.
+) -> list[Fit | None]:
+    """Solve problems together by the interior-point method; return None for large gaps.
 
     The tolerance is on the sum of the objectives. Half of it is shared in proportion to the
     objectives and half evenly, so an easily separated class need not be solved more accurately.
@@ -223,7 +203,7 @@ def _by_interior_points(
     assert terms is not None
     floors = np.array([problem.floor for problem in problems])
     aim = (1.0 - MARGIN) * (settings.tol or 0.0)
-    fits: dict[int, Fit] = {}
+    fits: list[Fit | None] = [None] * len(problems)
 
     def allowed(values: Vector, bounds: Vector) -> Vector:
         shared = float(np.maximum(bounds, floors).mean())
@@ -233,13 +213,14 @@ def _by_interior_points(
         problem, x = problems[place], point.parameters
         value = models[place].value(x) + problem.l1_value(x)
         bound = ModelDual(models[place], problem.terms).at_slopes(point.slopes)
-        fits[place] = _proved(problem, settings, x, value, bound, point.steps, INTERIOR)
-        return fits[place].gap <= gap
+        fits[place] = fit = _proved(problem, settings, x, value, bound, point.steps, INTERIOR)
+        return fit.gap <= gap
 
     interior_points(models, terms, starts, allowed, proved, settings.max_iter)
-    if len(fits) == len(problems) and total(list(fits.values())).converged:
+    found = [fit for fit in fits if fit is not None]
+    if len(found) == len(fits) and total(found).converged:
         return fits
-    return {place: fit for place, fit in fits.items() if fit.converged}
+    return [fit if fit is not None and fit.converged else None for fit in fits]
 
 
 def _proved(
@@ -297,7 +278,7 @@ def _by_run(
         if tried:
             options["method"] = choose(request_of(problem), tried=tried).name
         if settings.batch_size is not None:
-            options["batch_size"] = settings.batch_of(problem)
+            options["batch_size"] = min(settings.batch_size, problem.model.n_samples)
         if watch is not None:
             options |= {"callback": watch, "callback_at": looks(settings.max_iter)}
         result = minimize(
@@ -328,12 +309,14 @@ class MultinomialRun:
         assert isinstance(model, MultinomialModel)
         self._problem, self._model, self._settings, self._watch = problem, model, settings, watch
         self._sampler: BatchSampler | None = None
-        batch = settings.batch_of(problem)
-        if batch is not None:
+        if settings.batch_size is not None:
+            batch = min(settings.batch_size, model.n_samples)
             rng = np.random.default_rng(settings.seed)
             self._sampler = BatchSampler(model.n_samples, batch, rng)
         free = problem.l1 == 0.0 and problem.feasible_set is None
         self._dual = MultinomialDual(model) if free and model.l2 > 0.0 else None
+        # Whether the dual bound ends the run.
+        self._is_bounded = self._dual is not None and settings.tol is not None
         self._curved: CurvedClasses | None = None
         self._change: ColumnScaling | None = None
         if settings.diameter == AUTO:
@@ -371,11 +354,6 @@ class MultinomialRun:
             result.update(lower_bound=self._bound, certified_radius=math.inf)
         return result
 
-    @property
-    def _is_bounded(self) -> bool:
-        """Whether the dual bound ends the run."""
-        return self._dual is not None and self._settings.tol is not None
-
     def _value_and_gradient(self, v: Vector) -> tuple[float, Vector]:
         with self._problem.single_thread():  # `minimize` treats it as a user's function
             if self._curved is not None:
@@ -403,7 +381,7 @@ class MultinomialRun:
             # minibatches it is an estimate.
             if not math.isfinite(value) or self._sampler is not None:
                 value = problem.value(x)
-            goal = self._settings.goal(problem, value)
+            goal = (1.0 - MARGIN) * self._settings.target(problem, value)
             # The bound costs several passes: it is computed only if it may prove enough.
             promising = self._curved is None or self._curved.expected_gap(x) <= 2.0 * goal
             if value - self._bound > goal and promising:
