@@ -244,8 +244,7 @@ def test_bounds_are_those_of_one_machine(loss, intercept):
     assert_allclose(at.dual_value, known.dual_value, rtol=1e-6)
     if loss in ("hinge", "absolute"):
         smooth, there = (m.smoothed(0.05).at(w) for m in (model, expected))
-        found = smooth.beside(model).dual_value_by(smooth)
-        assert_allclose(found, there.beside(expected).dual_value_by(there), rtol=1e-6)
+        assert_allclose(model.dual.by(smooth), expected.dual.by(there), rtol=1e-6)
 
 
 def test_an_evaluation_is_one_round_trip_and_lost_margins_are_computed_again():
@@ -254,9 +253,9 @@ def test_an_evaluation_is_one_round_trip_and_lost_margins_are_computed_again():
     rng = np.random.default_rng(0)
     p, q, *_ = points = [model.at(rng.standard_normal(D)) for _ in range(20)]
     for at in points:
-        at.value, at.gradient, at.squared_slopes, at.curved_share  # noqa: B018
+        at.value, at.gradient, at.squared_slopes  # noqa: B018
     assert model.cluster.round_trips == len(points)
-    model.batch_gradient(np.ones(D), 0, 20)
+    model.batch_value_and_gradient(np.ones(D), np.arange(20))
     assert model.cluster.round_trips == len(points) + 1
     w = p.w + 0.3 * (q.w - p.w)  # more points than parts keep were evaluated since
     assert_allclose(model.between(p, q, 0.3).value, expected.value(w), rtol=1e-12)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from dask import delayed
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 
 import accelegrad as ag
 from accelegrad import kernels
@@ -121,7 +121,6 @@ def test_points_know_value_gradient_and_sums(kind, data):
     assert_allclose(at.value, case.value(case.p, case.shares), rtol=1e-12)
     assert_allclose(at.gradient, case.gradient(case.p, case.shares), rtol=1e-10, atol=1e-13)
     assert_allclose(at.squared_slopes, case.shares @ theta**2, rtol=1e-12)
-    assert at.curved_share == 1.0
     assert at.dual_value <= at.value
     assert_allclose(case.model.column_squares(), case.shares @ case.A[:, :D] ** 2, rtol=1e-10)
 
@@ -149,44 +148,33 @@ def test_gram_matrices_are_those_of_sampled_rows(kind, data, mode):
 
 def check_gram_matrices(case):
     at, curvatures = case.model.at(case.p), case.curvatures(case.p)
-    even = case.model.sampled(50, 3)
-    rows = even.numbers
-    expected = case.A[rows].T @ (curvatures[rows, None] * N / 50 * case.A[rows])
-    assert_allclose(case.model.gram(at, even), expected, rtol=1e-10, atol=1e-13)
-    whole = case.model.sampled(N, 3, by=at)
+    whole = case.model.sampled(N, 3, at)
     expected = case.A.T @ (curvatures[:, None] * case.A)
-    assert_allclose(case.model.gram(at, whole), expected, rtol=1e-10, atol=1e-13)
-    drawn = case.model.sampled(40, 3, by=at)
-    assert drawn.count == 40
+    assert_allclose(whole.gram(), expected, rtol=1e-10, atol=1e-13)
+    drawn = case.model.sampled(40, 3, at)
+    assert drawn.n_drawn == 40
     assert drawn.n_curved == np.count_nonzero(curvatures)
-    assert_allclose(drawn.weights.sum(), curvatures.sum(), rtol=1e-12)
-    rows, weights = drawn.numbers, drawn.weights
-    expected = case.A[rows].T @ (weights[:, None] * case.A[rows])
-    assert_allclose(case.model.gram(at, drawn), expected, rtol=1e-10, atol=1e-13)
+    assert_allclose(drawn.weight, curvatures.sum(), rtol=1e-12)
+    # One row for each of 40 equal pieces of the running sum, whatever the split.
+    places = (np.arange(40) + np.random.default_rng(3).random(40)) * (curvatures.sum() / 40)
+    rows = case.A[np.searchsorted(np.cumsum(curvatures), places, side="right")]
+    assert_allclose(drawn.gram(), rows.T @ rows * (drawn.weight / 40), rtol=1e-10, atol=1e-13)
 
 
 @every
 @anywhere
-def test_samples_are_the_same_rows_for_any_split(kind, data):
-    case, other = Case(kind, **DATA[data]), Case("memory", **DATA[data])
-    at, known = case.model.at(case.p), other.model.at(case.p)
-    assert_array_equal(case.model.sampled(30, 5).numbers, other.model.sampled(30, 5).numbers)
-    here, there = (m.sampled(30, 5, by=x) for m, x in ((case.model, at), (other.model, known)))
-    assert_array_equal(here.numbers, there.numbers)
-    here, there = (m.sampled(30, 5).in_memory(0.2) for m in (case.model, other.model))
-    assert here.in_memory is here
-    assert_allclose(here.gradient(case.p), there.gradient(case.p), rtol=1e-12)
-
-
-@every
-@anywhere
-def test_batch_gradients_are_means_over_uniform_rows(kind, data):
+def test_some_rows_are_the_same_for_any_split(kind, data):
     case = Case(kind, **DATA[data])
     rows = np.random.default_rng(7).integers(N, size=20)
-    shares = np.bincount(rows, minlength=N) * case.shares * N / 20
-    found = case.model.batch_gradient(case.p, 7, 20)
+    shares = np.bincount(rows, minlength=N) * case.shares
+    some = case.model.of_rows(rows, case.l2)
+    assert some.in_memory is some
+    expected = case.gradient(case.p, shares / shares.sum())
+    assert_allclose(some.gradient(case.p), expected, rtol=1e-10, atol=1e-13)
+    found = case.model.batch_value_and_gradient(case.p, rows)[1]
     tolerance = 1e-5 if DATA[data].get("dtype") is np.float32 else 1e-10
-    assert_allclose(found, case.gradient(case.p, shares), rtol=tolerance, atol=tolerance)
+    expected = case.gradient(case.p, shares * N / 20)
+    assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "hinge", "squared"])
@@ -216,9 +204,9 @@ def test_an_evaluation_is_one_pass_and_points_between_none():
     assert np.isfinite(p.gradient).all()
     assert len(passes) == 2
     model.between(p, q, 0.5).value  # noqa: B018
-    rows = model.sampled(10, 0, by=p)
+    rows = model.sampled(10, 0, p)
     assert len(passes) == 2
-    model.gram(p, rows)
+    rows.gram()
     assert len(passes) == 3
 
 

@@ -11,7 +11,7 @@ from scipy.optimize import minimize_scalar
 import accelegrad as ag
 from accelegrad import kernels
 from accelegrad.errors import LineSearchError
-from accelegrad.models.sampling import ModelRows, drawn_by_weight
+from accelegrad.models.sampling import drawn_by_weight
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad.solvers import SketchedNewton
 from accelegrad.solvers import curvature as curved
@@ -166,28 +166,27 @@ def test_cautious_curvature_is_that_of_a_parabola_above(loss):
 def test_gram_matrices_of_entries_in_pieces(data, index):
     parts = (np.array([1, 2, 3, 4, 5], data), np.array([2, 0, 2, 1, 1], index))
     X = sp.csr_matrix((*parts, np.array([0, 3, 5], index)), shape=(2, 30))
-    model = ag.LinearModel(X, [1.0, 2.0], "squared", l2=1.0)
+    model = ag.LinearModel(X, [1.0, 2.0], "squared", l2=1.0, sample_weight=[1.0, 4.0])
     dense = X.toarray().astype(np.float64)
     assert model.storage.pairs_per_row == math.inf
     with kernels.use("always"):  # short rows are taken by pairs of entries
         assert model.storage.is_faster_by_pairs(30)
-        rows = ModelRows(model, None, np.array([0.5, 2.0]))
-        found = model.gram(model.at(np.zeros(30)), rows)
-    assert_allclose(found, dense.T @ np.diag([0.5, 2.0]) @ dense)
+        found = model.gram_of_columns()
+    assert_allclose(found, dense.T @ np.diag([0.2, 0.8]) @ dense)
 
 
 def test_samples_stand_for_all_rows():
     rng = np.random.default_rng(4)
     weights = rng.random(50) * (np.arange(50) % 4 == 0)
     many = rng.random(50) * (np.arange(50) % 2 == 0)
-    assert drawn_by_weight(many, 25, lambda: rng)[0] is None
+    assert drawn_by_weight(many, 25, rng)[0] is None
     for size in (20, 50):
-        rows, kept = drawn_by_weight(weights, size, lambda: rng)
+        rows, kept = drawn_by_weight(weights, size, rng)
         assert (rows == np.flatnonzero(weights)).all()
         assert (kept == weights[rows]).all()
     counts = np.zeros(50)
     for _ in range(4000):
-        rows, shares = drawn_by_weight(weights, 8, lambda: rng)
+        rows, shares = drawn_by_weight(weights, 8, rng)
         np.add.at(counts, rows, shares)
     assert_allclose(counts / 4000, weights, atol=5 * weights.sum() / math.sqrt(8 * 4000))
     assert not counts[weights == 0].any()
@@ -324,7 +323,7 @@ def test_the_bound_by_smoothed_slopes_is_the_dual_value_there(loss, mu):
     found = minimize_scalar(
         lambda c: -problem.dual_value_at(c * theta), bounds=(0, 1), options={"xatol": 1e-9}
     )
-    assert own.dual_value_by(smooth) == pytest.approx(-found.fun, rel=1e-6)
+    assert problem.dual.by(smooth) == pytest.approx(-found.fun, rel=1e-6)
 
 
 @pytest.mark.parametrize("loss", KINKED)
@@ -351,7 +350,7 @@ def test_the_bound_holds_and_gets_tight_as_mu_shrinks(loss, fit_intercept):
         near = ag.minimize(problem.smoothed(mu), rtol=1e-9).x
         smooth = problem.smoothed(mu).at(near)
         own = smooth.beside(problem)
-        gap = own.value - own.dual_value_by(smooth)
+        gap = own.value - problem.dual.by(smooth)
         assert own.value - gap <= minimum.fun
         assert smoothing_gap(own, smooth) <= gap * (1 + 1e-3)
         gaps.append(gap)

@@ -5,14 +5,12 @@ that sum to 1. An intercept is the last coordinate of w and is not penalised. `L
 its rows in memory; a `PartedModel` has them in files (`StreamedModel`) or on a cluster. Both offer
 
     at(w)                    a point, by one pass: value, mean_loss, gradient, squared_slopes,
-                             curved_share, dual_value; margins and slopes stay with the rows
+                             dual_value; margins and slopes stay with the rows
     between(p, q, t)         the point p + t (q - p) without a pass: margins are affine
-    sampled(count, seed)     uniform rows with replacement
     sampled(count, seed, p)  rows in proportion to their curvature p_i l'' at a point, stratified;
-                             all curved rows if there are no more than `count`
-    gram(p, rows)            sum_k weights_k a_k a_k', the curvature of the mean loss estimated
-                             from sampled rows
-    batch_gradient(w, seed, size)    the gradient estimated from uniform rows
+                             all curved rows if there are no more than `count`; their `gram` is
+                             sum_k weights_k a_k a_k', the curvature of the mean loss
+    of_rows(rows, l2)        a model in memory of some rows
 
 Parts return float64 sums of the size of w or of a number. Samples do not depend on the split.
 """
@@ -52,7 +50,7 @@ from accelegrad.models.model_input import (
     targets,
 )
 from accelegrad.models.rounding import DataRounding, PointRounding
-from accelegrad.models.sampling import ModelRows, TakenRows, drawn_by_weight
+from accelegrad.models.sampling import CurvedRows, TakenRows, drawn_by_weight
 
 if TYPE_CHECKING:
     from accelegrad.kernels import gradient as one_pass_gradient
@@ -123,11 +121,6 @@ class ModelPoint:
         theta = self.derivatives
         return float((self.model.shares * theta) @ theta)
 
-    @property
-    def curved_share(self) -> float:
-        """The share of rows whose losses are curved here, all rows counting the same."""
-        return float(self.model.loss.curved(self.derivatives).mean())
-
     def curvatures(self, caution: float = 0.0) -> Vector:
         """Return p_i l''(m_i): see `Loss.second_derivative`."""
         model, slopes = self.model, self.derivatives
@@ -158,10 +151,6 @@ class ModelPoint:
         if self._dual_value is None:
             self._dual_value = float(self.model.dual.at(self))
         return self._dual_value
-
-    def dual_value_by(self, smooth: ModelPoint) -> float:
-        """Return the lower bound given by the slopes of a smoothed loss."""
-        return float(self.model.dual.by(smooth))
 
 
 class LinearModel:
@@ -275,10 +264,9 @@ class LinearModel:
         X = self.X[rows] if self._is_sparse else np.take(self.X, rows, axis=0)
         return self._of_data(X, self.y[rows], weights, row_shares(weights, rows.size), l2)
 
-    def taken(self, rows: RowNumbers, at: ModelPoint | None = None) -> TakenRows:
-        """Return some rows, with margins and slopes at a point of a model of the same data."""
-        known = None if at is None else (at.margins[rows], at.derivatives[rows])
-        return TakenRows(self.X[rows], self.y[rows], self.shares[rows], known)
+    def taken(self, rows: RowNumbers) -> TakenRows:
+        """Return some rows with their targets and shares."""
+        return TakenRows(self.X[rows], self.y[rows], self.shares[rows])
 
     def over_chunks(self, function: Callable[[Any, Vector], Any]) -> Iterable[Any]:
         """Return a function's result on the rows and shares of each chunk, computed there."""
@@ -353,20 +341,13 @@ class LinearModel:
         margins = p.margins + t * (q.margins - p.margins)
         return ModelPoint(self, p.w + t * (q.w - p.w), margins)
 
-    def sampled(self, count: int, seed: Any, by: Any = None, *, caution: float = 0.0) -> ModelRows:
-        """Return sampled rows: see the contract above."""
-        if by is None:
-            return ModelRows(self, np.random.default_rng(seed).integers(self.n_samples, size=count))
+    def sampled(self, count: int, seed: Any, by: Any, caution: float = 0.0) -> CurvedRows:
+        """Return rows drawn by their curvature at a point: see the contract above."""
         curvatures = by.curvatures(caution)
-        rows, weights = drawn_by_weight(curvatures, count, lambda: np.random.default_rng(seed))
-        return ModelRows(self, rows, weights, int(np.count_nonzero(curvatures)))
-
-    def gram(self, point: Any, rows: ModelRows) -> Matrix:
-        """Return the second derivatives of the mean loss: see the contract above."""
-        weights = rows.weights
-        if weights is None:
-            weights = point.curvatures()[rows.numbers] * (self.n_samples / rows.count)
-        return self._gram(rows.numbers, weights)
+        rows, weights = drawn_by_weight(curvatures, count, seed)
+        n_curved = int(np.count_nonzero(curvatures))
+        weight = float(weights.sum())
+        return CurvedRows(weights.size, n_curved, weight, lambda: self._gram(rows, weights))
 
     def _gram(self, rows: RowNumbers | None, weights: Vector) -> Matrix:
         by_pairs = self.storage.is_faster_by_pairs(self.n_parameters)
@@ -400,11 +381,6 @@ class LinearModel:
 
     def _column_squares(self) -> Vector:
         return column_squares(self.X, self.shares)
-
-    def batch_gradient(self, w: npt.ArrayLike, seed: Any, size: int) -> Vector:
-        """Return the gradient estimated from `size` uniform rows, with replacement."""
-        rows = np.random.default_rng(seed).integers(self.n_samples, size=size)
-        return self.batch_value_and_gradient(w, rows)[1]
 
     # -- values and gradients ------------------------------------------------------------------
 

@@ -248,44 +248,6 @@ def _by_scipy(X: Any, rows: RowNumbers | None, weights: Vector) -> Matrix:
     return product
 
 
-class ColumnProducts:
-    """Weighted products of the columns of a CSR matrix, with a cache of `most` columns."""
-
-    def __init__(self, X: Any, weights: Vector, most: int) -> None:
-        self._X, self._roots, self._most = X, np.sqrt(weights), most
-        self._forget()
-
-    def _forget(self) -> None:
-        n, d = self._X.shape
-        self._place = np.full(d, -1)  # positions of the cached columns
-        self._known: Any = sp.csc_matrix((n, 0))
-        self._matrix: Matrix = np.zeros((0, 0))
-
-    def of(self, columns: Any) -> Matrix:
-        """Return sum_i w_i x_ij x_ik for some columns j and k."""
-        missing = columns[self._place[columns] < 0]
-        if len(self._matrix) + missing.size > self._most:
-            self._forget()
-            missing = columns
-        if missing.size:
-            self._add(missing)
-        places = self._place[columns]
-        return self._matrix[np.ix_(places, places)]
-
-    def _add(self, columns: Any) -> None:
-        rows = self._X[:, columns].astype(np.float64)
-        rows.data *= np.repeat(self._roots, np.diff(rows.indptr))
-        self._known = sp.hstack([self._known, rows.tocsc()], format="csc")
-        block = (self._known.T @ rows).toarray()
-        size, before = len(block), len(self._matrix)
-        matrix = np.empty((size, size))
-        matrix[:before, :before] = self._matrix
-        matrix[:, before:] = block
-        matrix[before:, :before] = block[:before].T
-        self._matrix = matrix
-        self._place[columns] = np.arange(before, size)
-
-
 def _combination(X: Any, rows: RowNumbers | None, weights: Vector) -> Vector:
     if rows is None:
         return Products(X).backward(weights)

@@ -20,11 +20,7 @@ import scipy.sparse as sp
 from accelegrad.errors import Vector, finite_vector
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import Loss, make_loss
-from accelegrad.models.matrix import (
-    BLOCK_ENTRIES,
-    Storage,
-    pairs_per_row,
-)
+from accelegrad.models.matrix import BLOCK_ENTRIES, Storage, pairs_per_row
 from accelegrad.models.model_input import (
     check_labels,
     checked_intercept,
@@ -153,6 +149,10 @@ class _ChunkRows(LinearModel):
 
 
 class _Chunk(Part):
+    def __init__(self, rows: LinearModel, first: int) -> None:
+        super().__init__(rows)
+        self.first = first  # the number of the first row
+
     def at(self, where: Where, w: Vector) -> Any:
         """Return the point's values, and write its margins to its file."""
         known = super().at(where, w)

@@ -314,7 +314,8 @@ class CurvedOracle(SmoothOracle):
         # A weak l2 term keeps its weight relative to a row, up to that of one row: fewer rows
         # overfit sooner.
         weight = min(model.l2 * model.n_samples, 1.0) / size
-        sample = model.sampled(size, rng).in_memory(max(model.l2, weight))
+        rows = rng.integers(model.n_samples, size=size)
+        sample = model.of_rows(rows, max(model.l2, weight))
         oracle, rule = CurvedOracle(sample, rng), SketchedNewton()
         state = rule.init(point)
         unknown = sample.n_parameters / size  # relative error of the value, about
@@ -339,8 +340,8 @@ class CurvedOracle(SmoothOracle):
         model = self.model
         with np.errstate(**QUIET):
             at = self._known(self._evaluation(point))
-            rows = model.sampled(size, [self._seed, number], by=at, caution=caution)
-            matrix = second_derivative_matrix(model, at, rows)
+            rows = model.sampled(size, [self._seed, number], at, caution)
+            matrix = second_derivative_matrix(model, rows)
         self._made = Factored(matrix, *self._costs.price(number + 1, rows.n_curved))
         self._made_from = point, number, caution
         return self._made
@@ -405,7 +406,7 @@ class SmoothedCurvedOracle(SmoothedOracle[CurvedOracle]):
         if waits:
             known.late_bound = self._late_bound(smooth, mu)
         else:
-            known.dual_value = at.dual_value_by(smooth)
+            known.dual_value = self.model.dual.by(smooth)
             gap = at.value - known.dual_value
         self._shrink(part, gap, goal, at.value)
         return evaluation
@@ -415,7 +416,8 @@ class SmoothedCurvedOracle(SmoothedOracle[CurvedOracle]):
 
         The second derivatives are taken to be those of all rows times the share that is curved.
         """
-        curved = max(smooth.curved_share, 1.0 / self.model.n_samples)
+        curved = smooth.model.loss.curved(smooth.derivatives).mean()
+        curved = max(curved, 1.0 / self.model.n_samples)
         space = rows_in_memory(self.model).dual.without_terms("a smoothed loss").space
         mu = self.sum.model.loss.smoothing
         return float(0.5 * mu * space.distance(smooth.gradient) ** 2 / curved)
