@@ -12,10 +12,8 @@ from accelegrad.dask import part as own_tasks
 from accelegrad.dask.blocks import ClusterData, RowSettings, pieces_of
 from accelegrad.dask.cluster import Cluster, connected
 from accelegrad.errors import Vector
-from accelegrad.models import row_parts as tasks
 from accelegrad.models.losses import make_loss
 from accelegrad.models.matrix import Storage
-from accelegrad.models.model_input import checked_intercept, checked_l2
 from accelegrad.models.parted_model import PartedModel
 
 if TYPE_CHECKING:
@@ -36,11 +34,6 @@ class ClusterMatrix:
     def nnz(self) -> int:
         """The number of stored entries."""
         return self.storage.entries
-
-    def largest_entries(self, columns: Any) -> Vector:
-        """Return the largest absolute value of some columns."""
-        found = self.cluster.each("columns", tasks.largest_entries_of, columns)
-        return np.asarray(np.max(found, axis=0))
 
     def fingerprint(self) -> str:
         """Return a hash of the contents and blocks."""
@@ -104,7 +97,6 @@ class RowModel(PartedModel):
         timeout: float | None = None,
     ) -> None:
         chosen = make_loss(loss, quantile=quantile, epsilon=epsilon, delta=delta)
-        l2, fit_intercept = checked_l2(l2), checked_intercept(fit_intercept)
         data = ClusterData(connected(client), pieces_of(X, y, sample_weight), timeout)
         self._take_data(data, RowSettings(chosen, fit_intercept), l2)
 

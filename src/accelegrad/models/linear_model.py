@@ -20,14 +20,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from copy import copy
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from accelegrad import kernels
-from accelegrad.errors import Vector, real_array
+from accelegrad.errors import Vector, real_array, real_number
 from accelegrad.models.losses import Loss, make_loss
 from accelegrad.models.matrix import (
     Matrix,
@@ -42,8 +42,6 @@ from accelegrad.models.matrix import (
 )
 from accelegrad.models.model_input import (
     check_labels,
-    checked_intercept,
-    checked_l2,
     checked_weights,
     design_matrix,
     row_shares,
@@ -78,7 +76,11 @@ class ModelPoint:
             self.margins, self._derivatives = found.margins, found.slopes
             self._mean_loss, self._gradient = found.loss, model._with_penalty(found.gradient, w)
         else:
-            self.margins = model._forward(w)
+            # The start is mostly 0.
+            some = model.products.forward(w[: model.n_features]) if w.any() else None
+            self.margins = np.zeros(model.n_samples) if some is None else some
+            if model.fit_intercept:
+                self.margins += w[-1]
 
     def beside(self, model: LinearModel) -> ModelPoint:
         """Return the same point of a model of the same data with another loss."""
@@ -211,14 +213,16 @@ class LinearModel:
         delta: float = 1.35,
     ) -> None:
         chosen = make_loss(loss, quantile=quantile, epsilon=epsilon, delta=delta)
-        l2, fit_intercept = checked_l2(l2), checked_intercept(fit_intercept)
         self._set_up(design_matrix(X), chosen, l2, fit_intercept)
         self.y = targets(y, self.n_samples, self.loss)
         self.sample_weight = checked_weights(sample_weight, self.n_samples)
         self.shares = row_shares(self.sample_weight, self.n_samples)
 
     def _set_up(self, X: Any, loss: Loss, l2: float, fit_intercept: bool) -> None:
-        self.loss, self.l2, self.fit_intercept = loss, l2, fit_intercept
+        if not isinstance(fit_intercept, (bool, np.bool_)):
+            raise TypeError(f"fit_intercept must be True or False, not {fit_intercept!r}.")
+        self.loss, self.l2 = loss, real_number("l2", l2, least=0.0)
+        self.fit_intercept = bool(fit_intercept)
         self.n_samples, self.n_features = map(int, X.shape)
         self.n_parameters, self.dtype = self.n_features + fit_intercept, X.dtype
         self._take(X)
@@ -246,7 +250,7 @@ class LinearModel:
 
     def with_l2(self, l2: float) -> LinearModel:
         """Return a model of the same data, neither copied nor checked, with another l2."""
-        return self._with(l2=checked_l2(l2))
+        return self._with(l2=real_number("l2", l2, least=0.0))
 
     def with_targets(self, y: npt.ArrayLike) -> LinearModel:
         """Return a model of the same X, neither copied nor checked, with other targets."""
@@ -261,7 +265,7 @@ class LinearModel:
         """Return a model of some rows, which are copied but not checked again."""
         weights = None if self.sample_weight is None else self.sample_weight[rows]
         # `take` is faster than indexing.
-        X = self.X[rows] if self._is_sparse else np.take(self.X, rows, axis=0)
+        X = np.take(self.X, rows, axis=0) if isinstance(self.X, np.ndarray) else self.X[rows]
         return self._of_data(X, self.y[rows], weights, row_shares(weights, rows.size), l2)
 
     def taken(self, rows: RowNumbers) -> TakenRows:
@@ -296,8 +300,6 @@ class LinearModel:
 
     def _take(self, X: Any) -> None:
         self.X = X
-        self._is_sparse = bool(sp.issparse(X))
-        self.products = Products(X)
         self._readable = kernels.readable(X)
         self._of_data_alone: dict[str, Any] = {}  # shared by copies with another loss or l2 term
         self._proved: dict[str, Any] = {}  # the cache of `dual`
@@ -452,12 +454,8 @@ class LinearModel:
     @property
     def rounding(self) -> DataRounding:
         """Bounds on the rounding of products with the data, cached."""
-        rounding: DataRounding = self.of_data_alone("rounding", self._rounding)
+        rounding: DataRounding = self.of_data_alone("rounding", lambda: DataRounding(self))
         return rounding
-
-    def _rounding(self) -> DataRounding:
-        squares = self.column_squares() if "gram" in self._of_data_alone else None
-        return DataRounding(self.X, self.shares, intercept=self.fit_intercept, squares=squares)
 
     @property
     def has_dual_bound(self) -> bool:
@@ -480,7 +478,7 @@ class LinearModel:
             found = self._one_pass(w, rows)
             return found.loss + self._penalty(w), self._with_penalty(found.gradient, w)
         features = w[: self.n_features]
-        block = self.block(rows)
+        block = RowBlock(self.X, rows)
         margins, y = block.margins(features), self.y[rows]
         if self.fit_intercept:
             margins += w[-1]
@@ -507,6 +505,11 @@ class LinearModel:
     @property
     def _has_kernel(self) -> bool:
         return kernels.wanted(self._readable)
+
+    @cached_property
+    def products(self) -> Products:
+        """Products with X and its transpose."""
+        return Products(self.X)
 
     def kernel_data(self) -> one_pass_gradient.Data:
         """Return views of the data for the kernels, cached."""
@@ -568,14 +571,6 @@ class LinearModel:
             gradient[: self.n_features] += self.l2 * w[: self.n_features]
         return gradient
 
-    def _forward(self, w: Vector) -> Vector:
-        if not w.any():  # mostly the start
-            return np.zeros(self.n_samples)
-        margins: Vector = self.products.forward(w[: self.n_features])
-        if self.fit_intercept:
-            margins += w[-1]
-        return margins
-
     def combination(self, theta: Vector) -> Vector:
         """Return sum_i p_i theta_i a_i, a new vector; with an intercept every a_i ends with a 1."""
         # Equal shares are applied to the result, which is mostly shorter.
@@ -586,7 +581,3 @@ class LinearModel:
         if self.fit_intercept:
             combination = np.append(combination, self.shares @ theta)
         return combination
-
-    def block(self, rows: RowNumbers) -> RowBlock:
-        """Return some rows, for products with them."""
-        return RowBlock(self.X, rows)

@@ -57,12 +57,14 @@ class Products:
     def __init__(self, X: Any) -> None:
         self.X = X
         self._is_sparse = bool(sp.issparse(X))
-        self._is_double = X.dtype == np.float64
-        self._whole: Any = X if self._is_double else None
+        # None: a copy in float64 would take too much memory.
+        self._whole: Any = X if X.dtype == np.float64 else None
+        if self._whole is None and stored_entries(X) <= SMALL_DATA:
+            self._whole = X.astype(np.float64)
 
     def forward(self, w: Matrix) -> Matrix:
         """Return X w, for a vector or the columns of a matrix."""
-        whole = self._in_double()
+        whole = self._whole
         if whole is not None:
             count = 1 if self._is_sparse else self._count_parts(w)
             if count == 1:
@@ -75,13 +77,11 @@ class Products:
 
     def backward(self, theta: Matrix) -> Matrix:
         """Return X' theta, for a vector or the columns of a matrix."""
-        whole = self._in_double()
+        whole = self._whole
         if self._is_sparse and whole is not None:
             return np.asarray(self._transpose @ theta)
         if whole is not None:
             count = self._count_parts(theta)
-            if count == 1:
-                return _combined(whole, theta)
             parts = blocks.of_rows(lambda i: _combined(whole[i], theta[i]), len(whole), count)
             return sum(parts[1:], start=parts[0])
         product = np.zeros((self.X.shape[1], *theta.shape[1:]))
@@ -93,15 +93,9 @@ class Products:
         columns = 1 if factors.ndim == 1 else factors.shape[1]
         return kernels.count_parts(self.X.size * max(columns, NARROW))
 
-    def _in_double(self) -> Any:
-        """Return the matrix in float64, or None if a copy would take too much memory."""
-        if self._whole is None and stored_entries(self.X) <= SMALL_DATA:
-            self._whole = self.X.astype(np.float64)
-        return self._whole
-
     @cached_property
     def _transpose(self) -> Any:
-        return self._in_double().T
+        return self._whole.T
 
     def _blocks(self) -> Iterator[tuple[slice, slice, Any]]:
         every = slice(None)

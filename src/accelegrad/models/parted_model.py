@@ -16,7 +16,6 @@ from accelegrad.models import row_parts as tasks
 from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.models.matrix import Matrix, RowNumbers, Storage
 from accelegrad.models.model_input import row_shares
-from accelegrad.models.rounding import DataRounding
 from accelegrad.models.row_parts import Mixture, PointSums, Where
 from accelegrad.models.sampling import MOST_SAMPLED, CurvedRows, TakenRows
 
@@ -137,10 +136,8 @@ class PartedModel(LinearModel):
     columns: Any = None  # for the curvature; None: all
 
     def _take(self, X: Any) -> None:
-        self.X, self._readable = X, None
-        self._of_data_alone: dict[str, Any] = {}
+        super()._take(X)
         self._of_targets: dict[str, Any] = {}  # shared by copies with another loss or l2 term
-        self._proved: dict[str, Any] = {}
 
     @property
     def in_memory(self) -> None:
@@ -272,7 +269,3 @@ class PartedModel(LinearModel):
         """Return a function's result on the rows and shares of each part, computed there."""
         found: list[Any] = self.parts.each("columns", tasks.on_rows, function)
         return found
-
-    def _rounding(self) -> DataRounding:
-        squares = self.column_squares()
-        return DataRounding(self.X, np.zeros(0), intercept=self.fit_intercept, squares=squares)

@@ -17,7 +17,6 @@ from accelegrad.linalg import norm
 from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.models.losses import Loss
 from accelegrad.models.matrix import Matrix, RowNumbers
-from accelegrad.models.rounding import largest_entries
 from accelegrad.models.sampling import TakenRows
 
 
@@ -233,8 +232,3 @@ def taken(part: Part, rows: RowNumbers) -> TakenRows:
 def on_rows(part: Part, function: Callable[[Any, Vector], Any]) -> Any:
     """Return a function's result on the rows and their shares."""
     return function(part.rows.X, part.rows.shares)
-
-
-def largest_entries_of(part: Part, columns: Any) -> Vector:
-    """Return the largest absolute value of some columns."""
-    return largest_entries(part.rows.X, columns)

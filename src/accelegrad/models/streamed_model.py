@@ -23,8 +23,6 @@ from accelegrad.models.losses import Loss, make_loss
 from accelegrad.models.matrix import BLOCK_ENTRIES, Storage, pairs_per_row
 from accelegrad.models.model_input import (
     check_labels,
-    checked_intercept,
-    checked_l2,
     checked_weights,
     design_matrix,
     targets,
@@ -263,7 +261,7 @@ class StreamedModel(PartedModel):
         **parameters: float,
     ) -> None:
         chosen = make_loss(loss, **parameters)
-        self._set_up(X, chosen, checked_l2(l2), checked_intercept(fit_intercept))
+        self._set_up(X, chosen, l2, fit_intercept)
         self.y = _in_file(y, self.n_samples, self.loss)
         self.sample_weight, self.shares = _weights_in_files(sample_weight, self.n_samples)
 
@@ -308,11 +306,6 @@ def _weights_in_files(given: Any, n_samples: int) -> tuple[RowFile | None, Any]:
     # Divided by the largest first: the sum of huge weights would overflow.
     total = math.fsum(float((block / largest).sum()) for block in weights.blocks())
     return weights, mapped(lambda block: block / largest / total, weights)
-
-
-def model_of(X: Any) -> Callable[..., LinearModel]:
-    """Return the constructor of a linear model for rows in memory or in a stream."""
-    return StreamedModel.of if isinstance(X, StreamedMatrix) else LinearModel
 
 
 def _stacked(chunks: list[Any]) -> Any:

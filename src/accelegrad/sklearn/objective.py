@@ -20,7 +20,7 @@ from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import DELTA, EPSILON, LOSSES, Loss, make_loss
 from accelegrad.models.multinomial import MultinomialModel, classes_model
 from accelegrad.models.parted_model import PartedModel
-from accelegrad.models.streamed_model import model_of
+from accelegrad.models.streamed_model import StreamedMatrix, StreamedModel
 from accelegrad.proofs.fenchel import Terms
 
 LENGTHS = (DELTA.name, EPSILON.name)  # loss parameters in the units of residuals
@@ -77,7 +77,8 @@ class Objective:
         }
         if n_classes > 1:
             return Problem.of(classes_model(X, y, n_classes, **options), self)
-        return Problem.of(model_of(X)(X, y, self.loss, **options, **self.loss_parameters), self)
+        model: Any = StreamedModel.of if isinstance(X, StreamedMatrix) else LinearModel
+        return Problem.of(model(X, y, self.loss, **options, **self.loss_parameters), self)
 
 
 @dataclass(frozen=True)

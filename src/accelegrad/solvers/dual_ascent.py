@@ -14,6 +14,7 @@ from accelegrad.errors import Vector
 from accelegrad.linalg import UNIT, root_between
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import Loss
+from accelegrad.models.matrix import RowBlock
 from accelegrad.models.scaling import near_start
 from accelegrad.proofs.fenchel import level
 from accelegrad.proofs.model_dual import LateBound
@@ -221,7 +222,7 @@ class DualOracle(RowOracle):
         model, pull = self.model, self._pull
         weights = w[: model.n_features]
         for i in order:
-            block, row = model.block(np.array([i])), slice(i, i + 1)
+            block, row = RowBlock(model.X, np.array([i])), slice(i, i + 1)
             share = float(model.shares[i])
             q = share * (float(self._squares[i]) / model.l2 + pull)
             margin = block.margins(weights) + (w[-1] if pull > 0.0 else 0.0)

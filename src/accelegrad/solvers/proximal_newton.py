@@ -348,7 +348,7 @@ def minimum_of_columns(
     free = terms.fit_intercept and terms.intercept_is_free
     if terms.fit_intercept and not free:
         low, high = terms.intercept
-        limits = limits.and_one(0.0, low, high)
+        limits = limits.with_coordinate(0.0, low, high)
         places = np.append(np.arange(d)[places], d)
     start, slopes = point[places], gradient[places]
     if not free:

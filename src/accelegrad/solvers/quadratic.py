@@ -41,7 +41,7 @@ class Limits(NamedTuple):
         """Return those of some coordinates."""
         return Limits(self.l1[chosen], self.lower[chosen], self.upper[chosen])
 
-    def and_one(self, l1: float, lower: float, upper: float) -> Limits:
+    def with_coordinate(self, l1: float, lower: float, upper: float) -> Limits:
         """Return the limits after adding one coordinate."""
         return Limits(
             np.append(self.l1, l1), np.append(self.lower, lower), np.append(self.upper, upper)
