@@ -168,7 +168,7 @@ def test_some_rows_are_the_same_for_any_split(kind, data):
     rows = np.random.default_rng(7).integers(N, size=20)
     shares = np.bincount(rows, minlength=N) * case.shares
     some = case.model.of_rows(rows, case.l2)
-    assert some.in_memory is some
+    assert some.in_memory
     expected = case.gradient(case.p, shares / shares.sum())
     assert_allclose(some.gradient(case.p), expected, rtol=1e-10, atol=1e-13)
     found = case.model.batch_value_and_gradient(case.p, rows)[1]

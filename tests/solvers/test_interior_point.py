@@ -8,7 +8,7 @@ from accelegrad.models.losses import make_loss
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
-from accelegrad.solvers.interior_point import has_one_kink, interior_points
+from accelegrad.solvers.interior_point import interior_points
 
 LOSSES = {"hinge": {}, "absolute": {}, "quantile": {"quantile": 0.8}}
 
@@ -90,7 +90,7 @@ def test_targets_do_not_depend_on_each_other():
     + [(name, False) for name in ("logistic", "squared", "huber", "squared_hinge")],
 )
 def test_losses_that_have_one_kink(loss, expected):
-    assert has_one_kink(make_loss(loss)) is expected
+    assert make_loss(loss).has_one_kink is expected
 
 
 @pytest.mark.parametrize("loss", LOSSES)

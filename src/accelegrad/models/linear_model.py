@@ -30,12 +30,17 @@ from accelegrad import kernels
 from accelegrad.errors import Vector, real_array, real_number
 from accelegrad.models.losses import Loss, make_loss
 from accelegrad.models.matrix import (
+    PAIR,
+    CurvedRows,
     Matrix,
     Products,
     RowBlock,
     RowNumbers,
     Storage,
+    TakenRows,
+    blas_seconds,
     column_squares,
+    drawn_by_weight,
     gram_matrix,
     pairs_per_row,
     row_squares,
@@ -48,7 +53,6 @@ from accelegrad.models.model_input import (
     targets,
 )
 from accelegrad.models.rounding import DataRounding, PointRounding
-from accelegrad.models.sampling import CurvedRows, TakenRows, drawn_by_weight
 
 if TYPE_CHECKING:
     from accelegrad.kernels import gradient as one_pass_gradient
@@ -225,7 +229,11 @@ class LinearModel:
         self.fit_intercept = bool(fit_intercept)
         self.n_samples, self.n_features = map(int, X.shape)
         self.n_parameters, self.dtype = self.n_features + fit_intercept, X.dtype
-        self._take(X)
+        self.X = X
+        self._readable = kernels.readable(X)
+        self._of_data_alone: dict[str, Any] = {}  # shared by copies with another loss or l2 term
+        self._proved: dict[str, Any] = {}  # the cache of `dual`
+        self._kernel_data: one_pass_gradient.Data | None = None
 
     @property
     def weighted(self) -> bool:
@@ -298,13 +306,6 @@ class LinearModel:
         other.y, other.sample_weight, other.shares = y, weights, shares
         return other
 
-    def _take(self, X: Any) -> None:
-        self.X = X
-        self._readable = kernels.readable(X)
-        self._of_data_alone: dict[str, Any] = {}  # shared by copies with another loss or l2 term
-        self._proved: dict[str, Any] = {}  # the cache of `dual`
-        self._kernel_data: one_pass_gradient.Data | None = None
-
     def smoothed(self, mu: float) -> LinearModel:
         """Return a model by the Moreau envelope of the loss: see `Loss.smoothed`."""
         return self.with_loss(self.loss.smoothed(mu))
@@ -313,11 +314,8 @@ class LinearModel:
 
     #: whether `of_columns` can be asked
     has_columns: ClassVar[bool] = True
-
-    @property
-    def in_memory(self) -> LinearModel | None:
-        """The model itself if its rows are in memory, for methods that go from row to row."""
-        return self
+    #: whether methods can go from row to row
+    in_memory: ClassVar[bool] = True
 
     @property
     def storage(self) -> Storage:
@@ -352,7 +350,8 @@ class LinearModel:
         return CurvedRows(weights.size, n_curved, weight, lambda: self._gram(rows, weights))
 
     def _gram(self, rows: RowNumbers | None, weights: Vector) -> Matrix:
-        by_pairs = self.storage.is_faster_by_pairs(self.n_parameters)
+        storage = self.storage
+        by_pairs = PAIR * storage.pairs_per_row < blas_seconds(self.n_parameters, storage.dense)
         parts = self.kernel_data().matrix if by_pairs else None
         return gram_matrix(self.X, rows, weights, intercept=self.fit_intercept, pairs_of=parts)
 
@@ -378,11 +377,8 @@ class LinearModel:
         if known is not None:
             diagonal: Vector = known.diagonal()[: self.n_features]
             return diagonal
-        squares: Vector = self.of_data_alone("squares", self._column_squares)
+        squares: Vector = self.of_data_alone("squares", lambda: column_squares(self.X, self.shares))
         return squares
-
-    def _column_squares(self) -> Vector:
-        return column_squares(self.X, self.shares)
 
     # -- values and gradients ------------------------------------------------------------------
 

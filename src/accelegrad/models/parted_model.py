@@ -14,10 +14,16 @@ from accelegrad import kernels
 from accelegrad.errors import Vector
 from accelegrad.models import row_parts as tasks
 from accelegrad.models.linear_model import LinearModel, ModelPoint
-from accelegrad.models.matrix import Matrix, RowNumbers, Storage
+from accelegrad.models.matrix import (
+    MOST_SAMPLED,
+    CurvedRows,
+    Matrix,
+    RowNumbers,
+    Storage,
+    TakenRows,
+)
 from accelegrad.models.model_input import row_shares
 from accelegrad.models.row_parts import Mixture, PointSums, Where
-from accelegrad.models.sampling import MOST_SAMPLED, CurvedRows, TakenRows
 
 #: The number of rows, about, from which quantiles of the targets are estimated. Chosen.
 SOME_TARGETS = 64_000
@@ -130,19 +136,14 @@ def _places_in_parts(sums: Vector, random: Vector) -> list[Vector]:
 class PartedModel(LinearModel):
     """A `LinearModel` in parts, with one round trip per evaluation."""
 
-    has_columns = False
+    has_columns = in_memory = False
     X: Any  # not a matrix: it has a shape, dtype and storage
     parts: Any
     columns: Any = None  # for the curvature; None: all
 
-    def _take(self, X: Any) -> None:
-        super()._take(X)
+    def _set_up(self, *given: Any) -> None:
+        super()._set_up(*given)
         self._of_targets: dict[str, Any] = {}  # shared by copies with another loss or l2 term
-
-    @property
-    def in_memory(self) -> None:
-        """None: the rows are elsewhere."""
-        return None
 
     @property
     def storage(self) -> Storage:
@@ -215,8 +216,10 @@ class PartedModel(LinearModel):
         gram: Matrix = self.of_data_alone("gram", lambda: self._added_grams(*given))
         return gram
 
-    def _column_squares(self) -> Vector:
-        squares: Vector = self.parts.total("columns", tasks.squares)
+    def column_squares(self) -> Vector:
+        """Return sum_i p_i x_ij^2 for the columns of X, cached."""
+        given = "columns", tasks.squares
+        squares: Vector = self.of_data_alone("squares", lambda: self.parts.total(*given))
         return squares
 
     def best_constant(self) -> float:

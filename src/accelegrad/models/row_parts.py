@@ -16,8 +16,7 @@ from accelegrad.errors import Vector
 from accelegrad.linalg import norm
 from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.models.losses import Loss
-from accelegrad.models.matrix import Matrix, RowNumbers
-from accelegrad.models.sampling import TakenRows
+from accelegrad.models.matrix import Matrix, RowNumbers, TakenRows
 
 
 class Where(NamedTuple):

@@ -1,17 +1,14 @@
-"""Draw rows of a model: minibatches in an order that can be resumed, and samples by weight."""
+"""Draw minibatches in an order that can be resumed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from accelegrad.errors import Vector, whole_number
-from accelegrad.models.matrix import Matrix, RowNumbers
-
-#: The largest share of rows to sample: drawing more takes as long as using all rows (measured).
-MOST_SAMPLED = 0.3
+from accelegrad.errors import whole_number
+from accelegrad.models.matrix import RowNumbers
 
 
 class BatchSampler:
@@ -99,34 +96,3 @@ class BatchSampler:
         permutation.flags.writeable = False
         self._permutation, self._position = permutation, position
         self.rows_drawn = int(state["rows_drawn"])
-
-
-class TakenRows(NamedTuple):
-    """Some rows of a model, in the requested order."""
-
-    X: Any
-    y: Vector
-    shares: Vector
-
-
-class CurvedRows(NamedTuple):
-    """Rows drawn by their curvature at a point, each with a weight."""
-
-    n_drawn: int  # with repetition
-    n_curved: int  # how many of all rows have curvature
-    weight: float  # sum_k weights_k, the curvature of all rows
-    gram: Callable[[], Matrix]  # returns sum_k weights_k a_k a_k'
-
-
-def drawn_by_weight(weights: Vector, size: int, seed: Any) -> tuple[RowNumbers | None, Vector]:
-    """Return row numbers, drawn in proportion to weights, and new weights; None: all rows."""
-    weighty = np.flatnonzero(weights)
-    if weighty.size <= min(size, MOST_SAMPLED * weights.size):
-        return weighty, weights[weighty]
-    if size >= weighty.size:
-        return None, weights
-    ends = np.cumsum(weights)
-    # Stratified, one row per part of equal weight: sorted, and with less noise.
-    places = (np.arange(size) + np.random.default_rng(seed).random(size)) * (ends[-1] / size)
-    chosen = np.searchsorted(ends, places, side="right")
-    return np.minimum(chosen, weights.size - 1), np.full(size, ends[-1] / size)

@@ -140,9 +140,7 @@ class _ChunkRows(LinearModel):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or "_read_rows" not in self.__dict__ or "X" in self.__dict__:
             raise AttributeError(name)
-        X = self._read_rows()
-        self._take(X)
-        self.dtype = X.dtype
+        self._set_up(self._read_rows(), self.loss, 0.0, self.fit_intercept)
         return getattr(self, name)
 
 

@@ -13,8 +13,7 @@ from scipy.linalg.lapack import dpotrs
 from accelegrad.errors import Vector
 from accelegrad.linalg import cholesky_factor, with_unit_diagonal
 from accelegrad.models.linear_model import LinearModel
-from accelegrad.models.matrix import Matrix
-from accelegrad.models.sampling import MOST_SAMPLED, CurvedRows
+from accelegrad.models.matrix import MOST_SAMPLED, CurvedRows, Matrix
 
 # Measured seconds, of which only the ratios matter; `accelegrad.models.matrix` has those of Gram
 # matrices. An evaluation takes the first two per entry of X and the third per row, and the last one

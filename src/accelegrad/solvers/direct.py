@@ -59,7 +59,7 @@ class DirectNewton:
     @staticmethod
     def serves(model: LinearModel, terms: Terms) -> bool:
         """Return whether these steps are the fastest way to the minimum."""
-        if not terms.hold_each_weight(model.loss) or model.in_memory is None:
+        if not terms.hold_each_weight(model.loss) or not model.in_memory:
             return False
         if model.loss.name == "squared":  # one step, whatever it costs
             return model.n_features <= FEW_COLUMNS

@@ -207,17 +207,7 @@ class SketchedNewton(RowRule):
     def _directed(
         self, state: SketchedNewtonState, curvature: Factored | Diagonal
     ) -> SketchedNewtonState:
-        direction = -self._corrected(state, curvature)
-        return state._replace(
-            trial=state.point + direction,
-            direction=direction,
-            step_size=1.0,
-            slope=-inner(state.gradient, direction),
-            due="",
-        )
-
-    def _corrected(self, state: SketchedNewtonState, curvature: Factored | Diagonal) -> Array:
-        """Return B g by the two loops of L-BFGS."""
+        """Return the state with the trial x - B g, by the two loops of L-BFGS."""
         vector, shares = state.gradient, []
         pairs = list(zip(state.moves, state.gradient_changes, strict=True))
         for move, change in reversed(pairs):
@@ -230,7 +220,13 @@ class SketchedNewton(RowRule):
             vector = inner(move, change) / inner(change, curvature.solve(change)) * vector
         for (move, change), share in zip(pairs, reversed(shares), strict=True):
             vector = vector + (share - inner(change, vector) / inner(move, change)) * move
-        return vector
+        return state._replace(
+            trial=state.point - vector,
+            direction=-vector,
+            step_size=1.0,
+            slope=inner(state.gradient, vector),
+            due="",
+        )
 
     def _shortened(
         self, state: SketchedNewtonState, trial: Evaluation, oracle: Sum
@@ -362,7 +358,7 @@ class CurvedOracle(SmoothOracle):
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a checkpoint."""
         super().restore(state)
-        self._seed, self._made, self._latest = state["seed"], None, []
+        self._seed, self._made, self._latest = state["seed"], None, ()
         made = state["made"]
         self._made_from = None if made is None else (made["point"], made["number"], made["caution"])
 

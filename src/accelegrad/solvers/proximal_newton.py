@@ -212,7 +212,7 @@ class PenalisedOracle(SmoothOracle, TermsOracle):
         columns: Any = None
         around: ModelPoint | None = None
         with np.errstate(**QUIET):
-            few = d <= FEW_COLUMNS and self.model.in_memory is not None
+            few = d <= FEW_COLUMNS and self.model.in_memory
             if self._is_least_squares and number == 1 and few:
                 # Products of columns suffice: no pass over the rows.
                 part = self._columns(None)
