@@ -30,11 +30,6 @@ class ClusterMatrix:
         self.shape = (data.n_samples, data.n_features)
         self.storage, self.dtype = data.storage, data.dtype
 
-    @property
-    def nnz(self) -> int:
-        """The number of stored entries."""
-        return self.storage.entries
-
     def fingerprint(self) -> str:
         """Return a hash of the contents and blocks."""
         found = self.cluster.each("fingerprint", own_tasks.fingerprint)
@@ -79,6 +74,7 @@ class RowModel(PartedModel):
     """
 
     has_columns = True  # the workers copy them
+    weighted: bool = False
     X: ClusterMatrix
 
     def __init__(
@@ -109,7 +105,7 @@ class RowModel(PartedModel):
 
     def _take_data(self, data: ClusterData, settings: RowSettings, l2: float) -> None:
         self.cluster = self.parts = data.parts(settings)
-        self._weighted = data.weighted or settings.weigh is not None or data.is_counted
+        self.weighted = data.weighted or settings.weigh is not None or data.is_counted
         self._set_up(ClusterMatrix(self.cluster, data), settings.loss, l2, settings.fit_intercept)
 
     def _targets(self) -> tuple[Vector, Vector]:
@@ -129,11 +125,6 @@ class RowModel(PartedModel):
     def shares(self) -> Vector:  # type: ignore[override]
         """The shares of all rows."""
         return self._targets()[1]
-
-    @property
-    def weighted(self) -> bool:
-        """Whether the rows' shares may differ."""
-        return self._weighted
 
     @property
     def sample_weight(self) -> Vector | None:  # type: ignore[override]

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from copy import copy
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -324,7 +324,7 @@ class LinearModel:
             return Storage(self.X.size, True, math.inf)
         if not kernels.wanted_for_rows(self._readable):
             return Storage(self.X.nnz, False, math.inf)
-        pairs = self.of_data_alone("pairs", lambda: pairs_per_row(self.X))
+        pairs = self.of_data_alone("pairs", pairs_per_row, self.X)
         return Storage(self.X.nnz, False, pairs)
 
     def at(self, w: npt.ArrayLike) -> ModelPoint:
@@ -347,7 +347,7 @@ class LinearModel:
         rows, weights = drawn_by_weight(curvatures, count, seed)
         n_curved = int(np.count_nonzero(curvatures))
         weight = float(weights.sum())
-        return CurvedRows(weights.size, n_curved, weight, lambda: self._gram(rows, weights))
+        return CurvedRows(weights.size, n_curved, weight, partial(self._gram, rows, weights))
 
     def _gram(self, rows: RowNumbers | None, weights: Vector) -> Matrix:
         storage = self.storage
@@ -357,18 +357,18 @@ class LinearModel:
 
     def gram_of_columns(self) -> Matrix:
         """Return sum_i p_i a_i a_i', cached; for least squares this is the Hessian everywhere."""
-        gram: Matrix = self.of_data_alone("gram", lambda: self._gram(None, self.shares))
+        gram: Matrix = self.of_data_alone("gram", self._gram, None, self.shares)
         return gram
 
-    def of_data_alone(self, name: str, compute: Callable[[], Any]) -> Any:
+    def of_data_alone(self, name: str, compute: Callable[..., Any], *given: Any) -> Any:
         """Return a cached result that depends on X and the weights only, shared by copies."""
         if name not in self._of_data_alone:
-            self._of_data_alone[name] = compute()
+            self._of_data_alone[name] = compute(*given)
         return self._of_data_alone[name]
 
     def row_squares(self) -> Vector:
         """Return the squared norms of the rows of X, cached."""
-        squares: Vector = self.of_data_alone("row squares", lambda: row_squares(self.X))
+        squares: Vector = self.of_data_alone("row squares", row_squares, self.X)
         return squares
 
     def column_squares(self) -> Vector:
@@ -377,7 +377,7 @@ class LinearModel:
         if known is not None:
             diagonal: Vector = known.diagonal()[: self.n_features]
             return diagonal
-        squares: Vector = self.of_data_alone("squares", lambda: column_squares(self.X, self.shares))
+        squares: Vector = self.of_data_alone("squares", column_squares, self.X, self.shares)
         return squares
 
     # -- values and gradients ------------------------------------------------------------------
@@ -450,7 +450,7 @@ class LinearModel:
     @property
     def rounding(self) -> DataRounding:
         """Bounds on the rounding of products with the data, cached."""
-        rounding: DataRounding = self.of_data_alone("rounding", lambda: DataRounding(self))
+        rounding: DataRounding = self.of_data_alone("rounding", DataRounding, self)
         return rounding
 
     @property

@@ -213,13 +213,13 @@ class PartedModel(LinearModel):
     def gram_of_columns(self) -> Matrix:
         """Return sum_i p_i a_i a_i', cached."""
         given = tasks.gram_sum, self.columns
-        gram: Matrix = self.of_data_alone("gram", lambda: self._added_grams(*given))
+        gram: Matrix = self.of_data_alone("gram", self._added_grams, *given)
         return gram
 
     def column_squares(self) -> Vector:
         """Return sum_i p_i x_ij^2 for the columns of X, cached."""
         given = "columns", tasks.squares
-        squares: Vector = self.of_data_alone("squares", lambda: self.parts.total(*given))
+        squares: Vector = self.of_data_alone("squares", self.parts.total, *given)
         return squares
 
     def best_constant(self) -> float:

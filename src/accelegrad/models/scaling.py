@@ -185,7 +185,7 @@ def unevenness(model: LinearModel) -> float:
     On sparse data only stored entries count. Ignored are extreme columns with almost no entries
     (some rare words occur only in the shortest texts), columns of zeros and of a single entry.
     """
-    found: float = model.of_data_alone("unevenness", lambda: _unevenness(model))
+    found: float = model.of_data_alone("unevenness", _unevenness, model)
     return found
 
 

@@ -73,11 +73,6 @@ class StreamedMatrix:
         pairs = math.inf if self._dense else self._pairs / self.shape[0]
         return Storage(self._entries, self._dense, pairs)
 
-    @property
-    def nnz(self) -> int:
-        """The number of stored entries."""
-        return self._entries
-
     def chunks(self) -> Iterator[tuple[slice, Any]]:
         """Yield each part with its rows: one pass over the source."""
         ends, start, end, number = iter(self._ends), 0, 0, 0

@@ -190,7 +190,7 @@ class ModelDual:
         def bounds() -> DualBounds:
             model, terms = self.model, self.terms
             given = model.X, model.shares, model.fit_intercept
-            space = model.of_data_alone("null space", lambda: NullSpace(*given))
+            space = model.of_data_alone("null space", NullSpace, *given)
             signs = needed_signs(space, terms.lower, terms.upper) if terms.has_only_signs else None
             return DualBounds(space, model.loss, model.y, signs)
 

@@ -179,8 +179,9 @@ class PenalisedOracle(SmoothOracle, TermsOracle):
             goal = self.goal(value)
             slopes, settled = self.model_slopes(evaluation), self.is_settled(value)
             bound = best_bound(self.dual, at, value, goal, slopes, settled=settled)
-            if value - bound > goal > 0.0 and settled:
-                bound = max(bound, self._bound_without_terms(at))
+            if value - bound > goal > 0.0 and settled and self.model.has_dual_bound:
+                # Rounding may be larger than weak terms: without them the minimum is no larger.
+                bound = max(bound, at.dual_value)
             evaluation.dual_value = bound
         return evaluation
 
@@ -190,13 +191,6 @@ class PenalisedOracle(SmoothOracle, TermsOracle):
             return None
         _, around, caution = self._aimed
         return around.slopes_at(self._known(evaluation), caution)
-
-    def _bound_without_terms(self, at: ModelPoint) -> float:
-        """Return a bound that may hold even if rounding is larger than the terms.
-
-        Without them the minimum is no larger, and if they are weak it is close.
-        """
-        return at.dual_value if self.model.has_dual_bound else 0.0
 
     def is_settled(self, value: float) -> bool:
         """Return whether the last step gained nothing.

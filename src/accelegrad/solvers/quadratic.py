@@ -51,11 +51,6 @@ class Limits(NamedTuple):
         """Return them for coordinates measured in these units."""
         return Limits(self.l1 * units, self.lower / units, self.upper / units)
 
-    def resting(self, point: Vector) -> Vector:
-        """Return the position of coordinates that only these limits move."""
-        nearest: Vector = np.minimum(np.maximum(0.0, self.lower), self.upper)
-        return np.where(self.l1 > 0.0, nearest, point)
-
 
 class Minimum(NamedTuple):
     """The minimum, and the fall of the function from the start to it."""
@@ -84,7 +79,9 @@ def box_minimum(matrix: Matrix, slope: Vector, limits: Limits, start: Vector) ->
     if units.all():
         found, fall = _minimum(scaled, units * slope, limits.in_units(units), start / units)
         return Minimum(np.minimum(np.maximum(units * found, limits.lower), limits.upper), fall)
-    point = limits.resting(start)
+    # Coordinates that only the limits move.
+    nearest = np.minimum(np.maximum(0.0, limits.lower), limits.upper)
+    point = np.where(limits.l1 > 0.0, nearest, start)
     curved = np.flatnonzero(units)
     rest = np.flatnonzero(units == 0.0)
     fall = float(limits.l1[rest] @ (np.abs(start[rest]) - np.abs(point[rest])))
