@@ -226,14 +226,6 @@ def test_odd_columns_and_strengths(loss, wide):
     assert not nothing.x[:-1].any()
 
 
-def test_a_start_at_the_minimum_stays():
-    model = problem(fit_intercept=True)
-    first = ag.minimize(model, penalty=ag.L1(0.05), rtol=1e-10)
-    again = ag.minimize(model, first.x, penalty=ag.L1(0.05), rtol=1e-10)
-    assert again.nit == 1
-    assert_allclose(again.x, first.x, atol=1e-10)
-
-
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 @pytest.mark.parametrize("intercept", [False, True])
 def test_without_a_goal_a_run_ends_at_rounding(loss, intercept):
