@@ -18,13 +18,8 @@ from accelegrad.solvers import curvature as curved
 from accelegrad.solvers.newton import CurvedOracle, SmoothedCurvedOracle
 from accelegrad.solvers.row_oracle import LARGEST_SHRINK, shorter_share, smoothing_gap
 from reference.sketched_newton import sketched_newton
+from row_sums import KINKED, SMOOTH
 from toys import linear_problem
-
-SMOOTH = [
-    *("logistic", "squared_hinge", "modified_huber", "squared", "huber"),
-    "squared_epsilon_insensitive",
-]
-KINKED = ["hinge", "absolute", "quantile", "epsilon_insensitive"]
 
 
 def problem(loss="logistic", kind="dense", rows=300, columns=8, l2=1e-3, seed=7, **options):

@@ -330,14 +330,3 @@ def test_as_many_weights_as_may_move_leave_no_room_for_others(monkeypatch):
     x0 = np.where(np.arange(130) < 105, 0.1, 0.0)
     result = ag.minimize(model, x0, penalty=ag.L1(0.1 * strongest(model)), rtol=1e-9)
     assert result.success
-
-
-def test_a_model_of_columns_is_one_of_those_columns():
-    model = problem("logistic", kind="csr", rows=90, columns=20, l2=0.3, fit_intercept=True)
-    columns = np.array([1, 4, 19])
-    part = model.of_columns(columns, 0.1)
-    told = ag.LinearModel(model.X[:, columns], model.y, "logistic", l2=0.1, fit_intercept=True)
-    w = np.array([0.3, -0.2, 0.1, 0.7])
-    assert part.value(w) == told.value(w)
-    assert_array_equal(part.gradient(w), told.gradient(w))
-    assert model.of_columns(None, 0.1).X is model.X
