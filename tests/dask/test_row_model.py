@@ -350,5 +350,7 @@ def test_a_checkpoint_of_other_rows_is_refused(tmp_path):
     X, y = plain_data()
     path = tmp_path / "run.ckpt"
     ag.minimize(RowModel(blocks_of(X, y, [100]), l2=1e-3), checkpoint=path, max_iter=2)
-    with pytest.raises(ValueError, match="data"):
-        ag.minimize(RowModel(blocks_of(X, -y, [100]), l2=1e-3), resume=path, max_iter=4)
+    for rows, targets in ((X, -y), (1.1 * X, y)):
+        other = RowModel(blocks_of(rows, targets, [100]), l2=1e-3)
+        with pytest.raises(ValueError, match="data"):
+            ag.minimize(other, resume=path, max_iter=4)

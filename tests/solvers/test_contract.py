@@ -146,6 +146,16 @@ def test_points_between_two_are_as_evaluated_there(kind, data):
         assert_allclose(between.gradient, gradient, rtol=1e-10, atol=1e-13)
 
 
+@anywhere
+def test_sizes_of_columns_are_bounded_where_squares_overflow_or_vanish(kind):
+    sizes = np.array([1e200, 1e-200, 1.0, 0.0, 1e-250])
+    X = np.outer(np.linspace(-1, 1, N), sizes)  # a root mean square of 0.58 sizes
+    for rows in (X, sp.csr_matrix(X)):
+        columns = KINDS[kind](rows, np.ones(N), None, "squared").rounding.columns
+        assert (columns >= 0.57 * sizes).all()
+        assert (columns <= 1.01 * sizes).all()
+
+
 @pytest.mark.parametrize("mode", ["never", "always"])  # the latter takes short rows by pairs
 @every
 @anywhere
