@@ -47,7 +47,6 @@ from accelegrad.proofs.fenchel import Terms
 from accelegrad.rules import Rescaled, Rule
 from accelegrad.rules.base import SHORTEST
 from accelegrad.solvers.curvature import FACTOR_PRODUCT, Costs
-from accelegrad.solvers.interior_point import has_one_kink
 from accelegrad.solvers.row_oracle import RowRule
 
 #: Up to this ratio of column sizes, methods that do not scale columns work well.
@@ -163,7 +162,7 @@ class Request:
     def few_rows_with_one_kink(self) -> bool:
         """Whether losses have one kink, and steps with the curvature of all rows are cheap."""
         model = self.model
-        if not has_one_kink(model.loss) or model.in_memory is None or self.space.is_limited:
+        if not model.loss.has_one_kink or not model.in_memory or self.space.is_limited:
             return False
         if not (self.separate_terms if self.constrained else model.l2 > 0.0):
             return False  # nothing bounds the weights
@@ -214,7 +213,7 @@ class Request:
     @property
     def _has_dual_of_rows(self) -> bool:
         """Whether the dual has one coordinate per row, and all rows are in memory."""
-        return self.model.l2 > 0.0 and self.model.in_memory is not None
+        return bool(self.model.l2 > 0.0 and self.model.in_memory)
 
     @property
     def _is_climbable(self) -> bool:

@@ -13,8 +13,7 @@ import numpy as np
 import psutil
 import pytest
 from dask import delayed
-from distributed import Client, LocalCluster
-from distributed.security import Security
+from distributed import Client
 from numpy.testing import assert_allclose, assert_array_equal
 
 import accelegrad as ag
@@ -220,20 +219,6 @@ def test_a_run_goes_on_from_its_checkpoint_where_its_scheduler_was_killed(dask_c
         lost.wait_for_workers(1, timeout=LONG)
         checkpoint = cut_off(model_of(lost), tmp_path, scheduler.kill)
     goes_on_bit_for_bit(dask_client, checkpoint)
-
-
-def test_what_a_client_was_told_of_tls_holds():
-    security = Security.temporary()  # certificates of its own, in memory
-    options = dict(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=":0")
-    with (
-        LocalCluster(protocol="tls", security=security, **options) as cluster,
-        Client(cluster, security=security, set_as_default=False) as client,
-    ):
-        addresses = [client.scheduler.address, *client.scheduler_info()["workers"]]
-        assert all(address.startswith("tls://") for address in addresses)
-        result = ag.minimize(model_of(client), **RUN)
-    assert result.success
-    assert_allclose(result.x, minimum().x, rtol=0, atol=1e-9)
 
 
 def test_no_processes_are_left_behind():

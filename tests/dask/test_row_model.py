@@ -1,4 +1,6 @@
-"""A sum over rows on a cluster against the same sum in memory."""
+"""A sum over rows on a cluster, from collections or files, against the same sum in memory."""
+
+from uuid import uuid4
 
 import dask
 import dask.array as da
@@ -10,9 +12,10 @@ import scipy.sparse as sp
 from dask import delayed
 from distributed import default_client
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import dump_svmlight_file
 
 import accelegrad as ag
-from accelegrad.dask import BlockError, RowModel
+from accelegrad.dask import BlockError, RowModel, read_files
 from accelegrad.dask.part import on_part
 from accelegrad.proofs.multinomial_dual import Balance
 
@@ -231,35 +234,82 @@ def test_parts_are_found_where_they_were_moved_to(dask_client):
         assert_allclose(model.value(np.ones(D)), expected.value(np.ones(D)), rtol=1e-12)
 
 
-@pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("loss", ["logistic", "hinge", "squared", "absolute"])
-def test_bounds_are_those_of_one_machine(loss, intercept):
-    X, y = plain_data()
-    y = y if loss in ("logistic", "hinge") else y + 0.1 * X[:, 0]
-    options = dict(loss=loss, l2=0.1, fit_intercept=intercept)
-    model, expected = RowModel(blocks_of(X, y, [100]), **options), ag.LinearModel(X, y, **options)
-    w = np.linspace(-0.4, 0.4, D + intercept)
-    at, known = model.at(w), expected.at(w)
-    # The best intercept is searched for in another way; a bound by it differs in second order.
-    assert_allclose(at.dual_value, known.dual_value, rtol=1e-6)
-    if loss in ("hinge", "absolute"):
-        smooth, there = (m.smoothed(0.05).at(w) for m in (model, expected))
-        found = smooth.beside(model).dual_value_by(smooth)
-        assert_allclose(found, there.beside(expected).dual_value_by(there), rtol=1e-6)
-
-
 def test_an_evaluation_is_one_round_trip_and_lost_margins_are_computed_again():
     X, y = plain_data()
     model, expected = RowModel(blocks_of(X, y, [100]), l2=0.1), ag.LinearModel(X, y, l2=0.1)
     rng = np.random.default_rng(0)
     p, q, *_ = points = [model.at(rng.standard_normal(D)) for _ in range(20)]
     for at in points:
-        at.value, at.gradient, at.squared_slopes, at.curved_share  # noqa: B018
+        at.value, at.gradient, at.squared_slopes  # noqa: B018
     assert model.cluster.round_trips == len(points)
-    model.batch_gradient(np.ones(D), 0, 20)
+    model.batch_value_and_gradient(np.ones(D), np.arange(20))
     assert model.cluster.round_trips == len(points) + 1
     w = p.w + 0.3 * (q.w - p.w)  # more points than parts keep were evaluated since
     assert_allclose(model.between(p, q, 0.3).value, expected.value(w), rtol=1e-12)
+
+
+# Files
+
+
+PARTS = [slice(0, 240), slice(240, 400), slice(400, N)]
+
+
+@pytest.mark.parametrize("kind", ["libsvm", "parquet", "own reader", "npy"])
+def test_files_are_read_by_the_workers(kind, tmp_path):
+    X, y = plain_data()
+    X = X.round(3)
+    X[400:, -1] = 0.0  # a LIBSVM file that does not know of the last column
+    rows = []
+    for number, part in enumerate(PARTS):
+        path = tmp_path / f"{number}.{kind}"
+        if kind == "libsvm":
+            dump_svmlight_file(X[part], y[part], str(path), zero_based=False)
+        elif kind == "npy":
+            rows.append((tmp_path / f"X{number}.npy", tmp_path / f"y{number}.npy"))
+            np.save(rows[-1][0], X[part])
+            np.save(rows[-1][1], y[part])
+        else:
+            frame = pd.DataFrame(X[part], columns=NAMES).assign(label=y[part])
+            frame.to_parquet(path.with_suffix(".parquet"))
+    if kind == "own reader":
+        frame = dd.read_parquet(tmp_path)
+        given = frame[NAMES], frame["label"]
+    elif kind == "parquet":
+        given = (read_files(str(tmp_path / "*.parquet"), target="label", numbers=True),)
+    else:
+        given = (read_files(rows or tmp_path, split=2 if rows else 1),)
+    model, expected = RowModel(*given, l2=0.1), ag.LinearModel(X, y, l2=0.1)
+    w = np.linspace(-1, 1, D)
+    assert_allclose(model.value(w), expected.value(w), rtol=1e-12)
+    assert_allclose(model.gradient(w), expected.gradient(w), rtol=1e-10)
+
+
+def counted(path, part):
+    """Read a block, and note it in a file of its own."""
+    (path / uuid4().hex).touch()
+    X, y = plain_data()
+    return X[part], y[part]
+
+
+def test_rows_are_read_once(tmp_path):
+    model = RowModel([delayed(counted, pure=False)(tmp_path, part) for part in PARTS], l2=0.1)
+    for w in (np.zeros(D), np.ones(D), -np.ones(D)):
+        model.value(w)
+    assert len(list(tmp_path.iterdir())) == len(PARTS)
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="at least one file"):
+        read_files(tmp_path)
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        read_files([tmp_path / "nowhere.csv"])
+    np.save(tmp_path / "X.npy", plain_data()[0])
+    np.save(tmp_path / "y.npy", np.array([print] * N, dtype=object), allow_pickle=True)
+    with pytest.raises(ValueError, match="Python objects"):
+        RowModel(read_files([(tmp_path / "X.npy", tmp_path / "y.npy")]), l2=0.1)
+
+
+# Mistakes
 
 
 SPOILT = {
@@ -296,14 +346,11 @@ def test_other_data_are_refused(arguments, error, message):
         RowModel(*arguments)
 
 
-def test_a_run_goes_on_from_a_checkpoint_bit_for_bit(tmp_path):
+def test_a_checkpoint_of_other_rows_is_refused(tmp_path):
     X, y = plain_data()
-    options = dict(rtol=1e-12, rng=0, checkpoint_every=1)
-    whole = ag.minimize(RowModel(blocks_of(X, y, [100]), l2=1e-3), **options)
     path = tmp_path / "run.ckpt"
-    half = RowModel(blocks_of(X, y, [100]), l2=1e-3)
-    ag.minimize(half, checkpoint=path, **(options | dict(max_iter=2)))
-    resumed = ag.minimize(RowModel(blocks_of(X, y, [100]), l2=1e-3), resume=path, **options)
-    assert_array_equal(resumed.x, whole.x)
-    with pytest.raises(ValueError, match="data"):
-        ag.minimize(RowModel(blocks_of(X, -y, [100]), l2=1e-3), resume=path, **options)
+    ag.minimize(RowModel(blocks_of(X, y, [100]), l2=1e-3), checkpoint=path, max_iter=2)
+    for rows, targets in ((X, -y), (1.1 * X, y)):
+        other = RowModel(blocks_of(rows, targets, [100]), l2=1e-3)
+        with pytest.raises(ValueError, match="data"):
+            ag.minimize(other, resume=path, max_iter=4)

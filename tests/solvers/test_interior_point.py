@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 
 import accelegrad as ag
-from accelegrad.models.losses import make_loss
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.model_dual import ModelDual
-from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
-from accelegrad.solvers.interior_point import has_one_kink, interior_points
+from accelegrad.solvers.interior_point import interior_points
 
 LOSSES = {"hinge": {}, "absolute": {}, "quantile": {"quantile": 0.8}}
 
@@ -84,15 +82,6 @@ def test_targets_do_not_depend_on_each_other():
         np.testing.assert_allclose(alone.parameters, point.parameters, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("loss", "expected"),
-    [("hinge", True), ("absolute", True), ("quantile", True), ("epsilon_insensitive", False)]
-    + [(name, False) for name in ("logistic", "squared", "huber", "squared_hinge")],
-)
-def test_losses_that_have_one_kink(loss, expected):
-    assert has_one_kink(make_loss(loss)) is expected
-
-
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("l1", [0.0, 0.05])
 def test_a_run_of_the_rule_takes_the_same_steps(loss, l1):
@@ -122,16 +111,6 @@ def test_each_weight_may_have_an_l1_term_of_its_own(l2):
     assert other.lower_bound <= result.fun <= other.fun * (1.0 + 1e-7)
 
 
-def test_an_elastic_net_is_an_l1_and_an_l2_term():
-    plain, more = models("hinge", k=1, l2=1e-2)[0], models("hinge", k=1, l2=3e-2)[0]
-    one = ag.minimize(plain, method="interior-point", penalty=ag.ElasticNet(0.1, 2e-2), rtol=1e-8)
-    another = ag.minimize(more, method="interior-point", penalty=ag.L1(0.1), rtol=1e-8)
-    np.testing.assert_allclose(one.x, another.x, rtol=1e-9, atol=1e-12)
-    assert one.fun == pytest.approx(another.fun, rel=1e-9)
-    assert one.success
-    assert another.success
-
-
 def test_a_gap_that_rounding_does_not_allow_ends_the_run_there():
     result = ag.minimize(models("quantile", k=1)[0], method="interior-point", tol=1e-17)
     assert result.status is ag.Status.AT_ROUNDING
@@ -144,18 +123,6 @@ def test_overflow_is_no_proof():
     model = models("absolute", k=1, X=1e200 * X)[0]
     assert points([model], 1e-6) == [None]
     assert not ag.minimize(model, method="interior-point", rtol=1e-6).success
-
-
-@pytest.mark.parametrize("loss", ["hinge", "absolute_error"])
-def test_dense_rows_that_are_few_for_their_columns_are_proved(loss):
-    """Ascent on the dual takes thousands of epochs there, and samples of rows say little."""
-    rng = np.random.default_rng(1)
-    X = rng.standard_normal((400, 200))
-    y = X @ rng.standard_normal(200) / np.sqrt(200) + rng.standard_t(2, 400)
-    kind = AcceleGradClassifier if loss == "hinge" else AcceleGradRegressor
-    fitted = kind(loss).fit(X, np.sign(y) if loss == "hinge" else y)
-    assert fitted.converged_
-    assert fitted.n_iter_ <= 30
 
 
 def test_targets_that_are_met_at_the_start_are_met_at_the_end():

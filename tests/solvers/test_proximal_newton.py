@@ -10,7 +10,7 @@ from sklearn.linear_model import ElasticNet, Lasso, Ridge
 import accelegrad as ag
 from accelegrad.geometry.penalties import OnLeading
 from accelegrad.models.losses import LOSSES
-from accelegrad.models.matrix import ColumnProducts, gram_matrix
+from accelegrad.models.matrix import gram_matrix
 from accelegrad.solvers import ProximalNewton
 from accelegrad.solvers.quadratic import Limits, box_minimum
 from reference.proximal_newton import model_minimum, proximal_newton
@@ -226,14 +226,6 @@ def test_odd_columns_and_strengths(loss, wide):
     assert not nothing.x[:-1].any()
 
 
-def test_a_start_at_the_minimum_stays():
-    model = problem(fit_intercept=True)
-    first = ag.minimize(model, penalty=ag.L1(0.05), rtol=1e-10)
-    again = ag.minimize(model, first.x, penalty=ag.L1(0.05), rtol=1e-10)
-    assert again.nit == 1
-    assert_allclose(again.x, first.x, atol=1e-10)
-
-
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 @pytest.mark.parametrize("intercept", [False, True])
 def test_without_a_goal_a_run_ends_at_rounding(loss, intercept):
@@ -332,24 +324,9 @@ def test_least_squares_take_one_step_and_a_path_one_gram_matrix(monkeypatch):
     assert len(made) == 1
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_products_of_columns_are_the_same_however_they_are_asked_for(dtype):
-    X = sp.random(200, 90, 0.1, format="csr", dtype=dtype, rng=np.random.default_rng(4))
-    weights = np.random.default_rng(5).random(200)
-    whole = ColumnProducts(X, weights, 90).of(np.arange(90))
-    told = gram_matrix(X.toarray(), None, weights, intercept=False)
-    assert_allclose(whole, told, atol=1e-13)  # sums of 200 products below 1
-    few = ColumnProducts(X, weights, 50)
-    for columns in ([3, 7, 8], [0, 7, 40], [*range(10, 70)], [5, 3]):  # the third are too many
-        assert_array_equal(few.of(np.array(columns)), whole[np.ix_(columns, columns)])
-
-
-def test_a_model_of_columns_is_one_of_those_columns():
-    model = problem("logistic", kind="csr", rows=90, columns=20, l2=0.3, fit_intercept=True)
-    columns = np.array([1, 4, 19])
-    part = model.of_columns(columns, 0.1)
-    told = ag.LinearModel(model.X[:, columns], model.y, "logistic", l2=0.1, fit_intercept=True)
-    w = np.array([0.3, -0.2, 0.1, 0.7])
-    assert part.value(w) == told.value(w)
-    assert_array_equal(part.gradient(w), told.gradient(w))
-    assert model.of_columns(None, 0.1).X is model.X
+def test_as_many_weights_as_may_move_leave_no_room_for_others(monkeypatch):
+    monkeypatch.setattr("accelegrad.solvers.proximal_newton.MOST_PARAMETERS", 105)
+    model = problem(columns=130)
+    x0 = np.where(np.arange(130) < 105, 0.1, 0.0)
+    result = ag.minimize(model, x0, penalty=ag.L1(0.1 * strongest(model)), rtol=1e-9)
+    assert result.success

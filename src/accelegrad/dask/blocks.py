@@ -15,14 +15,10 @@ from dask.delayed import Delayed
 from distributed import Client, Future
 
 from accelegrad.dask.cluster import BlockError, Cluster
-from accelegrad.dask.part import Part, sound_rows
+from accelegrad.dask.part import Part, part_of_rows
 from accelegrad.errors import Vector, finite_vector
 from accelegrad.models.losses import Loss
-from accelegrad.models.matrix import (
-    RowNumbers,
-    Storage,
-    pairs_per_row,
-)
+from accelegrad.models.matrix import RowNumbers, Storage, pairs_per_row
 from accelegrad.models.model_input import check_labels, checked_weights, design_matrix
 
 #: The most blocks after merging: this many, or this many per thread of the cluster if that is more.
@@ -165,7 +161,6 @@ def part_of(
     largest: float,
     weight: float,
     number: int,
-    first: int,
     counts: Counts,
 ) -> Part:
     """Return a block as a part of the sum over all rows, of total weight `weight`."""
@@ -176,7 +171,7 @@ def part_of(
         check_labels(y, settings.loss)
     except ValueError as error:
         raise BlockError(f"block {number}: {error}") from None
-    return Part(sound_rows(block.X, y, shares, settings.loss, settings.fit_intercept), first)
+    return part_of_rows(block.X, y, shares, settings.loss, settings.fit_intercept)
 
 
 # -- the client's side -----------------------------------------------------------------------------
@@ -315,11 +310,6 @@ class ClusterData:
         self.largest_weight = max(known.largest_weight for known in self.facts)
 
     @property
-    def first_rows(self) -> list[int]:
-        """The numbers of the blocks' first rows."""
-        return [int(end) - known.rows for end, known in zip(self.ends, self.facts, strict=True)]
-
-    @property
     def is_counted(self) -> bool:
         """Whether rows have counts other than one."""
         return self._counts is not None
@@ -370,7 +360,7 @@ class ClusterData:
         if not weight > 0.0:
             raise ValueError("sample_weight must have an entry > 0, but all of them are 0.")
         shared = [[given] * len(cluster.parts) for given in (settings, largest, weight)]
-        columns = (cluster.parts, *shared, self.numbers, self.first_rows, self.counts)
+        columns = (cluster.parts, *shared, self.numbers, self.counts)
         run = uuid4().hex
         keys = [f"accelegrad-part-{run}-{i}" for i in range(len(cluster.parts))]
         made = cluster.of_parts(cluster.client.map(part_of, *columns, key=keys))

@@ -56,7 +56,8 @@ def read_files(
         How CSV text is read.
     """
     split = whole_number("split", split, least=1)
-    if isinstance(paths, Sequence) and not isinstance(paths, str) and _are_tuples(paths):
+    listed = isinstance(paths, Sequence) and not isinstance(paths, str)
+    if listed and paths and all(isinstance(row, tuple) for row in paths):
         blocks = [delayed(_arrays)([Path(part) for part in row]) for row in paths]
         return _split(blocks, split)
     files = _files(paths)
@@ -74,10 +75,6 @@ def read_files(
         widths = compute(*(delayed(_width)(path, wanted) for path in files))
         wanted = wanted._replace(n_features=max(widths))
     return _split([delayed(_table)(path, wanted) for path in files], split)
-
-
-def _are_tuples(paths: Sequence[Any]) -> bool:
-    return bool(paths) and all(isinstance(row, tuple) for row in paths)
 
 
 def _files(paths: Any) -> list[Path]:

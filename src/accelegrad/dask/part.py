@@ -30,8 +30,8 @@ KEPT_POINTS = 6
 class Part(tasks.Part):
     """Some of the rows."""
 
-    def __init__(self, rows: LinearModel, first: int) -> None:
-        super().__init__(rows, first)
+    def __init__(self, rows: LinearModel) -> None:
+        super().__init__(rows)
         self._models: dict[Loss | int, Any] = {rows.loss: rows}
         self._points: OrderedDict[tuple[str, Loss | int], Any] = OrderedDict()
         self._columns: tuple[Any, LinearModel] | None = None
@@ -40,7 +40,7 @@ class Part(tasks.Part):
     def __reduce__(self) -> Any:
         """Pickle without the cached points."""
         rows = self.rows
-        return _made, (rows.X, rows.y, rows.shares, rows.loss, rows.fit_intercept, self.first)
+        return part_of_rows, (rows.X, rows.y, rows.shares, rows.loss, rows.fit_intercept)
 
     def __sizeof__(self) -> int:
         return sum(int(array.nbytes) for array in _arrays(self.rows))
@@ -83,8 +83,16 @@ class Part(tasks.Part):
             return self._columns[1]
 
 
-def _made(X: Any, y: Vector, shares: Vector, loss: Loss, fit_intercept: bool, first: int) -> Part:
-    return Part(sound_rows(X, y, shares, loss, fit_intercept), first)
+def part_of_rows(X: Any, y: Vector, shares: Vector, loss: Loss, fit_intercept: bool) -> Part:
+    """Return checked rows as a part."""
+    y, shares = aligned(y), aligned(shares)
+    if isinstance(X, np.ndarray):
+        X = aligned(X)
+    else:
+        X = type(X)((aligned(X.data), X.indices, X.indptr), shape=X.shape, copy=False)
+    any_rows = LinearModel(np.zeros((1, X.shape[1])), np.ones(1), fit_intercept=fit_intercept)
+    any_rows.loss = loss
+    return Part(any_rows._of_data(X, y, shares, shares, 0.0))
 
 
 def _arrays(rows: LinearModel) -> list[Any]:
@@ -110,18 +118,6 @@ def aligned(given: Any) -> Any:
 def on_part(task: Callable[..., Any], part: Any, *arguments: Any) -> Any:
     """Return a task's result for a part; all tasks run through here."""
     return tasks.on_part(task, part, *map(aligned, arguments))
-
-
-def sound_rows(X: Any, y: Vector, shares: Vector, loss: Loss, fit_intercept: bool) -> LinearModel:
-    """Return checked rows as a model without an l2 term."""
-    y, shares = aligned(y), aligned(shares)
-    if isinstance(X, np.ndarray):
-        X = aligned(X)
-    else:
-        X = type(X)((aligned(X.data), X.indices, X.indptr), shape=X.shape, copy=False)
-    any_rows = LinearModel(np.zeros((1, X.shape[1])), np.ones(1), fit_intercept=fit_intercept)
-    any_rows.loss = loss
-    return any_rows._of_data(X, y, shares, shares, 0.0)
 
 
 def entries_of_columns(part: Part, columns: Any) -> int:

@@ -12,10 +12,8 @@ from accelegrad.dask import part as own_tasks
 from accelegrad.dask.blocks import ClusterData, RowSettings, pieces_of
 from accelegrad.dask.cluster import Cluster, connected
 from accelegrad.errors import Vector
-from accelegrad.models import row_parts as tasks
 from accelegrad.models.losses import make_loss
 from accelegrad.models.matrix import Storage
-from accelegrad.models.model_input import checked_intercept, checked_l2
 from accelegrad.models.parted_model import PartedModel
 
 if TYPE_CHECKING:
@@ -31,16 +29,6 @@ class ClusterMatrix:
         self.cluster, self.ends = cluster, data.ends
         self.shape = (data.n_samples, data.n_features)
         self.storage, self.dtype = data.storage, data.dtype
-
-    @property
-    def nnz(self) -> int:
-        """The number of stored entries."""
-        return self.storage.entries
-
-    def largest_entries(self, columns: Any) -> Vector:
-        """Return the largest absolute value of some columns."""
-        found = self.cluster.each("columns", tasks.largest_entries_of, columns)
-        return np.asarray(np.max(found, axis=0))
 
     def fingerprint(self) -> str:
         """Return a hash of the contents and blocks."""
@@ -86,6 +74,7 @@ class RowModel(PartedModel):
     """
 
     has_columns = True  # the workers copy them
+    weighted: bool = False
     X: ClusterMatrix
 
     def __init__(
@@ -104,7 +93,6 @@ class RowModel(PartedModel):
         timeout: float | None = None,
     ) -> None:
         chosen = make_loss(loss, quantile=quantile, epsilon=epsilon, delta=delta)
-        l2, fit_intercept = checked_l2(l2), checked_intercept(fit_intercept)
         data = ClusterData(connected(client), pieces_of(X, y, sample_weight), timeout)
         self._take_data(data, RowSettings(chosen, fit_intercept), l2)
 
@@ -117,7 +105,7 @@ class RowModel(PartedModel):
 
     def _take_data(self, data: ClusterData, settings: RowSettings, l2: float) -> None:
         self.cluster = self.parts = data.parts(settings)
-        self._weighted = data.weighted or settings.weigh is not None or data.is_counted
+        self.weighted = data.weighted or settings.weigh is not None or data.is_counted
         self._set_up(ClusterMatrix(self.cluster, data), settings.loss, l2, settings.fit_intercept)
 
     def _targets(self) -> tuple[Vector, Vector]:
@@ -137,11 +125,6 @@ class RowModel(PartedModel):
     def shares(self) -> Vector:  # type: ignore[override]
         """The shares of all rows."""
         return self._targets()[1]
-
-    @property
-    def weighted(self) -> bool:
-        """Whether the rows' shares may differ."""
-        return self._weighted
 
     @property
     def sample_weight(self) -> Vector | None:  # type: ignore[override]

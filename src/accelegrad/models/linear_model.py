@@ -5,14 +5,12 @@ that sum to 1. An intercept is the last coordinate of w and is not penalised. `L
 its rows in memory; a `PartedModel` has them in files (`StreamedModel`) or on a cluster. Both offer
 
     at(w)                    a point, by one pass: value, mean_loss, gradient, squared_slopes,
-                             curved_share, dual_value; margins and slopes stay with the rows
+                             dual_value; margins and slopes stay with the rows
     between(p, q, t)         the point p + t (q - p) without a pass: margins are affine
-    sampled(count, seed)     uniform rows with replacement
     sampled(count, seed, p)  rows in proportion to their curvature p_i l'' at a point, stratified;
-                             all curved rows if there are no more than `count`
-    gram(p, rows)            sum_k weights_k a_k a_k', the curvature of the mean loss estimated
-                             from sampled rows
-    batch_gradient(w, seed, size)    the gradient estimated from uniform rows
+                             all curved rows if there are no more than `count`; their `gram` is
+                             sum_k weights_k a_k a_k', the curvature of the mean loss
+    of_rows(rows, l2)        a model in memory of some rows
 
 Parts return float64 sums of the size of w or of a number. Samples do not depend on the split.
 """
@@ -22,37 +20,39 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from copy import copy
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from accelegrad import kernels
-from accelegrad.errors import Vector, real_array
+from accelegrad.errors import Vector, real_array, real_number
 from accelegrad.models.losses import Loss, make_loss
 from accelegrad.models.matrix import (
+    PAIR,
+    CurvedRows,
     Matrix,
     Products,
     RowBlock,
     RowNumbers,
     Storage,
+    TakenRows,
+    blas_seconds,
     column_squares,
+    drawn_by_weight,
     gram_matrix,
     pairs_per_row,
     row_squares,
 )
 from accelegrad.models.model_input import (
     check_labels,
-    checked_intercept,
-    checked_l2,
     checked_weights,
     design_matrix,
     row_shares,
     targets,
 )
 from accelegrad.models.rounding import DataRounding, PointRounding
-from accelegrad.models.sampling import ModelRows, TakenRows, drawn_by_weight
 
 if TYPE_CHECKING:
     from accelegrad.kernels import gradient as one_pass_gradient
@@ -80,7 +80,11 @@ class ModelPoint:
             self.margins, self._derivatives = found.margins, found.slopes
             self._mean_loss, self._gradient = found.loss, model._with_penalty(found.gradient, w)
         else:
-            self.margins = model._forward(w)
+            # The start is mostly 0.
+            some = model.products.forward(w[: model.n_features]) if w.any() else None
+            self.margins = np.zeros(model.n_samples) if some is None else some
+            if model.fit_intercept:
+                self.margins += w[-1]
 
     def beside(self, model: LinearModel) -> ModelPoint:
         """Return the same point of a model of the same data with another loss."""
@@ -123,11 +127,6 @@ class ModelPoint:
         theta = self.derivatives
         return float((self.model.shares * theta) @ theta)
 
-    @property
-    def curved_share(self) -> float:
-        """The share of rows whose losses are curved here, all rows counting the same."""
-        return float(self.model.loss.curved(self.derivatives).mean())
-
     def curvatures(self, caution: float = 0.0) -> Vector:
         """Return p_i l''(m_i): see `Loss.second_derivative`."""
         model, slopes = self.model, self.derivatives
@@ -158,10 +157,6 @@ class ModelPoint:
         if self._dual_value is None:
             self._dual_value = float(self.model.dual.at(self))
         return self._dual_value
-
-    def dual_value_by(self, smooth: ModelPoint) -> float:
-        """Return the lower bound given by the slopes of a smoothed loss."""
-        return float(self.model.dual.by(smooth))
 
 
 class LinearModel:
@@ -222,17 +217,23 @@ class LinearModel:
         delta: float = 1.35,
     ) -> None:
         chosen = make_loss(loss, quantile=quantile, epsilon=epsilon, delta=delta)
-        l2, fit_intercept = checked_l2(l2), checked_intercept(fit_intercept)
         self._set_up(design_matrix(X), chosen, l2, fit_intercept)
         self.y = targets(y, self.n_samples, self.loss)
         self.sample_weight = checked_weights(sample_weight, self.n_samples)
         self.shares = row_shares(self.sample_weight, self.n_samples)
 
     def _set_up(self, X: Any, loss: Loss, l2: float, fit_intercept: bool) -> None:
-        self.loss, self.l2, self.fit_intercept = loss, l2, fit_intercept
+        if not isinstance(fit_intercept, (bool, np.bool_)):
+            raise TypeError(f"fit_intercept must be True or False, not {fit_intercept!r}.")
+        self.loss, self.l2 = loss, real_number("l2", l2, least=0.0)
+        self.fit_intercept = bool(fit_intercept)
         self.n_samples, self.n_features = map(int, X.shape)
         self.n_parameters, self.dtype = self.n_features + fit_intercept, X.dtype
-        self._take(X)
+        self.X = X
+        self._readable = kernels.readable(X)
+        self._of_data_alone: dict[str, Any] = {}  # shared by copies with another loss or l2 term
+        self._proved: dict[str, Any] = {}  # the cache of `dual`
+        self._kernel_data: one_pass_gradient.Data | None = None
 
     @property
     def weighted(self) -> bool:
@@ -257,7 +258,7 @@ class LinearModel:
 
     def with_l2(self, l2: float) -> LinearModel:
         """Return a model of the same data, neither copied nor checked, with another l2."""
-        return self._with(l2=checked_l2(l2))
+        return self._with(l2=real_number("l2", l2, least=0.0))
 
     def with_targets(self, y: npt.ArrayLike) -> LinearModel:
         """Return a model of the same X, neither copied nor checked, with other targets."""
@@ -272,13 +273,12 @@ class LinearModel:
         """Return a model of some rows, which are copied but not checked again."""
         weights = None if self.sample_weight is None else self.sample_weight[rows]
         # `take` is faster than indexing.
-        X = self.X[rows] if self._is_sparse else np.take(self.X, rows, axis=0)
+        X = np.take(self.X, rows, axis=0) if isinstance(self.X, np.ndarray) else self.X[rows]
         return self._of_data(X, self.y[rows], weights, row_shares(weights, rows.size), l2)
 
-    def taken(self, rows: RowNumbers, at: ModelPoint | None = None) -> TakenRows:
-        """Return some rows, with margins and slopes at a point of a model of the same data."""
-        known = None if at is None else (at.margins[rows], at.derivatives[rows])
-        return TakenRows(self.X[rows], self.y[rows], self.shares[rows], known)
+    def taken(self, rows: RowNumbers) -> TakenRows:
+        """Return some rows with their targets and shares."""
+        return TakenRows(self.X[rows], self.y[rows], self.shares[rows])
 
     def over_chunks(self, function: Callable[[Any, Vector], Any]) -> Iterable[Any]:
         """Return a function's result on the rows and shares of each chunk, computed there."""
@@ -306,15 +306,6 @@ class LinearModel:
         other.y, other.sample_weight, other.shares = y, weights, shares
         return other
 
-    def _take(self, X: Any) -> None:
-        self.X = X
-        self._is_sparse = bool(sp.issparse(X))
-        self.products = Products(X)
-        self._readable = kernels.readable(X)
-        self._of_data_alone: dict[str, Any] = {}  # shared by copies with another loss or l2 term
-        self._proved: dict[str, Any] = {}  # the cache of `dual`
-        self._kernel_data: one_pass_gradient.Data | None = None
-
     def smoothed(self, mu: float) -> LinearModel:
         """Return a model by the Moreau envelope of the loss: see `Loss.smoothed`."""
         return self.with_loss(self.loss.smoothed(mu))
@@ -323,11 +314,8 @@ class LinearModel:
 
     #: whether `of_columns` can be asked
     has_columns: ClassVar[bool] = True
-
-    @property
-    def in_memory(self) -> LinearModel | None:
-        """The model itself if its rows are in memory, for methods that go from row to row."""
-        return self
+    #: whether methods can go from row to row
+    in_memory: ClassVar[bool] = True
 
     @property
     def storage(self) -> Storage:
@@ -336,7 +324,7 @@ class LinearModel:
             return Storage(self.X.size, True, math.inf)
         if not kernels.wanted_for_rows(self._readable):
             return Storage(self.X.nnz, False, math.inf)
-        pairs = self.of_data_alone("pairs", lambda: pairs_per_row(self.X))
+        pairs = self.of_data_alone("pairs", pairs_per_row, self.X)
         return Storage(self.X.nnz, False, pairs)
 
     def at(self, w: npt.ArrayLike) -> ModelPoint:
@@ -353,40 +341,34 @@ class LinearModel:
         margins = p.margins + t * (q.margins - p.margins)
         return ModelPoint(self, p.w + t * (q.w - p.w), margins)
 
-    def sampled(self, count: int, seed: Any, by: Any = None, *, caution: float = 0.0) -> ModelRows:
-        """Return sampled rows: see the contract above."""
-        if by is None:
-            return ModelRows(self, np.random.default_rng(seed).integers(self.n_samples, size=count))
+    def sampled(self, count: int, seed: Any, by: Any, caution: float = 0.0) -> CurvedRows:
+        """Return rows drawn by their curvature at a point: see the contract above."""
         curvatures = by.curvatures(caution)
-        rows, weights = drawn_by_weight(curvatures, count, lambda: np.random.default_rng(seed))
-        return ModelRows(self, rows, weights, int(np.count_nonzero(curvatures)))
-
-    def gram(self, point: Any, rows: ModelRows) -> Matrix:
-        """Return the second derivatives of the mean loss: see the contract above."""
-        weights = rows.weights
-        if weights is None:
-            weights = point.curvatures()[rows.numbers] * (self.n_samples / rows.count)
-        return self._gram(rows.numbers, weights)
+        rows, weights = drawn_by_weight(curvatures, count, seed)
+        n_curved = int(np.count_nonzero(curvatures))
+        weight = float(weights.sum())
+        return CurvedRows(weights.size, n_curved, weight, partial(self._gram, rows, weights))
 
     def _gram(self, rows: RowNumbers | None, weights: Vector) -> Matrix:
-        by_pairs = self.storage.is_faster_by_pairs(self.n_parameters)
+        storage = self.storage
+        by_pairs = PAIR * storage.pairs_per_row < blas_seconds(self.n_parameters, storage.dense)
         parts = self.kernel_data().matrix if by_pairs else None
         return gram_matrix(self.X, rows, weights, intercept=self.fit_intercept, pairs_of=parts)
 
     def gram_of_columns(self) -> Matrix:
         """Return sum_i p_i a_i a_i', cached; for least squares this is the Hessian everywhere."""
-        gram: Matrix = self.of_data_alone("gram", lambda: self._gram(None, self.shares))
+        gram: Matrix = self.of_data_alone("gram", self._gram, None, self.shares)
         return gram
 
-    def of_data_alone(self, name: str, compute: Callable[[], Any]) -> Any:
+    def of_data_alone(self, name: str, compute: Callable[..., Any], *given: Any) -> Any:
         """Return a cached result that depends on X and the weights only, shared by copies."""
         if name not in self._of_data_alone:
-            self._of_data_alone[name] = compute()
+            self._of_data_alone[name] = compute(*given)
         return self._of_data_alone[name]
 
     def row_squares(self) -> Vector:
         """Return the squared norms of the rows of X, cached."""
-        squares: Vector = self.of_data_alone("row squares", lambda: row_squares(self.X))
+        squares: Vector = self.of_data_alone("row squares", row_squares, self.X)
         return squares
 
     def column_squares(self) -> Vector:
@@ -395,16 +377,8 @@ class LinearModel:
         if known is not None:
             diagonal: Vector = known.diagonal()[: self.n_features]
             return diagonal
-        squares: Vector = self.of_data_alone("squares", self._column_squares)
+        squares: Vector = self.of_data_alone("squares", column_squares, self.X, self.shares)
         return squares
-
-    def _column_squares(self) -> Vector:
-        return column_squares(self.X, self.shares)
-
-    def batch_gradient(self, w: npt.ArrayLike, seed: Any, size: int) -> Vector:
-        """Return the gradient estimated from `size` uniform rows, with replacement."""
-        rows = np.random.default_rng(seed).integers(self.n_samples, size=size)
-        return self.batch_value_and_gradient(w, rows)[1]
 
     # -- values and gradients ------------------------------------------------------------------
 
@@ -476,12 +450,8 @@ class LinearModel:
     @property
     def rounding(self) -> DataRounding:
         """Bounds on the rounding of products with the data, cached."""
-        rounding: DataRounding = self.of_data_alone("rounding", self._rounding)
+        rounding: DataRounding = self.of_data_alone("rounding", DataRounding, self)
         return rounding
-
-    def _rounding(self) -> DataRounding:
-        squares = self.column_squares() if "gram" in self._of_data_alone else None
-        return DataRounding(self.X, self.shares, intercept=self.fit_intercept, squares=squares)
 
     @property
     def has_dual_bound(self) -> bool:
@@ -504,7 +474,7 @@ class LinearModel:
             found = self._one_pass(w, rows)
             return found.loss + self._penalty(w), self._with_penalty(found.gradient, w)
         features = w[: self.n_features]
-        block = self.block(rows)
+        block = RowBlock(self.X, rows)
         margins, y = block.margins(features), self.y[rows]
         if self.fit_intercept:
             margins += w[-1]
@@ -531,6 +501,11 @@ class LinearModel:
     @property
     def _has_kernel(self) -> bool:
         return kernels.wanted(self._readable)
+
+    @cached_property
+    def products(self) -> Products:
+        """Products with X and its transpose."""
+        return Products(self.X)
 
     def kernel_data(self) -> one_pass_gradient.Data:
         """Return views of the data for the kernels, cached."""
@@ -592,14 +567,6 @@ class LinearModel:
             gradient[: self.n_features] += self.l2 * w[: self.n_features]
         return gradient
 
-    def _forward(self, w: Vector) -> Vector:
-        if not w.any():  # mostly the start
-            return np.zeros(self.n_samples)
-        margins: Vector = self.products.forward(w[: self.n_features])
-        if self.fit_intercept:
-            margins += w[-1]
-        return margins
-
     def combination(self, theta: Vector) -> Vector:
         """Return sum_i p_i theta_i a_i, a new vector; with an intercept every a_i ends with a 1."""
         # Equal shares are applied to the result, which is mostly shorter.
@@ -610,7 +577,3 @@ class LinearModel:
         if self.fit_intercept:
             combination = np.append(combination, self.shares @ theta)
         return combination
-
-    def block(self, rows: RowNumbers) -> RowBlock:
-        """Return some rows, for products with them."""
-        return RowBlock(self.X, rows)

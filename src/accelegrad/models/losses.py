@@ -242,6 +242,11 @@ class Loss:
         """Return the Moreau envelope of any loss but the logistic one."""
         return replace(self, smoothing=self.smoothing + mu)
 
+    @property
+    def has_one_kink(self) -> bool:
+        """Whether it is linear on either side of its target, the only kink."""
+        return self.curvature == inf and self.shape.epsilon == 0.0 and self.lipschitz < inf
+
     def value(self, m: npt.ArrayLike, y: npt.ArrayLike) -> Array:
         """Return l(m, y)."""
         return self.value_and_derivative(m, y)[0]
@@ -250,7 +255,7 @@ class Loss:
         """Return l'(m, y), a subgradient in m; 0 at kinks."""
         m, y, is_number = _operands(m, y)
         if self.has_logarithms:
-            slope = _logistic_slope(y, *_decay(m, y))
+            slope = _logistic(m, y)[2]
         else:
             slope = self._slope(_beyond(self.shape, m, y))
             if self.classification:
@@ -261,8 +266,8 @@ class Loss:
         """Return both at once."""
         m, y, is_number = _operands(m, y)
         if self.has_logarithms:
-            z, decay = _decay(m, y)
-            value, slope = np.log1p(decay) - np.minimum(z, 0), _logistic_slope(y, z, decay)
+            z, decay, slope = _logistic(m, y)
+            value = np.log1p(decay) - np.minimum(z, 0)
         else:
             s = _beyond(self.shape, m, y)
             slope, value = self._slope(s), s
@@ -390,10 +395,8 @@ def _beyond(shape: Shape, m: Array, y: Array) -> Array:
 # -- the logistic loss: with u = -y theta in [0, 1], l* = u log u + (1 - u) log(1 - u) -------------
 
 
-def _decay(m: Array, y: Array) -> tuple[Array, Array]:
+def _logistic(m: Array, y: Array) -> tuple[Array, Array, Array]:
+    """Return z = y m, exp(-|z|) and the slope."""
     z = y * m
-    return z, np.exp(-np.abs(z))
-
-
-def _logistic_slope(y: Array, z: Array, decay: Array) -> Array:
-    return -y * np.where(z > 0, decay, 1.0) / (1 + decay)
+    decay = np.exp(-np.abs(z))
+    return z, decay, -y * np.where(z > 0, decay, 1.0) / (1 + decay)

@@ -1,8 +1,8 @@
-"""Products with a dense or CSR matrix, its Gram matrices and sums of squares, in float64."""
+"""Products with a dense or CSR matrix or some rows, Gram matrices, sums of squares, in float64."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -30,6 +30,8 @@ DENSE_COPY, SPARSE_COPY, BLAS_PRODUCT, PAIR, SCIPY_PAIR = 3e-9, 1e-8, 3e-11, 1.1
 # Rows per block copied for BLAS: with fewer, adding up Gram matrices takes longer than computing
 # them (4000 x 1500, half the rows: 500 ms with 21 rows, 130 with 384).
 _BLOCK_ROWS = 384
+#: The largest share of rows to sample: drawing more takes as long as using all rows (measured).
+MOST_SAMPLED = 0.3
 # Indexing rows takes about this many times as long as a product with them.
 INDEXING = 5
 
@@ -57,12 +59,14 @@ class Products:
     def __init__(self, X: Any) -> None:
         self.X = X
         self._is_sparse = bool(sp.issparse(X))
-        self._is_double = X.dtype == np.float64
-        self._whole: Any = X if self._is_double else None
+        # None: a copy in float64 would take too much memory.
+        self._whole: Any = X if X.dtype == np.float64 else None
+        if self._whole is None and stored_entries(X) <= SMALL_DATA:
+            self._whole = X.astype(np.float64)
 
     def forward(self, w: Matrix) -> Matrix:
         """Return X w, for a vector or the columns of a matrix."""
-        whole = self._in_double()
+        whole = self._whole
         if whole is not None:
             count = 1 if self._is_sparse else self._count_parts(w)
             if count == 1:
@@ -75,15 +79,17 @@ class Products:
 
     def backward(self, theta: Matrix) -> Matrix:
         """Return X' theta, for a vector or the columns of a matrix."""
-        whole = self._in_double()
+        whole = self._whole
         if self._is_sparse and whole is not None:
             return np.asarray(self._transpose @ theta)
         if whole is not None:
             count = self._count_parts(theta)
-            if count == 1:
-                return _combined(whole, theta)
-            parts = blocks.of_rows(lambda i: _combined(whole[i], theta[i]), len(whole), count)
-            return sum(parts[1:], start=parts[0])
+            # BLAS takes twice as long for a vector from the right.
+            if theta.ndim == 1:
+                parts = blocks.of_rows(lambda i: theta[i] @ whole[i], len(whole), count)
+            else:
+                parts = blocks.of_rows(lambda i: whole[i].T @ theta[i], len(whole), count)
+            return np.asarray(sum(parts[1:], start=parts[0]))
         product = np.zeros((self.X.shape[1], *theta.shape[1:]))
         for rows, columns, block in self._blocks():
             product[columns] += block.T @ theta[rows]
@@ -93,15 +99,9 @@ class Products:
         columns = 1 if factors.ndim == 1 else factors.shape[1]
         return kernels.count_parts(self.X.size * max(columns, NARROW))
 
-    def _in_double(self) -> Any:
-        """Return the matrix in float64, or None if a copy would take too much memory."""
-        if self._whole is None and stored_entries(self.X) <= SMALL_DATA:
-            self._whole = self.X.astype(np.float64)
-        return self._whole
-
     @cached_property
     def _transpose(self) -> Any:
-        return self._in_double().T
+        return self._whole.T
 
     def _blocks(self) -> Iterator[tuple[slice, slice, Any]]:
         every = slice(None)
@@ -113,9 +113,35 @@ class Products:
             yield some, every, self.X[some].astype(np.float64)
 
 
-def _combined(rows: Matrix, theta: Matrix) -> Matrix:
-    # BLAS takes twice as long for a vector from the right.
-    return np.asarray(theta @ rows if theta.ndim == 1 else rows.T @ theta)
+class TakenRows(NamedTuple):
+    """Some rows of a model, in the requested order."""
+
+    X: Any
+    y: Vector
+    shares: Vector
+
+
+class CurvedRows(NamedTuple):
+    """Rows drawn by their curvature at a point, each with a weight."""
+
+    n_drawn: int  # with repetition
+    n_curved: int  # how many of all rows have curvature
+    weight: float  # sum_k weights_k, the curvature of all rows
+    gram: Callable[[], Matrix]  # returns sum_k weights_k a_k a_k'
+
+
+def drawn_by_weight(weights: Vector, size: int, seed: Any) -> tuple[RowNumbers | None, Vector]:
+    """Return row numbers, drawn in proportion to weights, and new weights; None: all rows."""
+    weighty = np.flatnonzero(weights)
+    if weighty.size <= min(size, MOST_SAMPLED * weights.size):
+        return weighty, weights[weighty]
+    if size >= weighty.size:
+        return None, weights
+    ends = np.cumsum(weights)
+    # Stratified, one row per part of equal weight: sorted, and with less noise.
+    places = (np.arange(size) + np.random.default_rng(seed).random(size)) * (ends[-1] / size)
+    chosen = np.searchsorted(ends, places, side="right")
+    return np.minimum(chosen, weights.size - 1), np.full(size, ends[-1] / size)
 
 
 class RowBlock:
@@ -200,14 +226,11 @@ class Storage(NamedTuple):
 
     def gram_seconds_per_row(self, n_parameters: int) -> float:
         """Return the cost of one row in a Gram matrix."""
-        return min(_blas_seconds(n_parameters, self.dense), PAIR * self.pairs_per_row)
-
-    def is_faster_by_pairs(self, n_parameters: int) -> bool:
-        """Return whether the kernel over pairs is faster than BLAS."""
-        return PAIR * self.pairs_per_row < _blas_seconds(n_parameters, self.dense)
+        return min(blas_seconds(n_parameters, self.dense), PAIR * self.pairs_per_row)
 
 
-def _blas_seconds(n_parameters: int, dense: bool) -> float:
+def blas_seconds(n_parameters: int, dense: bool) -> float:
+    """Return the cost of one row in a Gram matrix by BLAS, for which rows are copied."""
     copy = DENSE_COPY if dense else SPARSE_COPY
     return n_parameters * (copy + BLAS_PRODUCT * n_parameters)
 
@@ -231,7 +254,7 @@ def gram_matrix(
     matrix = np.zeros((d + intercept, d + intercept), order="F")
     if pairs_of is not None:
         matrix[:d, :d] = _by_pairs(pairs_of, d, rows, weights)
-    elif not isinstance(X, np.ndarray) and SCIPY_PAIR * pairs_per_row(X) < _blas_seconds(d, False):
+    elif not isinstance(X, np.ndarray) and SCIPY_PAIR * pairs_per_row(X) < blas_seconds(d, False):
         matrix[:d, :d] = _by_scipy(X, rows, weights)
     else:
         matrix[:d, :d] = _by_blocks(X, rows, weights)
@@ -246,44 +269,6 @@ def _by_scipy(X: Any, rows: RowNumbers | None, weights: Vector) -> Matrix:
     scaled.data *= np.repeat(np.sqrt(weights), np.diff(scaled.indptr))
     product: Matrix = (scaled.T @ scaled).toarray()
     return product
-
-
-class ColumnProducts:
-    """Weighted products of the columns of a CSR matrix, with a cache of `most` columns."""
-
-    def __init__(self, X: Any, weights: Vector, most: int) -> None:
-        self._X, self._roots, self._most = X, np.sqrt(weights), most
-        self._forget()
-
-    def _forget(self) -> None:
-        n, d = self._X.shape
-        self._place = np.full(d, -1)  # positions of the cached columns
-        self._known: Any = sp.csc_matrix((n, 0))
-        self._matrix: Matrix = np.zeros((0, 0))
-
-    def of(self, columns: Any) -> Matrix:
-        """Return sum_i w_i x_ij x_ik for some columns j and k."""
-        missing = columns[self._place[columns] < 0]
-        if len(self._matrix) + missing.size > self._most:
-            self._forget()
-            missing = columns
-        if missing.size:
-            self._add(missing)
-        places = self._place[columns]
-        return self._matrix[np.ix_(places, places)]
-
-    def _add(self, columns: Any) -> None:
-        rows = self._X[:, columns].astype(np.float64)
-        rows.data *= np.repeat(self._roots, np.diff(rows.indptr))
-        self._known = sp.hstack([self._known, rows.tocsc()], format="csc")
-        block = (self._known.T @ rows).toarray()
-        size, before = len(block), len(self._matrix)
-        matrix = np.empty((size, size))
-        matrix[:before, :before] = self._matrix
-        matrix[:, before:] = block
-        matrix[before:, :before] = block[:before].T
-        self._matrix = matrix
-        self._place[columns] = np.arange(before, size)
 
 
 def _combination(X: Any, rows: RowNumbers | None, weights: Vector) -> Vector:

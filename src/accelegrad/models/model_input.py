@@ -8,21 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from accelegrad.errors import Vector, finite_vector, real_array, real_number
+from accelegrad.errors import Vector, finite_vector, real_array
 from accelegrad.models.losses import Loss
 from accelegrad.models.matrix import BLOCK_ENTRIES, runs
-
-
-def checked_l2(given: float) -> float:
-    """Return the weight of the l2 term."""
-    return real_number("l2", given, least=0.0)
-
-
-def checked_intercept(given: object) -> bool:
-    """Return whether there is an intercept."""
-    if not isinstance(given, (bool, np.bool_)):
-        raise TypeError(f"fit_intercept must be True or False, not {given!r}.")
-    return bool(given)
 
 
 def design_matrix(given: Any, *, checked: bool = False) -> Any:

@@ -138,7 +138,7 @@ class MultinomialModel:
     def batch_value_and_gradient(self, x: Vector, rows: Any) -> tuple[float, Vector]:
         """Return estimates of P and its gradient from some rows, unbiased for uniform rows."""
         rows = np.asarray(rows)
-        X, y, shares, _ = self.rows.taken(rows)
+        X, y, shares = self.rows.taken(rows)
         shares = shares * (self.n_samples / y.size)
         some = self.rows._of_data(X, y, shares, shares, self.l2)
         return MultinomialModel.of(

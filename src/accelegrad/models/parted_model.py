@@ -15,14 +15,15 @@ from accelegrad.errors import Vector
 from accelegrad.models import row_parts as tasks
 from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.models.matrix import (
+    MOST_SAMPLED,
+    CurvedRows,
     Matrix,
     RowNumbers,
     Storage,
+    TakenRows,
 )
 from accelegrad.models.model_input import row_shares
-from accelegrad.models.rounding import DataRounding
 from accelegrad.models.row_parts import Mixture, PointSums, Where
-from accelegrad.models.sampling import MOST_SAMPLED, ModelRows, TakenRows
 
 #: The number of rows, about, from which quantiles of the targets are estimated. Chosen.
 SOME_TARGETS = 64_000
@@ -93,11 +94,6 @@ class PartedPoint(ModelPoint):
         return self.sums.squared_slopes
 
     @property
-    def curved_share(self) -> float:
-        """The share of rows whose losses are curved here, all rows counting the same."""
-        return self.sums.curved / self.model.n_samples
-
-    @property
     def derivatives(self) -> PartedSlopes:  # type: ignore[override]
         """The slopes, which stay with the rows."""
         return PartedSlopes(self, self)
@@ -128,69 +124,6 @@ class PartedSlopes(NamedTuple):
         return *self.at.ref, *self.other.ref, self.mixture
 
 
-class PartedRows(ModelRows):
-    """Rows of a parted model, drawn by their curvature."""
-
-    def __init__(
-        self,
-        model: PartedModel,
-        by: PartedPoint,
-        caution: float,
-        size: int,
-        seed: Any,
-    ) -> None:
-        self._rows_of, self._by = model, (*by.ref, caution)
-        found = model.parts.each("curvature", tasks.curvature_sums, *self._by)
-        sums, counts = np.array([pair[0] for pair in found]), [pair[1] for pair in found]
-        self.n_curved = int(sum(counts))
-        few = self.n_curved <= min(size, MOST_SAMPLED * model.n_samples)
-        self._all = few or size >= self.n_curved
-        self._size = self.n_curved if few else model.n_samples if self._all else size
-        self._total = float(sums.sum())
-        self._places: Sequence[Vector | None] = [None] * len(found)
-        if not self._all:
-            random = np.random.default_rng(seed).random(size)
-            self._places = _places_in_parts(sums, random)
-        self._found: tuple[RowNumbers, Vector] | None = None
-
-    @property
-    def count(self) -> int:
-        """The number of rows, with repetition."""
-        return self._size
-
-    @property
-    def _weight(self) -> float:
-        return 1.0 if self._all else self._total / self._size
-
-    def _look_up(self) -> tuple[RowNumbers, Vector]:
-        """Return the numbers of the rows and their weights: one round trip, cached."""
-        if self._found is None:
-            found = self._rows_of.parts.each(
-                "draw", tasks.drawn_numbers, *self._by, by_part=[self._places]
-            )
-            numbers, weights = (np.concatenate(column) for column in zip(*found, strict=True))
-            self._found = numbers, self._weight * weights
-        return self._found
-
-    @property
-    def numbers(self) -> RowNumbers:  # type: ignore[override]
-        """The rows' numbers."""
-        return self._look_up()[0]
-
-    @property
-    def weights(self) -> Vector:  # type: ignore[override]
-        """The weights with which the rows represent the curvature of all."""
-        if not self._all:
-            return np.full(self._size, self._weight)
-        return self._look_up()[1]
-
-    def gram(self) -> Matrix:
-        """Return sum_k weights_k a_k a_k'."""
-        model = self._rows_of
-        given = (tasks.gram_drawn, *self._by, model.columns)
-        return self._weight * model.added_grams(*given, by_part=[self._places])
-
-
 def _places_in_parts(sums: Vector, random: Vector) -> list[Vector]:
     """Return one place from each of equal pieces of a running sum, by part and relative to it."""
     ends, size = np.cumsum(sums), random.size
@@ -203,21 +136,14 @@ def _places_in_parts(sums: Vector, random: Vector) -> list[Vector]:
 class PartedModel(LinearModel):
     """A `LinearModel` in parts, with one round trip per evaluation."""
 
-    has_columns = False
+    has_columns = in_memory = False
     X: Any  # not a matrix: it has a shape, dtype and storage
     parts: Any
     columns: Any = None  # for the curvature; None: all
 
-    def _take(self, X: Any) -> None:
-        self.X, self._readable = X, None
-        self._of_data_alone: dict[str, Any] = {}
+    def _set_up(self, *given: Any) -> None:
+        super()._set_up(*given)
         self._of_targets: dict[str, Any] = {}  # shared by copies with another loss or l2 term
-        self._proved: dict[str, Any] = {}
-
-    @property
-    def in_memory(self) -> None:
-        """None: the rows are elsewhere."""
-        return None
 
     @property
     def storage(self) -> Storage:
@@ -258,23 +184,27 @@ class PartedModel(LinearModel):
         where = Where(self.new_name(), self.loss, (p.where.name, q.where.name, t))
         return PartedPoint(self, p.w + t * (q.w - p.w), where)
 
-    def sampled(self, count: int, seed: Any, by: Any = None, *, caution: float = 0.0) -> ModelRows:
-        """Return sampled rows, the same for any split."""
-        if by is None:
-            return ModelRows(self, np.random.default_rng(seed).integers(self.n_samples, size=count))
-        return PartedRows(self, by, caution, count, seed)
+    def sampled(self, count: int, seed: Any, by: Any, caution: float = 0.0) -> CurvedRows:
+        """Return rows drawn by their curvature at a point, the same for any split."""
+        given = *by.ref, caution
+        found = self.parts.each("curvature", tasks.curvature_sums, *given)
+        sums, n_curved = np.array([one[0] for one in found]), sum(one[1] for one in found)
+        weight, places, scale = float(sums.sum()), list[Vector | None]([None] * len(found)), 1.0
+        if n_curved <= min(count, MOST_SAMPLED * self.n_samples):
+            count = n_curved
+        elif count >= n_curved:
+            count = self.n_samples
+        else:
+            places = [*_places_in_parts(sums, np.random.default_rng(seed).random(count))]
+            scale = weight / count
 
-    def gram(self, point: Any, rows: ModelRows) -> Matrix:
-        """Return the second derivatives of the mean loss from sampled rows."""
-        if isinstance(rows, PartedRows):
-            return rows.gram()
-        numbers = rows.numbers
-        assert numbers is not None
-        pieces, _ = split_by_part(numbers, self.X.ends)
-        matrix = self.added_grams(tasks.gram_of_rows, *point.ref, by_part=[pieces])
-        return matrix * (self.n_samples / rows.count)
+        def gram() -> Matrix:
+            drawn = tasks.gram_drawn, *given, self.columns
+            return scale * self._added_grams(*drawn, by_part=[places])
 
-    def added_grams(self, *given: Any, by_part: Sequence[Any] = ()) -> Matrix:
+        return CurvedRows(count, n_curved, weight, gram)
+
+    def _added_grams(self, *given: Any, by_part: Sequence[Any] = ()) -> Matrix:
         """Return the sum over the parts of a task's matrices of second derivatives."""
         size = 8 * self.n_parameters**2
         total: Matrix = self.parts.total("gram-matrix", *given, by_part=by_part, result_bytes=size)
@@ -282,13 +212,14 @@ class PartedModel(LinearModel):
 
     def gram_of_columns(self) -> Matrix:
         """Return sum_i p_i a_i a_i', cached."""
-        gram: Matrix = self.of_data_alone(
-            "gram", lambda: self.added_grams(tasks.gram_sum, self.columns)
-        )
+        given = tasks.gram_sum, self.columns
+        gram: Matrix = self.of_data_alone("gram", self._added_grams, *given)
         return gram
 
-    def _column_squares(self) -> Vector:
-        squares: Vector = self.parts.total("columns", tasks.squares)
+    def column_squares(self) -> Vector:
+        """Return sum_i p_i x_ij^2 for the columns of X, cached."""
+        given = "columns", tasks.squares
+        squares: Vector = self.of_data_alone("squares", self.parts.total, *given)
         return squares
 
     def best_constant(self) -> float:
@@ -326,7 +257,7 @@ class PartedModel(LinearModel):
         scale = self.n_samples / chosen.size
         return scale * value + self._penalty(w), self._with_penalty(scale * gradient, w)
 
-    def taken(self, rows: RowNumbers) -> TakenRows:  # type: ignore[override]
+    def taken(self, rows: RowNumbers) -> TakenRows:
         """Return some rows in the given order: one round trip."""
         pieces, order = split_by_part(rows, self.X.ends)
         back = np.argsort(order, kind="stable")
@@ -335,13 +266,9 @@ class PartedModel(LinearModel):
         dense = self.X.storage.dense
         X = np.vstack(Xs) if dense else sp.vstack([sp.csr_matrix(X) for X in Xs], format="csr")
         y, shares = (np.concatenate([one[i] for one in found])[back] for i in (1, 2))
-        return TakenRows(X.astype(self.X.dtype, copy=False)[back], y, shares, None)
+        return TakenRows(X.astype(self.X.dtype, copy=False)[back], y, shares)
 
     def over_chunks(self, function: Callable[[Any, Vector], Any]) -> list[Any]:
         """Return a function's result on the rows and shares of each part, computed there."""
         found: list[Any] = self.parts.each("columns", tasks.on_rows, function)
         return found
-
-    def _rounding(self) -> DataRounding:
-        squares = self.column_squares()
-        return DataRounding(self.X, np.zeros(0), intercept=self.fit_intercept, squares=squares)

@@ -10,14 +10,17 @@ bounded by norms of the slopes and of the columns x_j, weighted by the shares p_
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from accelegrad.errors import Vector
 from accelegrad.linalg import SMALLEST, growth, norm
 from accelegrad.models.losses import Loss
-from accelegrad.models.matrix import column_squares
+
+if TYPE_CHECKING:
+    from accelegrad.models.linear_model import LinearModel
 
 
 class PointRounding(NamedTuple):
@@ -40,23 +43,21 @@ def few_bits_rounding(unit: float, size: float, steep: float, point: Vector) -> 
 
 
 class DataRounding:
-    """Bounds on the rounding of products with rows, from sum_i p_i x_ij^2 (`squares`, if known)."""
+    """Bounds on the rounding of products with the rows of a model."""
 
-    def __init__(
-        self, X: Any, shares: Vector, *, intercept: bool, squares: Vector | None = None
-    ) -> None:
-        self.n_samples, self.n_features = map(int, X.shape)
-        if squares is None:
-            with np.errstate(over="ignore"):
-                squares = column_squares(X, shares)
+    def __init__(self, model: LinearModel) -> None:
+        self.n_samples, self.n_features = model.n_samples, model.n_features
+        with np.errstate(over="ignore"):
+            squares = model.column_squares()
         #: the norms of the columns, rounded up
         self.columns: Vector = (1.0 + 1e-3) * np.sqrt(squares)
         lost = np.flatnonzero(~((squares > 1e-200) & (squares < 1e200)))
         if lost.size:
-            self.columns[lost] = largest_entries(X, lost)
+            found = model.over_chunks(partial(_largest_entries, columns=lost))
+            self.columns[lost] = np.max(list(found), axis=0)
         #: the norm of the data, without the intercept's column
         self.size = norm(self.columns)
-        self._whole = math.hypot(self.size, float(intercept))
+        self._whole = math.hypot(self.size, float(model.fit_intercept))
         # Needed at every step of a run.
         self._of_rows, self._of_weights = growth(self.n_samples), growth(self.n_features)
         self._of_margins = growth(self.n_features + 1)
@@ -100,15 +101,8 @@ def slopes_norm(loss: Loss, mean_loss: float) -> float:
     return min(loss.lipschitz, smooth)
 
 
-def largest_entries(X: Any, columns: Any) -> Vector:
+def _largest_entries(X: Any, shares: Vector, columns: Any) -> Vector:  # noqa: ARG001
     """Return the largest absolute value of some columns; an upper bound with duplicate entries."""
-    if hasattr(X, "largest_entries"):  # rows elsewhere
-        found: Vector = X.largest_entries(columns)
-        return found
-    if hasattr(X, "chunks"):
-        return np.asarray(
-            np.max([largest_entries(part, columns) for _, part in X.chunks()], axis=0)
-        )
     if isinstance(X, np.ndarray):
         some = X[:, columns]
         dense: Vector = np.maximum(some.max(axis=0), -some.min(axis=0)).astype(np.float64)

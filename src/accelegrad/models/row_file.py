@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from accelegrad.errors import Vector
-from accelegrad.models.matrix import BLOCK_ENTRIES, RowNumbers, runs
+from accelegrad.models.matrix import BLOCK_ENTRIES, runs
 
 
 def together(*files: Any) -> Iterator[list[Any]]:
@@ -76,34 +76,9 @@ class RowFile:
         return (block for (block,) in together(self))
 
     def __getitem__(self, rows: Any) -> Vector:
-        if isinstance(rows, slice):
-            start, stop, step = rows.indices(self.size)
-            return self._read(start, max(stop, start))[::step]
-        if isinstance(rows, tuple):  # with more dimensions
-            found: Vector = np.asarray(self)[rows]
-            return found
-        return self._gathered(np.asarray(rows))
-
-    def _read(self, start: int, stop: int) -> Vector:
-        found = np.empty((stop - start, *self._row))
         with self._lock:
-            self._file.seek(self._row_bytes * start)
-            left = found.data.cast("B")
-            while left:
-                count = self._file.readinto(left)
-                if not count:
-                    raise OSError("a temporary file with a number for each row was cut off.")
-                left = left[count:]
-        return found
-
-    def _gathered(self, rows: RowNumbers) -> Vector:
-        order = np.argsort(rows, kind="stable")
-        ordered, found = rows[order], np.empty(rows.size)
-        for block in runs(self.size, BLOCK_ENTRIES):
-            first, last = np.searchsorted(ordered, (block.start, block.stop))
-            if last > first:
-                found[order[first:last]] = self[block][ordered[first:last] - block.start]
-        return found
+            mapped: Vector = np.memmap(self._file, self.dtype, "r", shape=self.shape)
+        return np.array(mapped[rows])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:

@@ -16,9 +16,7 @@ from accelegrad.errors import Vector
 from accelegrad.linalg import norm
 from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.models.losses import Loss
-from accelegrad.models.matrix import Matrix, RowNumbers
-from accelegrad.models.rounding import largest_entries
-from accelegrad.models.sampling import TakenRows
+from accelegrad.models.matrix import Matrix, RowNumbers, TakenRows
 
 
 class Where(NamedTuple):
@@ -33,10 +31,10 @@ class Where(NamedTuple):
 
 
 class Part(ABC):
-    """Some of the rows, as a model without an l2 term; `first` is their first number."""
+    """Some of the rows, as a model without an l2 term."""
 
-    def __init__(self, rows: LinearModel, first: int) -> None:
-        self.rows, self.first = rows, first
+    def __init__(self, rows: LinearModel) -> None:
+        self.rows = rows
 
     @abstractmethod
     def margins(self, name: Any) -> Any:
@@ -90,7 +88,6 @@ class PointSums(NamedTuple):
 
     loss: float
     squared_slopes: float
-    curved: int
     mean: float  # of the slopes, by their shares
     mean_size: float  # of their absolute values
     plain_loss: float  # the mean of the loss without smoothing
@@ -105,7 +102,6 @@ def sums_at(part: Part, at: ModelPoint, gradient: bool) -> PointSums:  # noqa: A
         return PointSums(
             at.mean_loss,
             float(weighted @ theta),
-            int(np.count_nonzero(loss.curved(theta))),
             float(weighted.sum()),
             float(np.abs(weighted).sum()),
             float(model.shares @ loss.plain.value(at.margins, model.y)) if loss.smoothing else 0.0,
@@ -227,21 +223,6 @@ def gram_sum(part: Part, columns: Any) -> Matrix:
     return model._gram(None, model.shares)
 
 
-def gram_of_rows(part: Part, at: ModelPoint, rows: RowNumbers) -> Matrix:
-    """Return sum_k p_k l''_k a_k a_k' over some rows."""
-    return part.rows._gram(rows, at.curvatures()[rows])
-
-
-def drawn_numbers(
-    part: Part, at: ModelPoint, caution: float, places: Vector | None
-) -> tuple[Any, Vector]:
-    """Return the numbers of the drawn rows among all rows, and their weights."""
-    numbers, weights = _drawn(at, caution, places)
-    if numbers is None:
-        numbers = np.arange(part.rows.n_samples)
-    return numbers + part.first, weights
-
-
 def taken(part: Part, rows: RowNumbers) -> TakenRows:
     """Return some rows, by their numbers in the part."""
     return part.rows.taken(rows)
@@ -250,8 +231,3 @@ def taken(part: Part, rows: RowNumbers) -> TakenRows:
 def on_rows(part: Part, function: Callable[[Any, Vector], Any]) -> Any:
     """Return a function's result on the rows and their shares."""
     return function(part.rows.X, part.rows.shares)
-
-
-def largest_entries_of(part: Part, columns: Any) -> Vector:
-    """Return the largest absolute value of some columns."""
-    return largest_entries(part.rows.X, columns)

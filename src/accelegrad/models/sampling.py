@@ -1,20 +1,14 @@
-"""Draw rows of a model: minibatches in an order that can be resumed, and samples by weight."""
+"""Draw minibatches in an order that can be resumed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from accelegrad.errors import Vector, whole_number
+from accelegrad.errors import whole_number
 from accelegrad.models.matrix import RowNumbers
-
-if TYPE_CHECKING:
-    from accelegrad.models.linear_model import LinearModel
-
-#: The largest share of rows to sample: drawing more takes as long as using all rows (measured).
-MOST_SAMPLED = 0.3
 
 
 class BatchSampler:
@@ -102,52 +96,3 @@ class BatchSampler:
         permutation.flags.writeable = False
         self._permutation, self._position = permutation, position
         self.rows_drawn = int(state["rows_drawn"])
-
-
-class TakenRows(NamedTuple):
-    """Some rows of a model, in the requested order."""
-
-    X: Any
-    y: Vector
-    shares: Vector
-    known: tuple[Vector, Vector] | None  # margins and slopes at a point, if given
-
-
-class ModelRows:
-    """Sampled rows of a linear model by their numbers (None: all), with weights (None: uniform)."""
-
-    def __init__(
-        self,
-        model: LinearModel,
-        numbers: RowNumbers | None,
-        weights: Vector | None = None,
-        n_curved: int | None = None,
-    ) -> None:
-        self._model, self.numbers, self.weights = model, numbers, weights
-        self.n_curved = model.n_samples if n_curved is None else n_curved
-
-    @property
-    def count(self) -> int:
-        """The number of rows, with repetition."""
-        return self._model.n_samples if self.numbers is None else self.numbers.size
-
-    def in_memory(self, l2: float) -> LinearModel:
-        """Return a model in memory of these rows alone, with this l2 term."""
-        assert self.numbers is not None
-        return self._model.of_rows(self.numbers, l2)
-
-
-def drawn_by_weight(
-    weights: Vector, size: int, generator: Callable[[], np.random.Generator]
-) -> tuple[RowNumbers | None, Vector]:
-    """Return row numbers, drawn in proportion to weights, and new weights; None: all rows."""
-    weighty = np.flatnonzero(weights)
-    if weighty.size <= min(size, MOST_SAMPLED * weights.size):
-        return weighty, weights[weighty]
-    if size >= weighty.size:
-        return None, weights
-    ends = np.cumsum(weights)
-    # Stratified, one row per part of equal weight: sorted, and with less noise.
-    places = (np.arange(size) + generator().random(size)) * (ends[-1] / size)
-    chosen = np.searchsorted(ends, places, side="right")
-    return np.minimum(chosen, weights.size - 1), np.full(size, ends[-1] / size)

@@ -157,7 +157,7 @@ def near_start(model: LinearModel, x: Vector) -> Vector:
         return x
     count = min(model.n_samples, MOST_ROWS)
     rows = np.unique(np.linspace(0, model.n_samples - 1, count).astype(np.intp))
-    X, y, shares, _ = model.taken(rows)
+    X, y, shares = model.taken(rows)
     with np.errstate(over="ignore", invalid="ignore"):
         margins = x[-1] + (X @ x[:-1] if x[:-1].any() else np.zeros(y.size))
         shift = _best_shift(model.loss, margins, y, shares)
@@ -185,7 +185,7 @@ def unevenness(model: LinearModel) -> float:
     On sparse data only stored entries count. Ignored are extreme columns with almost no entries
     (some rare words occur only in the shortest texts), columns of zeros and of a single entry.
     """
-    found: float = model.of_data_alone("unevenness", lambda: _unevenness(model))
+    found: float = model.of_data_alone("unevenness", _unevenness, model)
     return found
 
 

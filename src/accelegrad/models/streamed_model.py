@@ -20,15 +20,9 @@ import scipy.sparse as sp
 from accelegrad.errors import Vector, finite_vector
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import Loss, make_loss
-from accelegrad.models.matrix import (
-    BLOCK_ENTRIES,
-    Storage,
-    pairs_per_row,
-)
+from accelegrad.models.matrix import BLOCK_ENTRIES, Storage, pairs_per_row
 from accelegrad.models.model_input import (
     check_labels,
-    checked_intercept,
-    checked_l2,
     checked_weights,
     design_matrix,
     targets,
@@ -78,11 +72,6 @@ class StreamedMatrix:
         """How the rows are stored."""
         pairs = math.inf if self._dense else self._pairs / self.shape[0]
         return Storage(self._entries, self._dense, pairs)
-
-    @property
-    def nnz(self) -> int:
-        """The number of stored entries."""
-        return self._entries
 
     def chunks(self) -> Iterator[tuple[slice, Any]]:
         """Yield each part with its rows: one pass over the source."""
@@ -146,13 +135,15 @@ class _ChunkRows(LinearModel):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or "_read_rows" not in self.__dict__ or "X" in self.__dict__:
             raise AttributeError(name)
-        X = self._read_rows()
-        self._take(X)
-        self.dtype = X.dtype
+        self._set_up(self._read_rows(), self.loss, 0.0, self.fit_intercept)
         return getattr(self, name)
 
 
 class _Chunk(Part):
+    def __init__(self, rows: LinearModel, first: int) -> None:
+        super().__init__(rows)
+        self.first = first  # the number of the first row
+
     def at(self, where: Where, w: Vector) -> Any:
         """Return the point's values, and write its margins to its file."""
         known = super().at(where, w)
@@ -263,7 +254,7 @@ class StreamedModel(PartedModel):
         **parameters: float,
     ) -> None:
         chosen = make_loss(loss, **parameters)
-        self._set_up(X, chosen, checked_l2(l2), checked_intercept(fit_intercept))
+        self._set_up(X, chosen, l2, fit_intercept)
         self.y = _in_file(y, self.n_samples, self.loss)
         self.sample_weight, self.shares = _weights_in_files(sample_weight, self.n_samples)
 

@@ -93,7 +93,7 @@ class ModelDual:
 
     def _obstacle(self) -> str | None:
         """Return why there is no affordable bound in the null space, or None if there is one."""
-        if self.model.in_memory is None:
+        if not self.model.in_memory:
             return "it takes all rows in memory"
         return obstacle(self.model.X, self.model.n_parameters, self.model.rounding.columns)
 
@@ -190,7 +190,7 @@ class ModelDual:
         def bounds() -> DualBounds:
             model, terms = self.model, self.terms
             given = model.X, model.shares, model.fit_intercept
-            space = model.of_data_alone("null space", lambda: NullSpace(*given))
+            space = model.of_data_alone("null space", NullSpace, *given)
             signs = needed_signs(space, terms.lower, terms.upper) if terms.has_only_signs else None
             return DualBounds(space, model.loss, model.y, signs)
 
@@ -340,8 +340,7 @@ class LateBound:
         """Return the bound."""
         model, known = self.model, self.known
         if self.slopes is not None:
-            assert model.in_memory is not None
-            return float(model.in_memory.dual.bound(self.slopes))
+            return float(model.dual.bound(self.slopes))
         if known is None:
             assert self.point is not None
             known = model.smoothed(self.smoothing).at(self.point)

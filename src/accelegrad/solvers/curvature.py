@@ -12,9 +12,8 @@ from scipy.linalg.lapack import dpotrs
 
 from accelegrad.errors import Vector
 from accelegrad.linalg import cholesky_factor, with_unit_diagonal
-from accelegrad.models.linear_model import LinearModel, ModelPoint
-from accelegrad.models.matrix import Matrix
-from accelegrad.models.sampling import MOST_SAMPLED, ModelRows
+from accelegrad.models.linear_model import LinearModel
+from accelegrad.models.matrix import MOST_SAMPLED, CurvedRows, Matrix
 
 # Measured seconds, of which only the ratios matter; `accelegrad.models.matrix` has those of Gram
 # matrices. An evaluation takes the first two per entry of X and the third per row, and the last one
@@ -134,20 +133,19 @@ class Costs(NamedTuple):
         return cost, 0.0 if cost <= MOST_COSTLY else cost
 
 
-def second_derivative_matrix(model: LinearModel, point: ModelPoint, rows: ModelRows) -> Matrix:
-    """Return the objective's second derivatives, from rows drawn by their curvature at a point.
+def second_derivative_matrix(model: LinearModel, rows: CurvedRows) -> Matrix:
+    """Return the objective's second derivatives, from rows drawn by their curvature.
 
     Columns that the sample misses, or whose rows are all beyond a corner, still get curvature.
     """
-    matrix = model.gram(point, rows)
+    matrix = rows.gram()
     ends = np.arange(model.n_parameters)
     seen = matrix[ends, ends]
     if not seen.min() > RARE_COLUMN * seen.max():
-        assert rows.weights is not None
         sizes = np.append(model.column_squares(), np.ones(int(model.fit_intercept)))
         mean = FLATTEST * model.loss.curvature
-        if rows.count < rows.n_curved:
-            mean = max(mean, float(rows.weights.sum()))
+        if rows.n_drawn < rows.n_curved:
+            mean = max(mean, rows.weight)
         matrix[ends, ends] = np.maximum(seen, mean * sizes)
     matrix.flat[: model.n_features * len(matrix) : len(matrix) + 1] += model.l2
     return matrix

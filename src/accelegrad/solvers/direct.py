@@ -16,19 +16,10 @@ import numpy as np
 
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.models.linear_model import LinearModel, ModelPoint
-from accelegrad.models.sampling import ModelRows
-from accelegrad.proofs.fenchel import (
-    ColumnSums,
-    Reach,
-    Terms,
-)
+from accelegrad.proofs.fenchel import ColumnSums, Reach, Terms
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.run.oracle import QUIET
-from accelegrad.solvers.curvature import (
-    Costs,
-    least_squares_matrix,
-    second_derivative_matrix,
-)
+from accelegrad.solvers.curvature import Costs, least_squares_matrix, second_derivative_matrix
 from accelegrad.solvers.proximal_newton import FEW_COLUMNS, limits_of, minimum_of_columns
 from accelegrad.solvers.row_oracle import (
     PROMISING,
@@ -68,7 +59,7 @@ class DirectNewton:
     @staticmethod
     def serves(model: LinearModel, terms: Terms) -> bool:
         """Return whether these steps are the fastest way to the minimum."""
-        if not terms.hold_each_weight(model.loss) or model.in_memory is None:
+        if not terms.hold_each_weight(model.loss) or not model.in_memory:
             return False
         if model.loss.name == "squared":  # one step, whatever it costs
             return model.n_features <= FEW_COLUMNS
@@ -128,9 +119,8 @@ class DirectNewton:
                 if self._is_least_squares:
                     matrix = least_squares_matrix(self._rows, terms.l2)
                 else:
-                    curvatures = at.curvatures(caution)
-                    rows = ModelRows(model, None, curvatures, int(np.count_nonzero(curvatures)))
-                    matrix = second_derivative_matrix(model, at, rows)
+                    rows = model.sampled(model.n_samples, 0, at, caution)
+                    matrix = second_derivative_matrix(model, rows)
                 aim = minimum_of_columns(terms, limits, None, matrix, at.gradient, at.w)
             except NonFiniteError:
                 return None

@@ -14,6 +14,7 @@ from accelegrad.errors import Vector
 from accelegrad.linalg import UNIT, root_between
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import Loss
+from accelegrad.models.matrix import RowBlock
 from accelegrad.models.scaling import near_start
 from accelegrad.proofs.fenchel import level
 from accelegrad.proofs.model_dual import LateBound
@@ -172,13 +173,11 @@ class DualOracle(RowOracle):
                 "l2 is 0; give l2 > 0."
             )
         self._squares = self.model.row_squares()
-        #: 1 / rho; 0 without an intercept
-        self._pull = self._intercept_pull() if model.fit_intercept else 0.0
-
-    def _intercept_pull(self) -> float:
-        positive = self._squares[self._squares > 0.0]
-        typical = float(np.median(positive)) if positive.size else 1.0
-        return typical / (INTERCEPT_L2 * self.model.l2)
+        self._pull = 0.0  # 1 / rho; 0 without an intercept
+        if model.fit_intercept:
+            positive = self._squares[self._squares > 0.0]
+            typical = float(np.median(positive)) if positive.size else 1.0
+            self._pull = typical / (INTERCEPT_L2 * model.l2)
 
     def feasible(self, x0: Vector) -> Ascent:
         """Return the slopes at x0, or zeros if those are better, with the corresponding point."""
@@ -221,7 +220,7 @@ class DualOracle(RowOracle):
         model, pull = self.model, self._pull
         weights = w[: model.n_features]
         for i in order:
-            block, row = model.block(np.array([i])), slice(i, i + 1)
+            block, row = RowBlock(model.X, np.array([i])), slice(i, i + 1)
             share = float(model.shares[i])
             q = share * (float(self._squares[i]) / model.l2 + pull)
             margin = block.margins(weights) + (w[-1] if pull > 0.0 else 0.0)

@@ -13,7 +13,6 @@ from accelegrad.errors import LineSearchError, NonFiniteError, Vector
 from accelegrad.geometry.penalties import Penalty
 from accelegrad.geometry.sets import FeasibleSet
 from accelegrad.models.linear_model import LinearModel
-from accelegrad.models.losses import Loss
 from accelegrad.models.matrix import gram_matrix
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.rules.base import Array, Step
@@ -165,7 +164,7 @@ class InteriorPoint(RowRule):
         """Return the sum with its terms; refuse other losses, and weights without a term."""
         terms = Terms.of(model, penalty, feasible_set)
         held = terms is not None and terms.feasible_set is None and terms.gets_tight
-        if terms is None or not held or not has_one_kink(model.loss):
+        if terms is None or not held or not model.loss.has_one_kink:
             raise ValueError(
                 "method 'interior-point' takes losses with one kink ('hinge', 'absolute', "
                 "'quantile'), l1 and elastic net terms and no constraint, and each weight has to "
@@ -209,11 +208,6 @@ class Found(NamedTuple):
     parameters: Vector
     slopes: Vector
     steps: int
-
-
-def has_one_kink(loss: Loss) -> bool:
-    """Return whether a loss is linear on either side of its target, the only kink."""
-    return loss.curvature == np.inf and loss.shape.epsilon == 0.0 and loss.lipschitz < np.inf
 
 
 class KinkedRows:

@@ -207,17 +207,7 @@ class SketchedNewton(RowRule):
     def _directed(
         self, state: SketchedNewtonState, curvature: Factored | Diagonal
     ) -> SketchedNewtonState:
-        direction = -self._corrected(state, curvature)
-        return state._replace(
-            trial=state.point + direction,
-            direction=direction,
-            step_size=1.0,
-            slope=-inner(state.gradient, direction),
-            due="",
-        )
-
-    def _corrected(self, state: SketchedNewtonState, curvature: Factored | Diagonal) -> Array:
-        """Return B g by the two loops of L-BFGS."""
+        """Return the state with the trial x - B g, by the two loops of L-BFGS."""
         vector, shares = state.gradient, []
         pairs = list(zip(state.moves, state.gradient_changes, strict=True))
         for move, change in reversed(pairs):
@@ -230,7 +220,13 @@ class SketchedNewton(RowRule):
             vector = inner(move, change) / inner(change, curvature.solve(change)) * vector
         for (move, change), share in zip(pairs, reversed(shares), strict=True):
             vector = vector + (share - inner(change, vector) / inner(move, change)) * move
-        return vector
+        return state._replace(
+            trial=state.point - vector,
+            direction=-vector,
+            step_size=1.0,
+            slope=inner(state.gradient, vector),
+            due="",
+        )
 
     def _shortened(
         self, state: SketchedNewtonState, trial: Evaluation, oracle: Sum
@@ -314,7 +310,8 @@ class CurvedOracle(SmoothOracle):
         # A weak l2 term keeps its weight relative to a row, up to that of one row: fewer rows
         # overfit sooner.
         weight = min(model.l2 * model.n_samples, 1.0) / size
-        sample = model.sampled(size, rng).in_memory(max(model.l2, weight))
+        rows = rng.integers(model.n_samples, size=size)
+        sample = model.of_rows(rows, max(model.l2, weight))
         oracle, rule = CurvedOracle(sample, rng), SketchedNewton()
         state = rule.init(point)
         unknown = sample.n_parameters / size  # relative error of the value, about
@@ -339,8 +336,8 @@ class CurvedOracle(SmoothOracle):
         model = self.model
         with np.errstate(**QUIET):
             at = self._known(self._evaluation(point))
-            rows = model.sampled(size, [self._seed, number], by=at, caution=caution)
-            matrix = second_derivative_matrix(model, at, rows)
+            rows = model.sampled(size, [self._seed, number], at, caution)
+            matrix = second_derivative_matrix(model, rows)
         self._made = Factored(matrix, *self._costs.price(number + 1, rows.n_curved))
         self._made_from = point, number, caution
         return self._made
@@ -361,7 +358,7 @@ class CurvedOracle(SmoothOracle):
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a checkpoint."""
         super().restore(state)
-        self._seed, self._made, self._latest = state["seed"], None, []
+        self._seed, self._made, self._latest = state["seed"], None, ()
         made = state["made"]
         self._made_from = None if made is None else (made["point"], made["number"], made["caution"])
 
@@ -405,7 +402,7 @@ class SmoothedCurvedOracle(SmoothedOracle[CurvedOracle]):
         if waits:
             known.late_bound = self._late_bound(smooth, mu)
         else:
-            known.dual_value = at.dual_value_by(smooth)
+            known.dual_value = self.model.dual.by(smooth)
             gap = at.value - known.dual_value
         self._shrink(part, gap, goal, at.value)
         return evaluation
@@ -415,7 +412,8 @@ class SmoothedCurvedOracle(SmoothedOracle[CurvedOracle]):
 
         The second derivatives are taken to be those of all rows times the share that is curved.
         """
-        curved = max(smooth.curved_share, 1.0 / self.model.n_samples)
+        curved = smooth.model.loss.curved(smooth.derivatives).mean()
+        curved = max(curved, 1.0 / self.model.n_samples)
         space = rows_in_memory(self.model).dual.without_terms("a smoothed loss").space
         mu = self.sum.model.loss.smoothing
         return float(0.5 * mu * space.distance(smooth.gradient) ** 2 / curved)

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-import scipy.sparse as sp
 
 from accelegrad.errors import LineSearchError, Vector
 from accelegrad.geometry.penalties import Penalty
 from accelegrad.geometry.sets import FeasibleSet
 from accelegrad.models.linear_model import LinearModel, ModelPoint
-from accelegrad.models.matrix import (
-    ColumnProducts,
-    Matrix,
-)
+from accelegrad.models.matrix import Matrix
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.rules.base import Array, Step
@@ -164,7 +159,7 @@ class PenalisedOracle(SmoothOracle, TermsOracle):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        d, self._limits = self.model.n_features, limits_of(self.terms)
+        self._limits = limits_of(self.terms)
         self._before = math.nan  # value at the last model's point, infinite if unknown
         #: the last model's minimum, and the point and caution that it is around; if it has all rows
         self._aimed: tuple[Vector, ModelPoint, float] | None = None
@@ -172,10 +167,7 @@ class PenalisedOracle(SmoothOracle, TermsOracle):
         self._is_least_squares = self.model.loss.name == "squared"
         self._part: tuple[Any, LinearModel] | None = None  # some columns, and the model of them
         self._matrix: Matrix | None = None  # its curvature, if constant
-        self._products: ColumnProducts | None = None
-        if self._is_least_squares and sp.issparse(self.model.X) and d > FEW_COLUMNS:
-            self._products = ColumnProducts(self.model.X, self.model.shares, MOST_PARAMETERS)
-        if self._is_least_squares and d <= FEW_COLUMNS:
+        if self._is_least_squares and self.model.n_features <= FEW_COLUMNS:
             # Now, so that the sizes of columns, which bounds take from it, are always the same.
             with np.errstate(**QUIET):
                 self._least_squares_matrix(self._columns(None))
@@ -187,8 +179,9 @@ class PenalisedOracle(SmoothOracle, TermsOracle):
             goal = self.goal(value)
             slopes, settled = self.model_slopes(evaluation), self.is_settled(value)
             bound = best_bound(self.dual, at, value, goal, slopes, settled=settled)
-            if value - bound > goal > 0.0 and settled:
-                bound = max(bound, self._bound_without_terms(at))
+            if value - bound > goal > 0.0 and settled and self.model.has_dual_bound:
+                # Rounding may be larger than weak terms: without them the minimum is no larger.
+                bound = max(bound, at.dual_value)
             evaluation.dual_value = bound
         return evaluation
 
@@ -198,13 +191,6 @@ class PenalisedOracle(SmoothOracle, TermsOracle):
             return None
         _, around, caution = self._aimed
         return around.slopes_at(self._known(evaluation), caution)
-
-    def _bound_without_terms(self, at: ModelPoint) -> float:
-        """Return a bound that may hold even if rounding is larger than the terms.
-
-        Without them the minimum is no larger, and if they are weak it is close.
-        """
-        return at.dual_value if self.model.has_dual_bound else 0.0
 
     def is_settled(self, value: float) -> bool:
         """Return whether the last step gained nothing.
@@ -220,7 +206,7 @@ class PenalisedOracle(SmoothOracle, TermsOracle):
         columns: Any = None
         around: ModelPoint | None = None
         with np.errstate(**QUIET):
-            few = d <= FEW_COLUMNS and self.model.in_memory is not None
+            few = d <= FEW_COLUMNS and self.model.in_memory
             if self._is_least_squares and number == 1 and few:
                 # Products of columns suffice: no pass over the rows.
                 part = self._columns(None)
@@ -234,11 +220,7 @@ class PenalisedOracle(SmoothOracle, TermsOracle):
                     gradient = gradient.copy()
                     gradient[:d] += more * point[:d]
                 columns = self._chosen(point, gradient)
-                if self._products is not None and columns is not None:
-                    matrix = self._products_of(columns, self._products)
-                else:
-                    part = self._columns(columns)
-                    matrix = self._curvature(part, around, number, caution)
+                matrix = self._curvature(self._columns(columns), around, number, caution)
             given = columns, matrix, gradient, point
             target, fall = minimum_of_columns(self.terms, self._limits, *given)
         if self._has_all_rows and around is not None:
@@ -267,7 +249,8 @@ class PenalisedOracle(SmoothOracle, TermsOracle):
             # The fall from moving one column alone.
             curvatures = self.model.loss.curvature * self.model.column_squares() + self.terms.l2
             gain = steepness[others] ** 2 / curvatures[others]
-            others = others[np.argpartition(gain, others.size - most)[others.size - most :]]
+            first = others.size - most
+            others = others[np.argpartition(gain, first - 1)[first:]]
         chosen = np.sort(np.concatenate([moving, others]))
         if not chosen.size:  # only an intercept moves
             chosen = np.array([np.argmax(np.abs(g))])
@@ -288,29 +271,15 @@ class PenalisedOracle(SmoothOracle, TermsOracle):
         if self._is_least_squares:
             return self._least_squares_matrix(part)
         size = Costs.of(part).sample(number) or part.n_samples
-        rows = part.sampled(size, [self._seed, number], by=at, caution=caution)
+        rows = part.sampled(size, [self._seed, number], at, caution)
         # Least squares do not need it: their slopes are the model's.
-        self._has_all_rows = rows.count >= rows.n_curved
-        return second_derivative_matrix(part, at, rows)
+        self._has_all_rows = rows.n_drawn >= rows.n_curved
+        return second_derivative_matrix(part, rows)
 
     def _least_squares_matrix(self, part: LinearModel) -> Matrix:
         if self._matrix is None:
             self._matrix = least_squares_matrix(part, part.l2)
         return self._matrix
-
-    def _products_of(self, columns: Any, products: ColumnProducts) -> Matrix:
-        model, size = self.model, columns.size
-        matrix = np.empty((size + model.fit_intercept, size + model.fit_intercept))
-        matrix[:size, :size] = products.of(columns)
-        matrix.flat[: size * len(matrix) : len(matrix) + 1] += self.terms.l2
-        if model.fit_intercept:
-            matrix[size, :size] = matrix[:size, size] = self._sums[columns]
-            matrix[size, size] = model.shares.sum()
-        return matrix
-
-    @cached_property
-    def _sums(self) -> Vector:
-        return self.model.combination(np.ones(self.model.n_samples))
 
 
 class SmoothedPenalisedOracle(SmoothedOracle[PenalisedOracle], TermsOracle):
@@ -345,7 +314,7 @@ class SmoothedPenalisedOracle(SmoothedOracle[PenalisedOracle], TermsOracle):
             settled = self.sum.is_settled(evaluation.value)
             bound = best_bound(self.dual, smooth, value, goal, slopes, settled=settled)
             if value - bound > goal > 0.0 and settled and self.model.has_dual_bound:
-                bound = max(bound, at.dual_value_by(smooth))
+                bound = max(bound, self.model.dual.by(smooth))
             known.dual_value = bound
             mu, part, gap = smooth.model.loss.smoothing, smoothing_gap(at, smooth), value - bound
             self._shrink(part, gap, goal, value)
@@ -373,7 +342,7 @@ def minimum_of_columns(
     free = terms.fit_intercept and terms.intercept_is_free
     if terms.fit_intercept and not free:
         low, high = terms.intercept
-        limits = limits.and_one(0.0, low, high)
+        limits = limits.with_coordinate(0.0, low, high)
         places = np.append(np.arange(d)[places], d)
     start, slopes = point[places], gradient[places]
     if not free:

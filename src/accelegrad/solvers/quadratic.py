@@ -41,7 +41,7 @@ class Limits(NamedTuple):
         """Return those of some coordinates."""
         return Limits(self.l1[chosen], self.lower[chosen], self.upper[chosen])
 
-    def and_one(self, l1: float, lower: float, upper: float) -> Limits:
+    def with_coordinate(self, l1: float, lower: float, upper: float) -> Limits:
         """Return the limits after adding one coordinate."""
         return Limits(
             np.append(self.l1, l1), np.append(self.lower, lower), np.append(self.upper, upper)
@@ -50,11 +50,6 @@ class Limits(NamedTuple):
     def in_units(self, units: Vector) -> Limits:
         """Return them for coordinates measured in these units."""
         return Limits(self.l1 * units, self.lower / units, self.upper / units)
-
-    def resting(self, point: Vector) -> Vector:
-        """Return the position of coordinates that only these limits move."""
-        nearest: Vector = np.minimum(np.maximum(0.0, self.lower), self.upper)
-        return np.where(self.l1 > 0.0, nearest, point)
 
 
 class Minimum(NamedTuple):
@@ -84,7 +79,9 @@ def box_minimum(matrix: Matrix, slope: Vector, limits: Limits, start: Vector) ->
     if units.all():
         found, fall = _minimum(scaled, units * slope, limits.in_units(units), start / units)
         return Minimum(np.minimum(np.maximum(units * found, limits.lower), limits.upper), fall)
-    point = limits.resting(start)
+    # Coordinates that only the limits move.
+    nearest = np.minimum(np.maximum(0.0, limits.lower), limits.upper)
+    point = np.where(limits.l1 > 0.0, nearest, start)
     curved = np.flatnonzero(units)
     rest = np.flatnonzero(units == 0.0)
     fall = float(limits.l1[rest] @ (np.abs(start[rest]) - np.abs(point[rest])))

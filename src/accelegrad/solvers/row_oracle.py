@@ -109,18 +109,17 @@ class TermsOracle(RowOracle):
 
 def rows_in_memory(model: LinearModel) -> LinearModel:
     """Return the model with its rows in memory, or refuse."""
-    rows = model.in_memory
-    if rows is None:
+    if not model.in_memory:
         raise ValueError(
             "this method goes from row to row in random order, so that all rows have to be in "
             f"memory, but those of {model!r} are not: use method 'accelegrad-newton'."
         )
-    return rows
+    return model
 
 
 def soon_ready(model: LinearModel) -> LinearModel:
     """Return the model, without kernels if its few passes would not pay for compiling."""
-    if isinstance(model, LinearModel) and model.has_columns and model.in_memory is None:
+    if model.has_columns and not model.in_memory:
         return model  # its rows are elsewhere
     rows = rows_in_memory(model)
     return rows if kernels.wanted(kernels.readable(rows.X)) else rows.without_kernels()
@@ -134,10 +133,7 @@ class SmoothOracle(RowOracle):
 
     #: it is always the same sum: see `SmoothedOracle`
     changed = False
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self._latest: list[Evaluation] = []
+    _latest: tuple[Evaluation, ...] = ()
 
     @property
     def sum(self) -> Any:
@@ -147,7 +143,7 @@ class SmoothOracle(RowOracle):
     def __call__(self, point: Vector) -> Evaluation:
         """Evaluate at the point."""
         evaluation = super().__call__(point)
-        self._latest = [*self._latest[-1:], evaluation]
+        self._latest = (*self._latest[-1:], evaluation)
         return evaluation
 
     def seen(self, point: Vector, other: ModelPoint) -> Evaluation:
@@ -156,7 +152,7 @@ class SmoothOracle(RowOracle):
             at = other.beside(self.model)
             value = at.value
         evaluation = Evaluation(point, value, late_gradient=self._late_gradient, model=at)
-        self._latest = [*self._latest[-1:], evaluation]
+        self._latest = (*self._latest[-1:], evaluation)
         return self._finish(evaluation)
 
     def _evaluation(self, point: Vector) -> Evaluation:
