@@ -15,6 +15,7 @@ import argparse
 import ast
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -189,14 +190,12 @@ def ran(tests: list[str], tree: Path, seconds: float | None, **variables: str) -
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         return Ran(endless="?")
-    lines = output.splitlines()
-    if any(line.startswith("Timeout (") for line in lines):
-        names = [line.split(" ")[0] for line in lines if line.startswith("tests/")]
-        return Ran(endless=names[-1] if names else "?")
+    if ended := re.search(r"^(tests/.*?::.*?) ?Timeout \(", output, re.MULTILINE):
+        return Ran(endless=ended[1])
     if process.returncode in (0, 5):
         return Ran()
-    failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
-    return Ran(failed=(failed or ["the run itself"])[0][:120])
+    failed = re.search(r"^(FAILED|ERROR) .*", output, re.MULTILINE)
+    return Ran(failed=failed[0][:120] if failed else "the run itself")
 
 
 def verdict(fault: Fault, tree: Path, seconds: float | None) -> str:

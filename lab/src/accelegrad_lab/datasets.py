@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from accelegrad.errors import Vector, finite_vector, real_number, whole_number
 from accelegrad.files.formats import FORMATS, LIBSVM, open_table, plain_path
 from accelegrad.files.tables import COMPRESSIONS, DataError, Reading, Targets, Wanted
-from accelegrad_lab.sparse_text import random_documents
+from accelegrad_lab.engine.rows import random_documents
 
 __all__ = ["DATA_FOLDER", "DataError", "Dataset", "as_binary", "find", "read", "sparse_text"]
 

@@ -27,8 +27,8 @@ from accelegrad_lab.engine.fit import HALF, Fit
 from accelegrad_lab.engine.rows import is_sparse
 from accelegrad_lab.functions.adaptive import ac_fgm, ad_gd, uni_fast_sgd
 from accelegrad_lab.functions.contest import ACCURACIES, FunctionContest, Recorder
+from accelegrad_lab.functions.formulas import Function
 from accelegrad_lab.functions.minima import has_cvxpy
-from accelegrad_lab.functions.problem import Function
 
 SOLVERS, EVERYDAY, FUNCTIONS = "solvers", "everyday", "functions"  # the three benchmarks
 BOTH = (SOLVERS, EVERYDAY)

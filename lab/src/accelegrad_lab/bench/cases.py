@@ -20,7 +20,7 @@ from accelegrad_lab.engine.rows import (
     rows_of,
 )
 from accelegrad_lab.functions.contest import ACCURACIES, FunctionContest
-from accelegrad_lab.functions.problem import KINDS
+from accelegrad_lab.functions.formulas import KINDS
 from accelegrad_lab.functions.suite import SUITE
 from accelegrad_lab.peers import EVERYDAY, FUNCTIONS, PEERS, SOLVERS, Peer
 

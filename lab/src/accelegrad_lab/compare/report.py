@@ -15,7 +15,7 @@ from accelegrad.errors import Vector
 from accelegrad.models.losses import LOSSES
 from accelegrad_lab.compare.runs import SOLVERS, STOCHASTIC, UNIVERSAL
 from accelegrad_lab.engine.content import Claim, Curve, Figure, Panel, Report
-from accelegrad_lab.engine.experiment import POINTS, Family, cells_text, number, verdict_of
+from accelegrad_lab.engine.experiment import POINTS, Family, number, verdict_of
 from accelegrad_lab.engine.line_file import put
 from accelegrad_lab.engine.recording import NAMES
 from accelegrad_lab.engine.tasks import Outcome
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 AXES = ("epochs", "seconds", "iterations")
 LEVELS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-6)  # relative to the minimum
-JUDGED = (1e-3, 1e-2, 1e-1)  # the first one that is reached is what a claim is judged by
+JUDGED = (1e-3, 1e-2, 1e-1)  # the summary says how soon the first of them that is reached was
 EXACT = 1e-12  # differences of this relative size are rounding
 DIVERGED = 1e8  # times the gap at zero: beyond, a point would only squeeze the other curves
 
@@ -155,13 +155,6 @@ class Comparison:
         note = status.partition(": ")[2] if status.startswith("FAILED") else ""
         return Series(peer.shown, "scikit-learn", family, note, [outcome], peer)
 
-    def judged_level(self, series: Sequence[Series]) -> float | None:
-        """Return the smallest relative gap, of a few, that any of these series reaches."""
-        for level in JUDGED:
-            if any(math.isfinite(s.soonest(level * self.scale, "iterations")) for s in series):
-                return level
-        return None
-
 
 def build_report(comparison: Comparison, seconds: float) -> Report:
     """Return the report."""
@@ -173,15 +166,16 @@ def build_report(comparison: Comparison, seconds: float) -> Report:
         f"{n} rows and {d} columns. The curves show P - P*, where P* = {comparison.lowest:.10g}"
         f"{_accuracy(comparison)}."
     )
-    level = comparison.judged_level(comparison.series)
-    if level is not None:
+    for level in JUDGED:
         gap = level * comparison.scale
         soonest = {s.label: s.soonest(gap, "seconds") for s in comparison.series}
-        words = ", ".join(
-            f"{name} {f'{soonest[name]:.3g} s' if math.isfinite(soonest[name]) else 'not reached'}"
-            for name in sorted(soonest, key=lambda name: soonest[name])
-        )
-        summary += f"\n\nTime to a gap of {level:g} P*: {words}."
+        if min(soonest.values()) < math.inf:
+            words = ", ".join(
+                f"{name} {f'{after:.3g} s' if math.isfinite(after) else 'not reached'}"
+                for name, after in sorted(soonest.items(), key=lambda one: one[1])
+            )
+            summary += f"\n\nTime to a gap of {level:g} P*: {words}."
+            break
     # Against seconds, and against epochs where any method has some.
     shown = {"seconds": comparison.series, "epochs": [s for s in comparison.series if s.has_epochs]}
     figures = [_figure(comparison, axis, series) for axis, series in shown.items() if series]
@@ -244,25 +238,8 @@ def _parameters(comparison: Comparison) -> dict[str, str]:
     return facts
 
 
-# -- claims ----------------------------------------------------------------------------------------
-
-
 def _claims(comparison: Comparison) -> list[Claim]:
-    """Return what can be judged of what was run."""
-    by_name = {series.method: series for series in comparison.series}
-    ours, rival = by_name.get("AcceleGrad"), by_name.get("AdaGrad")
-    fastest = by_name.get("Default", ours)
-    peers = [series for series in comparison.series if series.peer]
-    claims = [
-        _certified(comparison),
-        _fewer_epochs(ours, rival, comparison) if ours and rival else None,
-        _no_slower(fastest, peers, comparison) if fastest and peers else None,
-    ]
-    return [claim for claim in claims if claim is not None]
-
-
-def _certified(comparison: Comparison) -> Claim | None:
-    """Every lower bound is one."""
+    """Return the claim that every lower bound is one, where any is proved."""
     evidence, holds = [], []
     for method, outcomes in comparison.runs.items():
         for outcome in outcomes:
@@ -274,8 +251,8 @@ def _certified(comparison: Comparison) -> Claim | None:
             text = f"{number(value - lower)} certified, {number(true)} true"
             evidence.append((f"{NAMES[method]}: gap at the end", text))
     if not holds:
-        return None
-    return Claim(
+        return []
+    claim = Claim(
         "certified",
         "The certified gap of a run is never below its true gap.",
         "this comparison",
@@ -284,51 +261,7 @@ def _certified(comparison: Comparison) -> Claim | None:
         "The lower bound that each run proves is at most P*.",
         evidence,
     )
-
-
-def _fewer_epochs(ours: Series, rival: Series, comparison: Comparison) -> Claim | None:
-    """AcceleGrad against AdaGrad."""
-    level = comparison.judged_level([ours, rival])
-    if level is None:
-        return None
-    gap, holds, evidence = level * comparison.scale, [], []
-    for point, name in POINTS.items():
-        epochs = {s.method: s.family.first_below(point, gap, "epochs") for s in (ours, rival)}
-        evidence.append((f"epochs to {level:g} P*, {name}", cells_text(epochs)))
-        if min(epochs.values()) < math.inf:
-            holds.append(epochs[ours.method] <= epochs[rival.method])
-    return Claim(
-        "fewer-epochs",
-        f"AcceleGrad needs no more epochs than AdaGrad to a gap of {level:g} P*.",
-        "this comparison",
-        verdict_of(holds, part=0.0),
-        "both",
-        "At the average and at the last point, where either gets there.",
-        evidence,
-        figure="epochs",
-    )
-
-
-def _no_slower(ours: Series, peers: Sequence[Series], comparison: Comparison) -> Claim | None:
-    """The default, or else AcceleGrad, against the clock of others."""
-    level = comparison.judged_level([ours, *peers])
-    if level is None:
-        return None
-    gap = level * comparison.scale
-    seconds = {series.method: series.soonest(gap, "seconds") for series in (ours, *peers)}
-    mine = seconds[ours.method]
-    holds = [mine <= other for other in seconds.values() if min(mine, other) < math.inf]
-    subject = "The default method" if ours.method == "Default" else ours.method
-    return Claim(
-        "no-slower-than-peers",
-        f"{subject} takes no more time than each peer to a gap of {level:g} P*.",
-        "this comparison",
-        verdict_of(holds, part=0.0),
-        "both",
-        "The first of its average and its last point, against each peer, where either gets there.",
-        [(f"seconds to {level:g} P*: {name}", number(value)) for name, value in seconds.items()],
-        figure="seconds",
-    )
+    return [claim]
 
 
 # -- facts -----------------------------------------------------------------------------------------

@@ -27,7 +27,6 @@ class Curve:
     y: Vector  # on a log axis points that are not above zero are left out
     dash: str = "solid"  # or "dash", "dot", "dashdot"
     shade: float = 0.0  # -1 to 1: the colour is blended with the background, below 0 with the ink
-    scale: float | None = None  # 0 to 1: a place on the colour scale of large families
     low: Vector | None = None  # a band around the curve, over seeds
     high: Vector | None = None
     note: str = ""  # a remark that hovering shows: "ended: line search failed"

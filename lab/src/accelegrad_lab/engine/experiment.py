@@ -30,22 +30,6 @@ class Setup:
     rows: int = 0  # of that data
 
 
-class Results:
-    """The outcomes of an experiment's tasks."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._loaded: dict[str, Outcome] = {}  # figures and claims ask for the same runs
-
-    def __getitem__(self, task: Task) -> Outcome:
-        if task.key not in self._loaded:
-            outcome = self._store.load(task)
-            if outcome is None:
-                raise KeyError(f"no result for {task.kind} with {dict(task.parameters)}")
-            self._loaded[task.key] = outcome
-        return self._loaded[task.key]
-
-
 class Experiment(ABC):
     """An experiment, declared; the runner runs its tasks and the report shows its figures.
 
@@ -68,11 +52,11 @@ class Experiment(ABC):
         """Return what gaps are divided by."""
 
     @abstractmethod
-    def figures(self, setup: Setup, results: Results) -> list[Figure]:
+    def figures(self, setup: Setup, results: Store) -> list[Figure]:
         """Return what is drawn."""
 
     @abstractmethod
-    def claims(self, setup: Setup, results: Results) -> list[Claim]:
+    def claims(self, setup: Setup, results: Store) -> list[Claim]:
         """Return the paper's claims that this experiment decides, measured."""
 
     def tasks(self, setup: Setup) -> list[Task]:
@@ -83,12 +67,12 @@ class Experiment(ABC):
         """Return the tasks that others build on: the minima."""
         return list({one.key: one for one in map(self.minimum, self.tasks(setup))}.values())
 
-    def families(self, setup: Setup, results: Results) -> dict[Any, Family]:
+    def families(self, setup: Setup, results: Store) -> dict[Any, Family]:
         """Return the results of each cell."""
         return {
             cell: Family.of(
-                [results[task] for task in tasks],
-                [self.scale(results[self.minimum(task)].facts["minimum"]) for task in tasks],
+                [results.get(task) for task in tasks],
+                [self.scale(results.get(self.minimum(task)).facts["minimum"]) for task in tasks],
             )
             for cell, tasks in self.cells(setup).items()
         }
@@ -157,15 +141,7 @@ class Family:
         inside = np.flatnonzero(self.x[axis] <= where * (1 + 1e-9))
         return float(self.at(point)[inside[-1]]) if inside.size else np.inf
 
-    def curve(
-        self,
-        method: str,
-        variant: str,
-        point: str,
-        *,
-        shade: float = 0.0,
-        scale: float | None = None,
-    ) -> Curve:
+    def curve(self, method: str, variant: str, point: str, *, shade: float = 0.0) -> Curve:
         """Return a curve of the gaps at a point."""
         several = len(self.statuses) > 1
         bad = sorted({status for status in self.statuses if status != "MAX_ITER"})
@@ -175,7 +151,6 @@ class Family:
             self.x,
             self.at(point),
             shade=shade,
-            scale=scale,
             low=self.low[point] if several else None,
             high=self.high[point] if several else None,
             note=f"ended: {', '.join(bad).lower().replace('_', ' ')}" if bad else "",

@@ -14,8 +14,8 @@ import numpy as np
 from accelegrad.errors import Vector
 from accelegrad_lab.engine.fit import Rung, Sample
 from accelegrad_lab.engine.worker import Timing, quiet
+from accelegrad_lab.functions.formulas import Case, Function
 from accelegrad_lab.functions.minima import Minimum, by_clarabel, minima
-from accelegrad_lab.functions.problem import Case, Function
 
 ACCURACIES = (1e-2, 1e-4, 1e-6, 1e-8)
 MOST_CALLS = 5000  # of one run; chosen

@@ -26,7 +26,7 @@ from scipy.optimize import minimize as typed_minimize
 
 from accelegrad.errors import Vector
 from accelegrad_lab.engine.line_file import put
-from accelegrad_lab.functions.problem import Case, Function
+from accelegrad_lab.functions.formulas import Case, Function
 
 PATH = Path(__file__).with_name("minima.json")
 TOLERANCES = (1e-12, 1e-10)  # Clarabel's; the second where it does not reach the first

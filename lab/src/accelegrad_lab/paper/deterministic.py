@@ -7,7 +7,6 @@ import numpy as np
 from accelegrad_lab.engine.content import Claim, Curve, Figure, Verdict
 from accelegrad_lab.engine.experiment import (
     POINTS,
-    Results,
     Setup,
     cells_text,
     pairs_text,
@@ -15,6 +14,7 @@ from accelegrad_lab.engine.experiment import (
     verdict_of,
 )
 from accelegrad_lab.engine.recording import NAMES
+from accelegrad_lab.engine.tasks import Store
 from accelegrad_lab.paper import judged
 from accelegrad_lab.paper.regression import (
     ADAPTIVE,
@@ -26,6 +26,7 @@ from accelegrad_lab.paper.regression import (
     RegressionExperiment,
     problem_facts,
 )
+from accelegrad_lab.report.palette import tints
 
 EPSILONS = tuple(10.0**-k for k in range(1, 10))
 SEARCHING = {"universal": 2, "universal-fast": 4}  # calls an iteration, as the paper says
@@ -51,7 +52,7 @@ class Deterministic(RegressionExperiment):
         """Return as many iterations as the calls of the budget allow."""
         return {"batch": 0, "iterations": budget(setup) // SEARCHING.get(method, 1)}
 
-    def figures(self, setup: Setup, results: Results) -> list[Figure]:
+    def figures(self, setup: Setup, results: Store) -> list[Figure]:
         """Return the paper's figure: adaptive methods by rho, searching ones by epsilon."""
         families = self.families(setup, results)
         rows = [
@@ -83,7 +84,7 @@ class Deterministic(RegressionExperiment):
             )
         ]
 
-    def claims(self, setup: Setup, results: Results) -> list[Claim]:
+    def claims(self, setup: Setup, results: Store) -> list[Claim]:
         """Return the claims of section 5 (those about projections are judged elsewhere)."""
         if not self.projected:
             return []
@@ -100,11 +101,10 @@ class Deterministic(RegressionExperiment):
 
 
 def _by_epsilon(families: Families, p: int, method: str) -> list[Curve]:
+    shaded = zip(EPSILONS, tints(len(EPSILONS)), strict=True)
     return [
-        families[p, method, epsilon].curve(
-            method, f"ε = 1e-{place + 1}", "last", scale=place / (len(EPSILONS) - 1)
-        )
-        for place, epsilon in enumerate(EPSILONS)
+        families[p, method, epsilon].curve(method, f"ε = {epsilon:.0e}", "last", shade=shade)
+        for epsilon, shade in shaded
     ]
 
 

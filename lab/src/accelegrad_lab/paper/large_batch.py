@@ -14,7 +14,6 @@ from accelegrad_lab.engine.experiment import (
     POINTS,
     Experiment,
     Family,
-    Results,
     Setup,
     cells_text,
     number,
@@ -105,7 +104,7 @@ class LargeBatch(Experiment):
         """Return 1: gaps are shown as they are."""
         return 1.0
 
-    def figures(self, setup: Setup, results: Results) -> list[Figure]:
+    def figures(self, setup: Setup, results: Store) -> list[Figure]:
         """Return a figure for each loss and diameter, averaged iterates above the last ones."""
         cells = self.families(setup, results)
         return [
@@ -115,9 +114,9 @@ class LargeBatch(Experiment):
         ]
 
     def _figure(
-        self, setup: Setup, results: Results, cells: Cells, loss: str, diameter: float
+        self, setup: Setup, results: Store, cells: Cells, loss: str, diameter: float
     ) -> Figure:
-        known = results[minimum_task(self.model(setup, loss))].facts
+        known = results.get(minimum_task(self.model(setup, loss))).facts
         chosen = batches(setup)
         shades = dict(zip(chosen, tints(len(chosen)), strict=True))
         rows = [
@@ -155,7 +154,7 @@ class LargeBatch(Experiment):
             short=f"Batches: {SHORT[loss]}, D = {diameter:g}",
         )
 
-    def claims(self, setup: Setup, results: Results) -> list[Claim]:
+    def claims(self, setup: Setup, results: Store) -> list[Claim]:
         """Return the claims about large minibatches; none where there are no large ones."""
         if 1000 not in batches(setup):
             return []

@@ -15,7 +15,7 @@ from accelegrad.errors import nearest
 from accelegrad.files import whole_file
 from accelegrad_lab.datasets import as_binary, find
 from accelegrad_lab.engine.content import Claim, Figure, Report, Verdict
-from accelegrad_lab.engine.experiment import Experiment, Results, Setup
+from accelegrad_lab.engine.experiment import Experiment, Setup
 from accelegrad_lab.engine.runner import Progress, run_tasks
 from accelegrad_lab.engine.stored_data import generated_data, imported_data, stored_rows
 from accelegrad_lab.engine.tasks import Store
@@ -113,12 +113,11 @@ def _save_traces(experiment: Experiment, setup: Setup, store: Store, folder: Pat
 def _report(
     names: Sequence[str], setup: Setup, store: Store, facts: dict[str, dict[str, str]]
 ) -> Report:
-    results = Results(store)
     figures: list[Figure] = []
     claims: list[Claim] = []
     for name in names:
-        figures += EXPERIMENTS[name].figures(setup, results)
-        claims += EXPERIMENTS[name].claims(setup, results)
+        figures += EXPERIMENTS[name].figures(setup, store)
+        claims += EXPERIMENTS[name].claims(setup, store)
     drawn = {figure.name for figure in figures}
     claims = [claim.beside(drawn) for claim in claims]
     held = sum(claim.verdict is Verdict.HOLDS for claim in claims)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from accelegrad_lab.engine.content import Claim, Figure, Verdict
 from accelegrad_lab.engine.experiment import (
-    Results,
     Setup,
     cells_text,
     number,
@@ -13,6 +12,7 @@ from accelegrad_lab.engine.experiment import (
     verdict_of,
 )
 from accelegrad_lab.engine.recording import NAMES
+from accelegrad_lab.engine.tasks import Store
 from accelegrad_lab.paper import judged
 from accelegrad_lab.paper.deterministic import Deterministic
 from accelegrad_lab.paper.regression import (
@@ -58,7 +58,7 @@ class Stochastic(RegressionExperiment):
         iterations = steps // 4 if method in NOISY_SEARCHES else steps
         return {"batch": 1, "draw": 1000 + seed, "iterations": iterations}
 
-    def figures(self, setup: Setup, results: Results) -> list[Figure]:
+    def figures(self, setup: Setup, results: Store) -> list[Figure]:
         """Return the paper's figure, and beside it the line searches."""
         families, rows = self.families(setup, results), []
         for p, kind in PROBLEMS.items():
@@ -91,7 +91,7 @@ class Stochastic(RegressionExperiment):
             caption += " The methods ignore the projection."
         return [Figure(self.name, self.title, caption, rows, facts)]
 
-    def claims(self, setup: Setup, results: Results) -> list[Claim]:
+    def claims(self, setup: Setup, results: Store) -> list[Claim]:
         """Return the claims of appendix E about noise, or about leaving the projection out."""
         own = self.families(setup, results)
         if self.projected:

@@ -75,20 +75,6 @@ OTHERS = (
     Colour("#8A7A2E", "#E3D48B"),
 )
 
-#: A scale for families of more curves than one hue has tints: viridis, less what the page's
-#: background would swallow, in steps that all eyes see as about equal.
-SCALE = (
-    Colour("#440154", "#414487"),
-    Colour("#482878", "#34608D"),
-    Colour("#3E4C8A", "#29798E"),
-    Colour("#306A8E", "#21918C"),
-    Colour("#24878E", "#22A785"),
-    Colour("#1FA188", "#3ABA76"),
-    Colour("#37B878", "#65CB5E"),
-    Colour("#67CC5C", "#A0DA39"),
-    Colour("#B0DD2F", "#FDE725"),
-)
-
 
 def colours(methods: Iterable[str]) -> dict[str, Colour]:
     """Return the colour of every method; a name that is not known gets one by its letters.
@@ -116,14 +102,6 @@ def tints(count: int) -> list[float]:
     if count == 1:
         return [0.0]
     return [FAINTEST + (STRONGEST - FAINTEST) * place / (count - 1) for place in range(count)]
-
-
-def on_scale(place: float) -> Colour:
-    """Return the colour at a place of the scale, from 0 to 1."""
-    steps = place * (len(SCALE) - 1)
-    low = min(int(steps), len(SCALE) - 2)
-    here, after, share = SCALE[low], SCALE[low + 1], steps - low
-    return Colour(_blend(here.light, after.light, share), _blend(here.dark, after.dark, share))
 
 
 def _blend(colour: str, towards: str, share: float) -> str:

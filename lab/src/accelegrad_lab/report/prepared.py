@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from accelegrad.errors import Vector
 from accelegrad_lab.engine.content import Curve, Figure, Panel, Report
-from accelegrad_lab.report.palette import Colour, colours, on_scale
+from accelegrad_lab.report.palette import Colour, colours
 
 POINTS = 400  # at most so many are drawn of a curve
 FEW = 12  # a curve of so few points gets markers
@@ -101,17 +101,17 @@ def _prepare_figure(figure: Figure, colour: Mapping[str, Colour]) -> PreparedFig
             method,
             variant,
             dash,
-            colour[method].shaded(shade) if scale is None else on_scale(scale),
+            colour[method].shaded(shade),
             i not in drawn,
         )
-        for i, (method, variant, dash, shade, scale) in enumerate(keys)
+        for i, (method, variant, dash, shade) in enumerate(keys)
     ]
     return PreparedFigure(figure, entries, rows)
 
 
-def _key(curve: Curve) -> tuple[str, str, str, float, float | None]:
+def _key(curve: Curve) -> tuple[str, str, str, float]:
     """Return what makes two curves share an entry of the legend."""
-    return curve.method, curve.variant, curve.dash, float(curve.shade), curve.scale
+    return curve.method, curve.variant, curve.dash, float(curve.shade)
 
 
 def _line(curve: Curve, panel: Panel, entry: int) -> Line:
