@@ -19,13 +19,12 @@ from accelegrad.cli.main import main
 from accelegrad_lab.bench import harness
 from accelegrad_lab.bench.cases import COLD, FULL, GOALS, SUITES, Case, chosen_cases, solvers_of
 from accelegrad_lab.bench.harness import BenchRequest, bench, cold_call, measure
-from accelegrad_lab.bench.report import claims, summary_words
-from accelegrad_lab.bench.results import Problem, Record, Results
+from accelegrad_lab.bench.report import Problem, Record, Results, claims, summary_words
 from accelegrad_lab.engine import worker as engine_worker
 from accelegrad_lab.engine.content import Verdict
 from accelegrad_lab.engine.fit import Fit, Rung, Sample
-from accelegrad_lab.engine.line_file import LineFile
 from accelegrad_lab.engine.rows import REGRESSIONS, Rows, rows_of
+from accelegrad_lab.engine.tasks import LineFile
 from accelegrad_lab.engine.worker import Pair, SolverError, TimeLimitError, Worker
 from accelegrad_lab.peers import (
     EVERYDAY,
@@ -38,7 +37,7 @@ from accelegrad_lab.peers import (
     tolerances,
 )
 from accelegrad_lab.report import stills
-from accelegrad_lab.report.profiles import geometric_mean, profile, ratios
+from accelegrad_lab.report.tables import geometric_mean, profile, ratios
 
 KEY = "hinge/a/hinge l2=1/n"
 CASE = Case(SOLVERS, "hinge", "a", "hinge l2=1/n")

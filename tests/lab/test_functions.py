@@ -13,8 +13,14 @@ from accelegrad.geometry.sets import Ball
 from accelegrad_lab.bench.cases import QUICK_FUNCTIONS
 from accelegrad_lab.engine.worker import Timing
 from accelegrad_lab.functions.adaptive import ac_fgm, ad_gd, first_length, uni_fast_sgd
-from accelegrad_lab.functions.contest import Enough, FunctionContest, Recorder
-from accelegrad_lab.functions.minima import find_minimum, has_cvxpy, minima
+from accelegrad_lab.functions.contest import (
+    Enough,
+    FunctionContest,
+    Recorder,
+    find_minimum,
+    has_cvxpy,
+    minima,
+)
 from accelegrad_lab.functions.formulas import KINDS, Case, Function
 from accelegrad_lab.functions.suite import SUITE
 from accelegrad_lab.peers import FUNCTIONS, PEERS

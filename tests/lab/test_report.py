@@ -14,8 +14,7 @@ import pytest
 from matplotlib.image import imread
 
 from accelegrad_lab.engine.content import Claim, Curve, Figure, Panel, Report, Verdict
-from accelegrad_lab.report.palette import OTHERS, colours
-from accelegrad_lab.report.prepared import POINTS
+from accelegrad_lab.report.prepared import OTHERS, POINTS, colours
 from accelegrad_lab.report.report import evidence_tables, write_report
 from browser import wait_for
 

@@ -14,12 +14,11 @@ from sklearn.datasets import dump_svmlight_file
 from accelegrad.cli import main as cli
 from accelegrad_lab.datasets import as_binary
 from accelegrad_lab.engine.content import Verdict
-from accelegrad_lab.engine.experiment import Family, Results, Setup, slope, verdict_of
-from accelegrad_lab.engine.runner import Progress, TaskError, run_tasks
-from accelegrad_lab.engine.stored_data import imported_data, model_of
-from accelegrad_lab.engine.stored_data import minimum_task as text_minimum
-from accelegrad_lab.engine.tasks import Outcome, Store, Task
-from accelegrad_lab.paper import deterministic, large_batch, regression, stochastic
+from accelegrad_lab.engine.experiment import Family, Setup, slope, verdict_of
+from accelegrad_lab.engine.models import file_data, model_of
+from accelegrad_lab.engine.models import minimum_task as text_minimum
+from accelegrad_lab.engine.tasks import Outcome, Progress, Store, Task, TaskError, run_tasks
+from accelegrad_lab.paper import large_batch, regression, stochastic
 from accelegrad_lab.paper import reproduce as reproduction
 from accelegrad_lab.paper.regression import minimum_task, problem_of
 from accelegrad_lab.paper.reproduce import EXPERIMENTS, Request, reproduce
@@ -164,10 +163,10 @@ def test_family_takes_medians_of_scaled_gaps():
 def exact_families(ours=-2.0, theirs=-1.0, **changes):
     made = {}
     for p in (2, 1):
-        for rho in deterministic.RHOS:
+        for rho in regression.RHOS:
             made[p, "accelegrad", rho] = family(ours if p == 2 else -0.6, 10 * rho, **changes)
             made[p, "adagrad", rho] = family(theirs if p == 2 else -0.5, 20 * rho)
-        for index, epsilon in enumerate(deterministic.EPSILONS):
+        for index, epsilon in enumerate(regression.EPSILONS):
             made[p, "universal", epsilon] = family(-1.0, 10.0**-index, calls=2.0)
             made[p, "universal-fast", epsilon] = family(-1.0, 10.0**-index, calls=4.0)
     return made
@@ -175,7 +174,7 @@ def exact_families(ours=-2.0, theirs=-1.0, **changes):
 
 def by_epsilon(families, p, gap):
     """Return the families with final gaps of the searching methods by the place of epsilon."""
-    places = itertools.product(deterministic.SEARCHING, enumerate(deterministic.EPSILONS))
+    places = itertools.product(regression.SEARCHING, enumerate(regression.EPSILONS))
     changed = {
         (p, method, epsilon): family(-1.0, gap(place)) for method, (place, epsilon) in places
     }
@@ -186,14 +185,14 @@ def test_deterministic_claims_follow_the_numbers():
     good = exact_families(last_rate=-3.0)
     flat = {key: family(-1.0, calls=3.0) for key in good}
     for claim, holds, fails in [
-        (deterministic.beats_adagrad, good, exact_families(ours=-0.5, theirs=-2.0)),
-        (deterministic.last_beats_average, good, exact_families(last_rate=-0.1)),
-        (deterministic.overshoots, good, flat),
-        (deterministic.small_epsilon_helps, good, by_epsilon(good, 2, lambda k: 10.0**k)),
+        (regression.beats_adagrad, good, exact_families(ours=-0.5, theirs=-2.0)),
+        (regression.last_beats_average, good, exact_families(last_rate=-0.1)),
+        (regression.overshoots, good, flat),
+        (regression.small_epsilon_helps, good, by_epsilon(good, 2, lambda k: 10.0**k)),
         # One that is smaller is better, until it is too small.
-        (deterministic.epsilon_must_fit, by_epsilon(good, 1, lambda k: 10.0 ** abs(k - 4)), good),
-        (deterministic.data_passes, good, flat),
-        (deterministic.rates, good, exact_families(ours=-1.0)),
+        (regression.epsilon_must_fit, by_epsilon(good, 1, lambda k: 10.0 ** abs(k - 4)), good),
+        (regression.data_passes, good, flat),
+        (regression.rates, good, exact_families(ours=-1.0)),
     ]:
         assert claim(holds).verdict is Verdict.HOLDS, claim
         assert claim(fails).verdict is not Verdict.HOLDS, claim
@@ -202,7 +201,7 @@ def test_deterministic_claims_follow_the_numbers():
 def noisy_families(ratio=1.0, at_one=10.0):
     made = {}
     for p in (2, 1):
-        for rho in (*deterministic.RHOS, stochastic.SLIGHTLY_MORE):
+        for rho in (*regression.RHOS, stochastic.SLIGHTLY_MORE):
             factor = at_one if (p, rho) == (2, 1.0) else ratio
             made[p, "accelegrad", rho] = family(-0.7, factor)
             made[p, "adagrad", rho] = family(-0.7, 1.0)
@@ -241,7 +240,7 @@ def test_stochastic_claims_follow_the_numbers():
 
 def batch_cells(adagrad, accelegrad):
     made = {}
-    for loss in large_batch.LOSSES:
+    for loss in large_batch.PAPERS_LOSSES:
         for diameter in large_batch.DIAMETERS:
             for batch in (1, 10, 100, 1000, 5000):
                 made[loss, diameter, "adagrad", batch] = family(-1.0, adagrad(batch))
@@ -250,25 +249,24 @@ def batch_cells(adagrad, accelegrad):
 
 
 def test_large_batch_claims_follow_the_numbers():
-    chosen = [1, 10, 100, 1000, 5000]
     good = batch_cells(lambda b: max(b, 1000) / 1000, lambda b: 1 / b)
     claims = [
         large_batch.adagrad_degrades,
         large_batch.accelegrad_improves,
         large_batch.same_for_svm,
     ]
-    assert [claim(good, chosen).verdict for claim in claims] == [Verdict.HOLDS] * 3
+    assert [claim(good).verdict for claim in claims] == [Verdict.HOLDS] * 3
     bad = batch_cells(lambda b: 1.0, lambda b: b)
-    assert [claim(bad, chosen).verdict for claim in claims] == [Verdict.FAILS] * 3
+    assert [claim(bad).verdict for claim in claims] == [Verdict.FAILS] * 3
     # Where nobody gets to 1e-2, the second lowest gap of all decides.
     far = batch_cells(lambda b: max(b, 1000) / 1000, lambda b: 1e6 / b)
-    assert large_batch.accelegrad_improves(far, chosen).verdict is Verdict.HOLDS
+    assert large_batch.accelegrad_improves(far).verdict is Verdict.HOLDS
     far = batch_cells(lambda b: max(b, 1000) / 1000, lambda b: 1e6 * b)
-    claim = large_batch.accelegrad_improves(far, chosen)
+    claim = large_batch.accelegrad_improves(far)
     assert claim.verdict is Verdict.FAILS
     assert "Small batches are as good" in claim.explanation
     # No verdict but a plain one is left unexplained.
-    unexplained = large_batch.adagrad_degrades(bad, chosen)
+    unexplained = large_batch.adagrad_degrades(bad)
     assert unexplained.explanation == ""
     shown = unexplained.beside(set())
     assert shown.explanation
@@ -288,13 +286,13 @@ def write_data(path, rows=40, seed=0):
 
 def test_a_file_is_known_by_its_content(tmp_path):
     store = Store(tmp_path / "store")
-    data = imported_data(write_data(tmp_path / "a.svm"), store, as_binary)
-    same = imported_data(write_data(tmp_path / "a.svm"), store, as_binary)
-    other = imported_data(write_data(tmp_path / "a.svm", seed=1), store, as_binary)
+    data = file_data(write_data(tmp_path / "a.svm"), as_binary)
+    same = file_data(write_data(tmp_path / "a.svm"), as_binary)
+    other = file_data(write_data(tmp_path / "a.svm", seed=1), as_binary)
     assert data == same
     assert data != other
     parameters = {"data": data, "rows": 30, "seed": 0, "loss": "logistic", "l2": 0.1}
-    model = model_of(parameters, store)
+    model = model_of(parameters)
     assert model.n_samples == 30
     found = store.get(text_minimum(parameters))
     assert found.facts["minimum"] - found.facts["lower"] <= 1e-12
@@ -359,8 +357,8 @@ def test_claims_that_compare_experiments_find_what_they_need(tmp_path):
     }
     asked = set()
 
-    class Recording(Results):
-        def __getitem__(self, one):
+    class Recording(Store):
+        def get(self, one):
             asked.add(one.key)
             if one.kind.endswith("minimum"):
                 return Outcome({}, {"minimum": 1.0})
@@ -387,7 +385,7 @@ CLAIMS = [
 def small_experiments(monkeypatch):
     """Have all experiments in a few seconds: each with fewer rows and steps, on made data."""
     monkeypatch.setattr(regression, "size", lambda _: {"n": 60, "d": 8, "noise": 1e-2})
-    monkeypatch.setattr(deterministic, "budget", lambda _: 40)
+    monkeypatch.setattr(regression, "budget", lambda _: 40)
     monkeypatch.setattr(stochastic, "epochs", lambda _: 2)
     monkeypatch.setattr(large_batch, "size", lambda _: {"rows": 1200, "epochs": 2})
     made = {"source": "generated", "n": 1500, "d": 200, "nnz": 8, "seed": 0}

@@ -32,7 +32,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -131,8 +131,9 @@ def _small(kind: str, d: int, *, peer: bool = False) -> Call:
     for seed in range(6):
         rng = np.random.default_rng(seed)
         functions.append(SMALL[kind](rng.standard_normal((4 * d, d)), rng.standard_normal(4 * d)))
-    ours, theirs = {"tol": 1e-6}, {"jac": True, "method": "L-BFGS-B"}
-    minimize: Any = partial(scipy_minimize, **theirs) if peer else partial(ag.minimize, **ours)
+    minimize: Any = partial(ag.minimize, tol=1e-6)
+    if peer:
+        minimize = partial(scipy_minimize, jac=True, method="L-BFGS-B")
 
     def call() -> Outcome:
         found = [_of_result(minimize(one.fun, np.zeros(d))) for one in functions]
@@ -421,7 +422,8 @@ def _prepared(source: str, name: str) -> Call:
     sys.stdout = sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115  for good
     warnings.simplefilter("ignore")  # a run that ends at its most iterations says so
     if source == PEERS:
-        return partial(CALLS[name], peer=True)()
+        make: Any = CALLS[name]
+        return cast("Call", make(peer=True))
     import accelegrad
 
     if not Path(accelegrad.__file__).is_relative_to(source):

@@ -25,11 +25,10 @@ import numpy as np
 import scipy.sparse as sp
 
 import accelegrad as ag
-from accelegrad_lab.engine.line_file import LineFile, put
 from accelegrad_lab.engine.rows import SCALED, SHORT_ROWS
 from accelegrad_lab.engine.rows import rows_of as engine_rows
-from accelegrad_lab.report.profiles import geometric_mean
-from accelegrad_lab.report.tables import table_lines
+from accelegrad_lab.engine.tasks import LineFile, put
+from accelegrad_lab.report.tables import geometric_mean, table_lines
 
 ROWS, L2 = 20_000, 1e-5
 SETS = (*SHORT_ROWS, "sylva")

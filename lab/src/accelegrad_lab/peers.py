@@ -26,9 +26,8 @@ from accelegrad.models.losses import LOSSES
 from accelegrad_lab.engine.fit import HALF, Fit
 from accelegrad_lab.engine.rows import is_sparse
 from accelegrad_lab.functions.adaptive import ac_fgm, ad_gd, uni_fast_sgd
-from accelegrad_lab.functions.contest import ACCURACIES, FunctionContest, Recorder
+from accelegrad_lab.functions.contest import ACCURACIES, FunctionContest, Recorder, has_cvxpy
 from accelegrad_lab.functions.formulas import Function
-from accelegrad_lab.functions.minima import has_cvxpy
 
 SOLVERS, EVERYDAY, FUNCTIONS = "solvers", "everyday", "functions"  # the three benchmarks
 BOTH = (SOLVERS, EVERYDAY)
@@ -104,16 +103,20 @@ class Peer:
 OTHER_OBJECTIVE = "it does not have this objective"
 
 
+def _goal(*losses: str, **wanted: Any) -> Callable[[Fit], str]:
+    """Return a test: a fit of these losses, any without them, with what the goal has to say."""
+
+    def against(fit: Fit) -> str:
+        wants = {"nonnegative": False, "path": False, **wanted}
+        same = all(getattr(fit.goal, name) == value for name, value in wants.items())
+        return "" if same and (not losses or fit.goal.loss in losses) else OTHER_OBJECTIVE
+
+    return against
+
+
 def _plain(*losses: str) -> Callable[[Fit], str]:
     """Return a test: one fit of these losses with an l2 penalty, or none."""
-    return lambda fit: (
-        "" if fit.goal.loss in losses and (fit.goal.is_plain or fit.alpha == 0) and _one(fit)
-        else OTHER_OBJECTIVE
-    )  # fmt: skip
-
-
-def _one(fit: Fit) -> bool:
-    return not (fit.goal.nonnegative or fit.goal.path)
+    return lambda fit: _goal(*losses, penalty="l2" if fit.alpha else fit.goal.penalty)(fit)
 
 
 def _with_l2(*losses: str, binary: bool = False) -> Callable[[Fit], str]:
@@ -139,9 +142,8 @@ def _few_parameters(fit: Fit) -> str:
 
 def _l1(loss: str, penalty: str = "l1", *, sparse: bool = False) -> Callable[[Fit], str]:
     def against(fit: Fit) -> str:
-        same = (fit.goal.loss, fit.goal.penalty) == (loss, penalty) and _one(fit)
-        same &= fit.n_classes <= 2 and (is_sparse(fit.rows.X) or not sparse)
-        return "" if same else OTHER_OBJECTIVE
+        same = fit.n_classes <= 2 and (is_sparse(fit.rows.X) or not sparse)
+        return _goal(loss, penalty=penalty)(fit) if same else OTHER_OBJECTIVE
 
     return against
 
@@ -160,19 +162,6 @@ def _dense_without_penalty(fit: Fit) -> str:
     if is_sparse(fit.rows.X):
         return "it takes dense rows"
     return _without_l2(*_KINKED)(fit) or ("" if fit.alpha == 0 else OTHER_OBJECTIVE)
-
-
-def _nonnegative(penalty: str | None) -> Callable[[Fit], str]:
-    return lambda fit: (
-        "" if fit.goal.nonnegative and fit.goal.penalty == penalty else OTHER_OBJECTIVE
-    )
-
-
-def _path(loss: str, penalty: str) -> Callable[[Fit], str]:
-    return lambda fit: (
-        "" if fit.goal.path and (fit.goal.loss, fit.goal.penalty) == (loss, penalty)
-        else OTHER_OBJECTIVE
-    )  # fmt: skip
 
 
 def _own_scale(fit: Fit) -> str:
@@ -565,11 +554,13 @@ PEERS: Mapping[str, Peer] = {
         for name in ("lsqr", "sag", "saga")
     },
     "Ridge, positive": Peer(
-        "Ridge", "Ridge(positive=True)", _ridge(positive=True), _nonnegative("l2"), _TWO, "positive"
+        "Ridge", "Ridge(positive=True)", _ridge(positive=True),
+        _goal(nonnegative=True, penalty="l2"), _TWO, "positive",
     ),
     "LinearRegression, positive": Peer(
         "nnls", "LinearRegression(positive=True)",
-        _fixed("LinearRegression", lambda _: {"positive": True}), _nonnegative(None), _TWO,
+        _fixed("LinearRegression", lambda _: {"positive": True}),
+        _goal(nonnegative=True, penalty=None), _TWO,
     ),
     "Lasso": Peer(
         "Lasso", "Lasso", _fixed("Lasso", _alpha), _l1("squared"), _TWO,
@@ -604,13 +595,13 @@ PEERS: Mapping[str, Peer] = {
     "LogisticRegressionCV": Peer(
         "LBFGS", "LogisticRegressionCV",
         _fixed("LogisticRegressionCV", lambda fit: {"Cs": 1.0 / _strengths(fit)}),
-        _path("logistic", "l2"), _TWO, "CV"
+        _goal("logistic", path=True, penalty="l2"), _TWO, "CV"
     ),
     "RidgeCV": Peer("Ridge", "RidgeCV",
         _fixed("RidgeCV", lambda fit: {"alphas": _strengths(fit), "cv": FOLDS}),
-        _path("squared", "l2"), _TWO, "CV"),
+        _goal("squared", path=True, penalty="l2"), _TWO, "CV"),
     "LassoCV": Peer("Lasso", "LassoCV", _fixed("LassoCV", lambda fit: {"alphas": fit.alphas}),
-        _path("squared", "l1"), _TWO, "CV"),
+        _goal("squared", path=True, penalty="l1"), _TWO, "CV"),
     # functions
     "auto": _function("AcceleGrad", "minimize(f, x0)", _ours("auto"), "auto", own=True),
     "accelegrad": _function(

@@ -16,11 +16,9 @@ from typing import Any, NamedTuple
 
 from accelegrad.errors import real_number
 from accelegrad_lab.bench.cases import SUITES, Case, chosen_cases, solvers_of
-from accelegrad_lab.bench.report import write_bench_report
-from accelegrad_lab.bench.results import Problem, Record, Results
+from accelegrad_lab.bench.report import Problem, Record, Results, write_bench_report
 from accelegrad_lab.engine.fit import Rung, Sample
-from accelegrad_lab.engine.line_file import LineFile
-from accelegrad_lab.engine.runner import Progress
+from accelegrad_lab.engine.tasks import LineFile, Progress
 from accelegrad_lab.engine.worker import (
     Pair,
     SolverError,
@@ -96,7 +94,6 @@ def bench(request: BenchRequest) -> Finished:
                     records[case.key, name] = record
                     file.add("record", record.to_json())
                     progress.advance()
-                progress.part_done()
     except KeyboardInterrupt:
         interrupted = True
     finally:

@@ -97,7 +97,7 @@ def _renew_minima(request: Request) -> int:
     from accelegrad.extras import require
     from accelegrad_lab.bench.cases import chosen_cases
     from accelegrad_lab.engine.worker import one_thread
-    from accelegrad_lab.functions.minima import write_minima
+    from accelegrad_lab.functions.contest import write_minima
     from accelegrad_lab.functions.suite import SUITE
 
     require("--minima", "bench", "cvxpy", "clarabel", distribution="accelegrad-lab")

@@ -25,9 +25,8 @@ from accelegrad_lab.compare.runs import (
     fit_of,
 )
 from accelegrad_lab.datasets import DataError, as_binary
-from accelegrad_lab.engine.runner import Progress, run_tasks
-from accelegrad_lab.engine.stored_data import imported_data, minimum_task, used_columns
-from accelegrad_lab.engine.tasks import Store, Task
+from accelegrad_lab.engine.models import file_data, minimum_task, rows_of
+from accelegrad_lab.engine.tasks import Progress, Store, Task, run_tasks
 from accelegrad_lab.report.report import write_report
 
 KIND = "compared-run"
@@ -65,7 +64,7 @@ def compare(request: CompareRequest) -> Path:
     request = replace(request, loss=plain_loss_name(request.loss))
     _check(request)
     store = Store(request.out / "results")
-    comparison, names = _comparison(request, store)
+    comparison, names = _comparison(request)
     progress = Progress(1, shown=request.progress)
     try:
         progress.part(f"{request.data.name}: minimum")
@@ -80,7 +79,6 @@ def compare(request: CompareRequest) -> Path:
         }
         timed = [one for tasks in runs.values() for one in tasks] + list(peers.values())
         run_tasks(timed, store, jobs=1, progress=progress, default_threads=True)
-        progress.part_done()
     finally:
         progress.close()
     comparison = replace(
@@ -139,21 +137,21 @@ def _runs(comparison: Comparison) -> dict[str, list[Task]]:
     return found
 
 
-def _comparison(request: CompareRequest, store: Store) -> tuple[Comparison, list[str]]:
+def _comparison(request: CompareRequest) -> tuple[Comparison, list[str]]:
     """Return the comparison before its runs, and the peers that take part."""
 
     def check(y: Vector) -> None:
         _check_targets(request.data, request.loss, y)
 
-    data = imported_data(request.data, store, check, request.target, request.reading)
-    rows = used_columns({"data": data}, store).y.size
+    data = file_data(request.data, check, request.target, request.reading)
+    rows = rows_of({"data": data}).y.size
     l2 = 1 / rows if request.l2 is None else float(request.l2)
     model = {"data": data, "loss": request.loss, "options": _loss_options(request), "l2": l2}
     for method in set(request.methods) & set(SOLVERS):
-        check_method({**model, "method": method, "budget": 1.0}, store)
-    peers, left_out = chosen_peers(request.peers, fit_of(model, store))
+        check_method({**model, "method": method, "budget": 1.0})
+    peers, left_out = chosen_peers(request.peers, fit_of(model))
     size = request.batch_size or 0
-    facts = _data_facts(data, request.loss, store)
+    facts = _data_facts(data, request.loss)
     return Comparison(request, model, facts, size if size < rows else 0, left_out), peers
 
 
@@ -183,9 +181,9 @@ def _check_targets(path: Path, loss: str, y: Vector) -> None:
             ) from None
 
 
-def _data_facts(data: Mapping[str, Any], loss: str, store: Store) -> dict[str, str]:
+def _data_facts(data: Mapping[str, Any], loss: str) -> dict[str, str]:
     """Return what the report says about the data."""
-    rows = used_columns({"data": data}, store)
+    rows = rows_of({"data": data})
     facts = {"data": rows.description, "file": data["source"], "sha256": data["sha256"]}
     if "target" in data:
         facts["target"] = f"column {data['target']!r}"

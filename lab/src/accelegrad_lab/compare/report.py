@@ -16,9 +16,8 @@ from accelegrad.models.losses import LOSSES
 from accelegrad_lab.compare.runs import SOLVERS, STOCHASTIC, UNIVERSAL
 from accelegrad_lab.engine.content import Claim, Curve, Figure, Panel, Report
 from accelegrad_lab.engine.experiment import POINTS, Family, number, verdict_of
-from accelegrad_lab.engine.line_file import put
 from accelegrad_lab.engine.recording import NAMES
-from accelegrad_lab.engine.tasks import Outcome
+from accelegrad_lab.engine.tasks import Outcome, put
 from accelegrad_lab.peers import COMPARED, PEERS, Peer, tolerances
 from accelegrad_lab.report.report import versions
 from accelegrad_lab.report.tables import csv_text

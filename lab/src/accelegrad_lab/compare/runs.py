@@ -16,9 +16,9 @@ from accelegrad import LinearModel
 from accelegrad.errors import nearest
 from accelegrad.front_door import minimize
 from accelegrad_lab.engine.fit import Fit, Goal
+from accelegrad_lab.engine.models import minimum_task, model_of
 from accelegrad_lab.engine.recording import record
 from accelegrad_lab.engine.rows import Rows
-from accelegrad_lab.engine.stored_data import minimum_task, model_of
 from accelegrad_lab.engine.tasks import Outcome, Store, task
 from accelegrad_lab.engine.worker import Timing, quiet
 from accelegrad_lab.peers import COMPARED, PEERS, iterations, once
@@ -43,13 +43,13 @@ ALL = "sklearn"  # stands for all peers with the same objective
 
 
 @task("compared-run")
-def run_method(parameters: dict[str, Any], store: Store) -> Outcome:
+def run_method(parameters: dict[str, Any], store: Store) -> Outcome:  # noqa: ARG001
     """Run one method and record P along the way.
 
     Parameters besides those of the model: method; of a solver the budget of seconds; of others
     diameter or epsilon, epochs, batch (0: full gradients) and draw (the seed of the order of rows).
     """
-    model = model_of(parameters, store)
+    model = model_of(parameters)
     options = _options(parameters)
     # What is compiled, imported or cached at a first call is not the method's time.
     minimize(model, max_iter=2, **options)
@@ -63,9 +63,9 @@ def run_method(parameters: dict[str, Any], store: Store) -> Outcome:
     return Outcome(outcome.arrays, {**outcome.facts, "lowest": lowest})
 
 
-def check_method(parameters: Mapping[str, Any], store: Store) -> None:
+def check_method(parameters: Mapping[str, Any]) -> None:
     """Raise where a method cannot take the model, by one iteration of it."""
-    minimize(model_of(parameters, store), max_iter=1, **_options(parameters))
+    minimize(model_of(parameters), max_iter=1, **_options(parameters))
 
 
 def _length(parameters: Mapping[str, Any], model: LinearModel) -> dict[str, Any]:
@@ -91,9 +91,9 @@ def _options(parameters: Mapping[str, Any]) -> dict[str, Any]:
 # -- peers -----------------------------------------------------------------------------------------
 
 
-def fit_of(parameters: Mapping[str, Any], store: Store) -> Fit:
+def fit_of(parameters: Mapping[str, Any]) -> Fit:
     """Return the model of a task as peers take it."""
-    model = model_of(parameters, store)
+    model = model_of(parameters)
     loss, options = parameters["loss"], dict(parameters.get("options", {}))
     if model.l2 == 0:
         goal = Goal(loss, None, parameters=options)
@@ -139,7 +139,7 @@ def run_peer(parameters: dict[str, Any], store: Store) -> Outcome:
     It ends when the peer converges, is as close to the minimum as can be seen, or the next fit
     would take more than what is left of the budget of seconds.
     """
-    fit, minimum = fit_of(parameters, store), store.get(minimum_task(parameters)).facts["minimum"]
+    fit, minimum = fit_of(parameters), store.get(minimum_task(parameters)).facts["minimum"]
     rows: list[tuple[float, ...]] = []
     try:
         status = _climb(fit, parameters, minimum, rows)

@@ -53,7 +53,6 @@ class Figure:
     caption: str
     rows: Sequence[Sequence[Panel]]
     facts: Mapping[str, str] = field(default_factory=dict)  # exact parameters, seeds, timings
-    short: str = ""  # the title in the sidebar, where it is to be shorter
 
 
 @dataclass(frozen=True)

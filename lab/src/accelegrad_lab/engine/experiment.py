@@ -26,7 +26,7 @@ class Setup:
 
     quick: bool
     seeds: int
-    data: Mapping[str, Any] = field(default_factory=dict)  # of `stored_data.py`
+    data: Mapping[str, Any] = field(default_factory=dict)  # as in `models.py`
     rows: int = 0  # of that data
 
 

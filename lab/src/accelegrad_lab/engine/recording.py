@@ -16,7 +16,7 @@ from scipy.optimize import OptimizeResult
 from accelegrad.errors import Vector
 from accelegrad.front_door import minimize
 from accelegrad.run.result import Status
-from accelegrad_lab.engine.tasks import Outcome, log_spaced
+from accelegrad_lab.engine.tasks import Outcome
 
 NAMES = {
     "auto": "Default",
@@ -129,6 +129,11 @@ def record(
     if not clocked:
         arrays = {name: noted for name, noted in arrays.items() if name not in OF_CLOCKED_RUNS}
     return Outcome(arrays, facts)
+
+
+def log_spaced(last: int, count: int = 120) -> list[int]:
+    """Return whole numbers from 1 to `last`, about evenly spaced in their logarithms."""
+    return sorted({round(number) for number in np.geomspace(1, last, count)} | {last})
 
 
 def finite_or_none(number: float) -> float | None:

@@ -16,11 +16,10 @@ from accelegrad.files import whole_file
 from accelegrad_lab.datasets import as_binary, find
 from accelegrad_lab.engine.content import Claim, Figure, Report, Verdict
 from accelegrad_lab.engine.experiment import Experiment, Setup
-from accelegrad_lab.engine.runner import Progress, run_tasks
-from accelegrad_lab.engine.stored_data import generated_data, imported_data, stored_rows
-from accelegrad_lab.engine.tasks import Store
-from accelegrad_lab.paper.deterministic import Deterministic
+from accelegrad_lab.engine.models import file_data, generated_data, rows_of
+from accelegrad_lab.engine.tasks import Progress, Store, run_tasks
 from accelegrad_lab.paper.large_batch import LargeBatch
+from accelegrad_lab.paper.regression import Deterministic
 from accelegrad_lab.paper.stochastic import Stochastic
 from accelegrad_lab.report.report import versions, write_report
 
@@ -65,7 +64,7 @@ def reproduce(request: Request) -> Path:
     begun = time.perf_counter()
     names = chosen_names(request.names)
     store = Store(request.out / "results")
-    setup = _setup(request, names, store)
+    setup = _setup(request, names)
     progress = Progress(len(names), shown=request.progress)
     seconds: dict[str, float] = {}
     try:
@@ -78,7 +77,6 @@ def reproduce(request: Request) -> Path:
                     run_tasks(tasks, store, jobs=request.jobs, progress=progress)
             seconds[name] = time.perf_counter() - since
             _save_traces(EXPERIMENTS[name], setup, store, request.out / "traces")
-            progress.part_done()
     finally:
         progress.close()
     seconds["in all"] = time.perf_counter() - begun
@@ -86,14 +84,14 @@ def reproduce(request: Request) -> Path:
     return write_report(_report(names, setup, store, facts), request.out)
 
 
-def _setup(request: Request, names: Sequence[str], store: Store) -> Setup:
+def _setup(request: Request, names: Sequence[str]) -> Setup:
     seeds = request.seeds or (1 if request.quick else 3)
     if "large-batch" not in names:
         return Setup(request.quick, seeds)
     path = request.data or find(RCV1)
     generated = generated_data(20_242, 47_236, 74, seed=0)  # RCV1's shape
-    data = generated if path is None else imported_data(path, store, as_binary)
-    return Setup(request.quick, seeds, data, stored_rows(data, store).y.size)
+    data = generated if path is None else file_data(path, as_binary)
+    return Setup(request.quick, seeds, data, rows_of({"data": data}).y.size)
 
 
 def _save_traces(experiment: Experiment, setup: Setup, store: Store, folder: Path) -> None:
@@ -153,7 +151,7 @@ def _facts(
     }
     if setup.data:
         facts["Data"] = {
-            "large-batch": stored_rows(setup.data, store).description,
+            "large-batch": rows_of({"data": setup.data}).description,
             **{name: str(value) for name, value in setup.data.items()},
         }
     return facts

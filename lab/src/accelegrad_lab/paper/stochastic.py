@@ -14,13 +14,13 @@ from accelegrad_lab.engine.experiment import (
 from accelegrad_lab.engine.recording import NAMES
 from accelegrad_lab.engine.tasks import Store
 from accelegrad_lab.paper import judged
-from accelegrad_lab.paper.deterministic import Deterministic
 from accelegrad_lab.paper.regression import (
     ADAPTIVE,
     GAP_FLOOR,
     PROBLEMS,
     RHOS,
     RIGHT,
+    Deterministic,
     Families,
     RegressionExperiment,
     adaptive_curve,
