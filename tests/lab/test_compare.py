@@ -19,8 +19,7 @@ from accelegrad import LinearModel
 from accelegrad.cli.main import main
 from accelegrad.models.losses import LOSSES
 from accelegrad_lab.commands.compare import add_compare
-from accelegrad_lab.compare.compare import CompareRequest, compare
-from accelegrad_lab.compare.runs import CLOSE, METHODS
+from accelegrad_lab.compare.compare import CLOSE, METHODS, CompareRequest, compare
 from accelegrad_lab.engine import tasks
 from accelegrad_lab.engine.recording import NAMES
 from accelegrad_lab.engine.tasks import Outcome, Store

@@ -182,18 +182,6 @@ def test_huber_regressor_has_the_minimiser_of_the_model_with_its_scale() -> None
     assert "another objective" in PEERS["HuberRegressor"].reason_against(wrong)
 
 
-@pytest.mark.parametrize(
-    ("name", "goal", "reason"),
-    [
-        ("QuantileRegressor", "absolute l2=1/n", "l2 = 0 only"),
-        ("LinearSVR", "absolute l2=0", "l2 > 0"),
-        ("LogisticRegression", "absolute l2=1/n", "objective"),
-    ],
-)
-def test_reasons_against(name: str, goal: str, reason: str) -> None:
-    assert reason in PEERS[name].reason_against(fit_of(l2_goal(goal), defaults=False))
-
-
 # -- minima ----------------------------------------------------------------------------------------
 
 

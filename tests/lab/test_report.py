@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from accelegrad_lab.engine.content import Claim, Curve, Figure, Panel, Report, Verdict
+from accelegrad_lab.engine.experiment import Claim, Curve, Figure, Panel, Report, Verdict
 from accelegrad_lab.report.prepared import OTHERS, POINTS, colours
 from accelegrad_lab.report.report import evidence_tables, write_report
 from browser import wait_for
@@ -339,34 +339,32 @@ def test_the_legend_hides_a_curve_in_all_panels(driver: Any) -> None:
     assert driver.execute_script(DRAWN)[0] == [True, 30, 30]
 
 
+PLOT = "document.querySelector('#figure-{} .plot')"
+GRID, FAMILY = f"{PLOT.format('grid')}._fullLayout", f"{PLOT.format('family')}._fullLayout"
+TITLE = "document.querySelector('#figure-grid [class*=xtitle]').textContent"
+SWITCHES = [
+    ('#figure-grid [data-axis="oracle calls"]', f"{TITLE} === 'oracle calls'"),
+    ('#figure-grid [data-scale="linear"]', f"{GRID}.xaxis.type === 'linear'"),
+    ('#figure-grid [data-scale="log"]', f"{GRID}.xaxis.type + {GRID}.yaxis6.type === 'loglog'"),
+    ('#figure-family [data-scale="log"]', f"{FAMILY}.xaxis.type === 'log'"),
+    ('#figure-family [data-drag="pan"]', f"{FAMILY}.dragmode === 'pan'"),
+]
+
+
 def test_the_switches_change_the_axes(driver: Any) -> None:
-    def titles() -> set[str]:
-        found = driver.find_elements("css selector", "#figure-grid [class*=xtitle]")
-        return {element.text for element in found}
-
-    def layout(figure: str, key: str) -> Any:
-        script = f"return document.querySelector('#figure-{figure} .plot')._fullLayout.{key}"
-        return driver.execute_script(script)
-
-    assert titles() == {"iterations"}
-    before = layout("grid", "xaxis2.range")
-    click(driver, '#figure-grid [data-axis="oracle calls"]')
-    assert titles() == {"oracle calls"}
-    np.testing.assert_allclose(layout("grid", "xaxis2.range"), np.add(before, np.log10(3)))
-    assert layout("grid", "xaxis.type") == layout("grid", "yaxis6.type") == "log"
-    click(driver, '#figure-grid [data-scale="linear"]')
-    assert layout("grid", "xaxis.type") == "linear"
-    assert layout("family", "xaxis.type") == "linear"
-    click(driver, '#figure-family [data-scale="log"]')
-    assert layout("family", "xaxis.type") == "log"
-    click(driver, '#figure-family [data-drag="pan"]')
-    assert layout("family", "dragmode") == "pan"
+    before = driver.execute_script(f"return {GRID}.xaxis2.range")
+    for switch, expected in SWITCHES:
+        assert not driver.execute_script(f"return {expected}")
+        click(driver, switch)
+        assert driver.execute_script(f"return {expected}"), switch
+    after = driver.execute_script(f"return {GRID}.xaxis2.range")
+    np.testing.assert_allclose(after, np.add(before, np.log10(3)))
     assert driver.find_elements("css selector", "#figure-family [data-axis]") == []
 
 
 def test_hovering_shows_all_values_as_plain_text(driver: Any) -> None:
     driver.execute_script(
-        "const plot = document.querySelector('#figure-grid .plot');"
+        f"const plot = {PLOT.format('grid')};"
         "const at = plot.data.findIndex((t) => t.meta.kind === 'curve' && t.meta.entry === 3);"
         "Plotly.Fx.hover(plot, [{curveNumber: at, pointNumber: 30}]);"
     )
@@ -377,25 +375,19 @@ def test_hovering_shows_all_values_as_plain_text(driver: Any) -> None:
 
 
 def test_the_theme_changes_the_plots(driver: Any) -> None:
-    def look() -> tuple[str, str, str]:
-        return tuple(
-            driver.execute_script(
-                "const plot = document.querySelector('#figure-family .plot');"
-                "return [getComputedStyle(plot.querySelector('.main-svg')).backgroundColor,"
-                " getComputedStyle(document.body).backgroundColor, plot.data[0].line.color]"
-            )
-        )
+    def look() -> list[str]:
+        parts = f"{PLOT.format('family')}.querySelector('.main-svg')", "document.body"
+        colours = [f"getComputedStyle({part}).backgroundColor" for part in parts]
+        line = f"{PLOT.format('family')}.data[0].line.color"
+        wait_for(driver, READY)
+        return list(driver.execute_script(f"return [{', '.join([*colours, line])}]"))
 
     light = look()
-    assert light[0] == "rgb(255, 255, 255)"
     click(driver, "#theme")
-    wait_for(driver, READY)
     dark = look()
-    assert dark[0] == "rgb(22, 27, 34)"
-    assert len(set(light) & set(dark)) == 0
+    assert (light[0], dark[0]) == ("rgb(255, 255, 255)", "rgb(22, 27, 34)")
+    assert not set(light) & set(dark)
     driver.refresh()
-    wait_for(driver, READY)
     assert look() == dark
     click(driver, "#theme")
-    wait_for(driver, READY)
     assert look() == light

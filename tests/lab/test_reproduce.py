@@ -6,15 +6,17 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
+from importlib import resources
 
 import numpy as np
 import pytest
 from sklearn.datasets import dump_svmlight_file
 
 from accelegrad.cli import main as cli
+from accelegrad_lab import paper
 from accelegrad_lab.datasets import as_binary
-from accelegrad_lab.engine.content import Verdict
-from accelegrad_lab.engine.experiment import Family, Setup, slope, verdict_of
+from accelegrad_lab.engine.experiment import Family, Setup, Verdict, slope, verdict_of
 from accelegrad_lab.engine.models import file_data, model_of
 from accelegrad_lab.engine.models import minimum_task as text_minimum
 from accelegrad_lab.engine.tasks import Outcome, Progress, Store, Task, TaskError, run_tasks
@@ -26,22 +28,15 @@ from accelegrad_lab.report import stills
 from browser import wait_for
 
 SMALL = {"p": 2, "n": 60, "d": 8, "noise": 1e-2, "seed": 0}
+RUN = {"method": "accelegrad", "rho": 2.0, "projected": True, "batch": 0, "iterations": 80}
 SILENT = Progress(1, shown=False)
 
 
 def small_task(**changes):
-    parameters = {
-        "method": "accelegrad",
-        "rho": 2.0,
-        "projected": True,
-        "batch": 0,
-        "iterations": 80,
-    }
-    return Task("regression", {**SMALL, **parameters, **changes})
+    return Task("regression", {**SMALL, **RUN, **changes})
 
 
-def noisy_task(**changes):
-    return small_task(batch=1, draw=3, **changes)
+NOISY = small_task(batch=1, draw=3, p=1)
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +77,7 @@ def test_what_is_recorded_is_the_objective(tmp_path):
         expected = np.array(expected) - known.facts["minimum"]
         np.testing.assert_allclose(outcome.arrays[name], expected, rtol=1e-9, atol=1e-12)
     np.testing.assert_array_equal(outcome.arrays["calls"], outcome.arrays["iteration"])
-    noisy = store.get(noisy_task()).arrays
+    noisy = store.get(NOISY).arrays
     np.testing.assert_allclose(noisy["epochs"], noisy["iteration"] / 60)  # counted in rows
 
 
@@ -90,7 +85,7 @@ def test_what_is_recorded_is_the_objective(tmp_path):
 
 
 def test_the_numbers_do_not_depend_on_the_number_of_processes(tmp_path):
-    tasks = [small_task(), noisy_task(p=1)]
+    tasks = [small_task(), NOISY]
     stores = {jobs: Store(tmp_path / str(jobs)) for jobs in (1, 2)}
     for jobs, store in stores.items():
         run_tasks(tasks, store, jobs=jobs, progress=SILENT)
@@ -106,34 +101,29 @@ def test_a_failing_task_is_named(tmp_path):
 
 
 def test_an_interrupt_within_a_task_is_not_taken_for_its_end(tmp_path, monkeypatch):
-    from accelegrad_lab.paper.regression import PaperProblem
-
-    calls = []
-    original = PaperProblem.fun
+    store, task, calls = Store(tmp_path), small_task(), itertools.count()
+    store.get(minimum_task(SMALL))
+    original = regression.PaperProblem.fun
 
     def fun(self, x):
-        calls.append(1)
-        if len(calls) == 60:
+        if next(calls) == 60:
             raise KeyboardInterrupt
         return original(self, x)
 
-    store = Store(tmp_path)
-    store.get(minimum_task(SMALL))
-    monkeypatch.setattr(PaperProblem, "fun", fun)
+    monkeypatch.setattr(regression.PaperProblem, "fun", fun)
     with pytest.raises(KeyboardInterrupt):
-        run_tasks([small_task()], store, jobs=1, progress=SILENT)
-    assert store.load(small_task()) is None
+        run_tasks([task], store, jobs=1, progress=SILENT)
+    assert store.load(task) is None
 
 
 # -- families and claims ---------------------------------------------------------------------------
 
 
-def outcome(gaps, last=None, calls=1.0, status="MAX_ITER"):
+def outcome(gaps, last=None, calls=1.0, **facts):
     x = np.geomspace(1, 1000, len(gaps)).round()
     arrays = {"iteration": x, "calls": calls * x, "epochs": x / 10, "average": np.array(gaps)}
     arrays["last"] = np.array(gaps if last is None else last)
-    facts = {"status": status, "calls": calls * 1000, "iterations": 1000}
-    return Outcome(arrays, facts)
+    return Outcome(arrays, {"status": "MAX_ITER", **facts})
 
 
 def family(rate, start=1.0, last_rate=None, **more):
@@ -175,10 +165,7 @@ def exact_families(ours=-2.0, theirs=-1.0, **changes):
 def by_epsilon(families, p, gap):
     """Return the families with final gaps of the searching methods by the place of epsilon."""
     places = itertools.product(regression.SEARCHING, enumerate(regression.EPSILONS))
-    changed = {
-        (p, method, epsilon): family(-1.0, gap(place)) for method, (place, epsilon) in places
-    }
-    return {**families, **changed}
+    return families | {(p, m, epsilon): family(-1.0, gap(place)) for m, (place, epsilon) in places}
 
 
 def test_deterministic_claims_follow_the_numbers():
@@ -239,30 +226,23 @@ def test_stochastic_claims_follow_the_numbers():
 
 
 def batch_cells(adagrad, accelegrad):
-    made = {}
-    for loss in large_batch.PAPERS_LOSSES:
-        for diameter in large_batch.DIAMETERS:
-            for batch in (1, 10, 100, 1000, 5000):
-                made[loss, diameter, "adagrad", batch] = family(-1.0, adagrad(batch))
-                made[loss, diameter, "accelegrad", batch] = family(-1.0, accelegrad(batch))
-    return made
+    start = {"adagrad": adagrad, "accelegrad": accelegrad}
+    cells = itertools.product(
+        large_batch.PAPERS_LOSSES, large_batch.DIAMETERS, start, (1, 10, 100, 1000, 5000)
+    )
+    return {cell: family(-1.0, start[cell[2]](cell[3])) for cell in cells}
 
 
 def test_large_batch_claims_follow_the_numbers():
+    claims = large_batch.adagrad_degrades, large_batch.accelegrad_improves, large_batch.same_for_svm
     good = batch_cells(lambda b: max(b, 1000) / 1000, lambda b: 1 / b)
-    claims = [
-        large_batch.adagrad_degrades,
-        large_batch.accelegrad_improves,
-        large_batch.same_for_svm,
-    ]
     assert [claim(good).verdict for claim in claims] == [Verdict.HOLDS] * 3
     bad = batch_cells(lambda b: 1.0, lambda b: b)
     assert [claim(bad).verdict for claim in claims] == [Verdict.FAILS] * 3
     # Where nobody gets to 1e-2, the second lowest gap of all decides.
     far = batch_cells(lambda b: max(b, 1000) / 1000, lambda b: 1e6 / b)
     assert large_batch.accelegrad_improves(far).verdict is Verdict.HOLDS
-    far = batch_cells(lambda b: max(b, 1000) / 1000, lambda b: 1e6 * b)
-    claim = large_batch.accelegrad_improves(far)
+    claim = large_batch.accelegrad_improves(batch_cells(lambda b: 1.0, lambda b: 1e6 * b))
     assert claim.verdict is Verdict.FAILS
     assert "Small batches are as good" in claim.explanation
     # No verdict but a plain one is left unexplained.
@@ -347,38 +327,18 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path, capsys, monkeypatch):
 
 def test_claims_that_compare_experiments_find_what_they_need(tmp_path):
     """Asking for one experiment alone runs the others that its claims stand on."""
-    setup = Setup(quick=True, seeds=1)
-    from accelegrad_lab.paper.reproduce import NEEDS
-
-    needed = {
-        one.key
-        for name in NEEDS["stochastic-unprojected"]
-        for one in EXPERIMENTS[name].tasks(setup)
-    }
+    setup, name = Setup(quick=True, seeds=1), "stochastic-unprojected"
+    runs = [EXPERIMENTS[needed] for needed in (*reproduction.NEEDS[name], name)]
+    there = {task.key for one in runs for task in (*one.tasks(setup), *one.first(setup))}
     asked = set()
 
     class Recording(Store):
         def get(self, one):
             asked.add(one.key)
-            if one.kind.endswith("minimum"):
-                return Outcome({}, {"minimum": 1.0})
-            return outcome(np.geomspace(1, 0.1, 5))
+            return outcome(np.geomspace(1, 0.1, 5), minimum=1.0)
 
-    EXPERIMENTS["stochastic-unprojected"].claims(setup, Recording(Store(tmp_path)))
-    own = {one.key for one in EXPERIMENTS["stochastic-unprojected"].tasks(setup)}
-    minima = {one.key for one in EXPERIMENTS["stochastic"].first(setup)}
-    minima |= {one.key for one in EXPERIMENTS["deterministic"].first(setup)}
-    assert asked <= needed | own | minima
-
-
-CLAIMS = [
-    "accelegrad-beats-adagrad", "last-beats-average", "overestimated-diameter-overshoots",
-    "small-epsilon-helps-smooth", "epsilon-must-fit-nonsmooth", "data-passes", "rates",
-    "similar-under-noise", "adagrad-ahead-only-at-rho-1", "larger-diameter-cures",
-    "line-searches-fail-under-noise", "standard-rate-under-noise", "works-without-projection",
-    "works-with-underestimated-diameter", "adagrad-degrades-with-batch",
-    "accelegrad-improves-with-batch", "same-for-svm",
-]  # fmt: skip
+    EXPERIMENTS[name].claims(setup, Recording(tmp_path))
+    assert asked <= there
 
 
 @pytest.fixture
@@ -398,7 +358,9 @@ def test_the_demo_has_every_experiment_and_opens_in_a_browser(tmp_path, small_ex
     for experiment in EXPERIMENTS.values():
         assert experiment.title in text
         assert (demo.parent / "traces" / f"{experiment.name}.npz").exists()
-    assert all(name in text for name in CLAIMS)
+    claims = tomllib.loads((resources.files(paper) / "claims.toml").read_text("utf-8"))
+    assert len(claims) == 17
+    assert all(f'id="claim-{name}"' in text for name in claims)
     assert "generated" in text
     assert demo.stat().st_size < 12e6
     open_page = request.getfixturevalue("open_page")  # which skips the rest without a browser

@@ -151,16 +151,6 @@ def _polyhedron(n: int) -> Call:
     return _least_squares(n, constraints=LinearConstraint(rows, -0.2, 0.2))
 
 
-def _scipy_method() -> Call:
-    from scipy import optimize
-
-    import accelegrad as ag
-
-    fun, minimize = _squares(50), optimize.minimize
-    options: Any = {"jac": True, "method": ag.scipy_method, "tol": 1e-6}
-    return lambda: _of_result(minimize(fun, np.zeros(50), **options))
-
-
 def _steps(method: str, steps: int, **options: Any) -> Call:
     """Return a run of a fixed number of steps of one method, which no tolerance ends."""
     fun = _squares(100)
@@ -236,13 +226,6 @@ def _blocks(name: str) -> tuple[Any, Any]:
     rows = -(-y.size // 4)
     first, second = (da.from_array(one, chunks=(rows, *one.shape[1:])).persist() for one in (X, y))
     return first, second
-
-
-def _dask_classifier(name: str) -> Call:
-    from accelegrad.dask import AcceleGradClassifier
-
-    blocks = _blocks(name)
-    return lambda: _of_estimator(AcceleGradClassifier(random_state=0), *blocks)
 
 
 def _estimator(kind: str, name: str, **options: Any) -> Call:
@@ -335,7 +318,6 @@ CALLS: dict[str, Callable[[], Call]] = {
     "function, squares, n = 100": partial(_least_squares, 100),
     "function, squares, bounds, n = 100": partial(_least_squares, 100, bounds=[(0.0, 1.0)] * 100),
     "function, squares, polyhedron, n = 200": partial(_polyhedron, 200),
-    "function, scipy_method, n = 50": _scipy_method,
     **{f"small function, {kind}, d = 5": partial(_small, kind, 5) for kind in SMALL},
     **{f"small function, {kind}, d = 10": partial(_small, kind, 10) for kind in ("absolute", "largest")},
     **{
@@ -401,7 +383,6 @@ CALLS: dict[str, Callable[[], Call]] = {
     "stream, squared, l1, numbers": partial(_stream, "squared", "numbers-5k, scaled", penalty=_made("L1", 0.01), tol=1e-5),
     "dask, logistic, tall": partial(_dask, "logistic", "tall, scaled"),
     "dask, squared, l1, numbers": partial(_dask, "squared", "numbers-5k, scaled", penalty=_made("L1", 0.01), tol=1e-5),
-    "dask, classifier, tall": partial(_dask_classifier, "tall, scaled"),
     "torch, 100 steps": partial(_torch, 100),
     "optax, 500 steps": partial(_optax, 500),
 }

@@ -2,7 +2,7 @@
 
 To add one, add an entry to `PEERS`: which benchmarks it takes part in, which problems it cannot
 take, and how it is made. For fits of rows, ``make(fit, setting)`` returns an estimator, whose
-`fit` is timed. For functions, ``make(recorder, accuracy, distance)`` minimises the recorder, which
+`fit` is timed. For functions, ``make(recorder, accuracy)`` minimises the recorder, which
 counts the calls and ends the run.
 """
 
@@ -25,7 +25,7 @@ from accelegrad.geometry.sets import Box, NonNegative, Simplex
 from accelegrad.models.losses import LOSSES
 from accelegrad_lab.engine.fit import HALF, Fit
 from accelegrad_lab.engine.rows import is_sparse
-from accelegrad_lab.functions.adaptive import ac_fgm, ad_gd, uni_fast_sgd
+from accelegrad_lab.functions.adaptive import ac_fgm, ad_gd
 from accelegrad_lab.functions.contest import ACCURACIES, FunctionContest, Recorder, has_cvxpy
 from accelegrad_lab.functions.formulas import Function
 
@@ -373,26 +373,25 @@ def _estimator(tol: float | None = None) -> Callable[[Fit, float], Any]:
 # -- how they are made: functions ------------------------------------------------------------------
 
 
-def _ours(name: str, **options: Any) -> Callable[[Recorder, float, float], object]:
-    def run(recorder: Recorder, accuracy: float, distance: float) -> object:  # noqa: ARG001
+def _ours(name: str, **options: Any) -> Callable[[Recorder, float], object]:
+    """Return a run of ours; the universal method takes an accuracy and no penalty."""
+
+    def run(recorder: Recorder, accuracy: float) -> object:
         function = recorder.function
-        return minimize(
-            recorder.fun,
-            function.x0,
-            method=name,
-            feasible_set=function.feasible_set,
-            penalty=function.penalty,
-            max_iter=recorder.max_calls,
-            **options,
-        )
+        fun = recorder.fun
+        more: dict[str, Any] = {"penalty": function.penalty}
+        if name == "universal-fast":
+            fun, more = recorder.whole, {"epsilon": accuracy}
+        more |= {"feasible_set": function.feasible_set, "max_iter": recorder.max_calls}
+        return minimize(fun, function.x0, method=name, **more, **options)
 
     return run
 
 
-def _scipy(name: str, **options: Any) -> Callable[[Recorder, float, float], object]:
+def _scipy(name: str, **options: Any) -> Callable[[Recorder, float], object]:
     """Return a run of SciPy's; penalties are part of the function, by a subgradient."""
 
-    def run(recorder: Recorder, accuracy: float, distance: float) -> object:  # noqa: ARG001
+    def run(recorder: Recorder, accuracy: float) -> object:  # noqa: ARG001
         function = recorder.function
         equations: Any = ()
         if function.equations is not None:
@@ -441,18 +440,6 @@ def _linear(function: Function) -> str:
     """Bounds and equations can be given to it."""
     linear = function.equations is not None or not _bounds_only(function)
     return _small(function) if linear else "it takes bounds and equations"
-
-
-def _universal_fast(recorder: Recorder, accuracy: float, distance: float) -> object:  # noqa: ARG001
-    """Nesterov's method as this package has it; it takes no penalty, so a subgradient of it."""
-    return minimize(
-        recorder.whole,
-        recorder.function.x0,
-        method="universal-fast",
-        epsilon=accuracy,
-        feasible_set=recorder.function.feasible_set,
-        max_iter=recorder.max_calls,
-    )
 
 
 # -- the table -------------------------------------------------------------------------------------
@@ -631,20 +618,16 @@ PEERS: Mapping[str, Peer] = {
     ),
     "ac-fgm": _function(
         "AC-FGM", "Li and Lan (2023), alpha = 0.1; it is given the accuracy, a run for each",
-        lambda one, accuracy, _: ac_fgm(one.fun, one.function.x0, one.prox, accuracy),
+        lambda one, accuracy: ac_fgm(one.fun, one.function.x0, one.prox, accuracy),
         ladder=accuracies,
-    ),
-    "uni-fast-sgd": _function(
-        "UniFastSgd", "Rodomanov et al. (2024); it is given the distance to a minimiser",
-        lambda one, _, distance: uni_fast_sgd(one.fun, one.function.x0, one.prox, distance),
     ),
     "ad-gd": _function(
         "AdGD", "Malitsky and Mishchenko (2024), the proximal form",
-        lambda one, *_: ad_gd(one.fun, one.function.x0, one.prox),
+        lambda one, _: ad_gd(one.fun, one.function.x0, one.prox),
     ),
     "universal-fast": _function(
         "Universal fast", "Nesterov (2015); it is given the accuracy, a run for each",
-        _universal_fast, ladder=accuracies,
+        _ours("universal-fast"), ladder=accuracies,
     ),
     "cvxpy": _function(
         "Clarabel", "CVXPY, stating and solving: seconds alone", None, "CVXPY",

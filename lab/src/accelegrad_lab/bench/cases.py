@@ -243,8 +243,7 @@ SUITES: Mapping[str, Suite] = {
         "Convex functions with exact values and (sub)gradients. An accuracy of 1e-4 means f - f* "
         "<= 1e-4 (f(x0) - f*), penalty included, at a point of the set that the method evaluated, "
         "whatever it returns. A call is one value with one gradient. Nothing is tuned, but "
-        "UniFastSgd is given the distance to a minimiser, AC-FGM and the universal method the "
-        "accuracy.",
+        "AC-FGM and the universal method are given the accuracy.",
         "auto",
         dict.fromkeys(KINDS, "functions"),
         _functions,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from accelegrad_lab.bench.cases import Suite
-from accelegrad_lab.engine.content import Claim, Curve, Figure, Panel, Report, Verdict
+from accelegrad_lab.engine.experiment import Claim, Curve, Figure, Panel, Report, Verdict
 from accelegrad_lab.engine.fit import Rung
 from accelegrad_lab.engine.tasks import put
 from accelegrad_lab.peers import PEERS

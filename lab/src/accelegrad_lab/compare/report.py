@@ -13,10 +13,18 @@ import numpy as np
 
 from accelegrad.errors import Vector
 from accelegrad.models.losses import LOSSES
-from accelegrad_lab.compare.runs import SOLVERS, STOCHASTIC, UNIVERSAL
-from accelegrad_lab.engine.content import Claim, Curve, Figure, Panel, Report
-from accelegrad_lab.engine.experiment import POINTS, Family, number, verdict_of
-from accelegrad_lab.engine.recording import NAMES
+from accelegrad_lab.engine.experiment import (
+    POINTS,
+    Claim,
+    Curve,
+    Family,
+    Figure,
+    Panel,
+    Report,
+    number,
+    verdict_of,
+)
+from accelegrad_lab.engine.recording import NAMES, SOLVERS, STOCHASTIC, UNIVERSAL
 from accelegrad_lab.engine.tasks import Outcome, put
 from accelegrad_lab.peers import COMPARED, PEERS, Peer, tolerances
 from accelegrad_lab.report.report import versions
@@ -93,13 +101,8 @@ class Comparison:
     @cached_property
     def lowest(self) -> float:
         """P*: the lowest value that the solver, a run or a peer found."""
-        return min(float(self.minimum.facts["minimum"]), *self.lowest_by.values())
-
-    @cached_property
-    def lowest_by(self) -> dict[str, float]:
-        """The lowest value that each method found."""
-        ours = {NAMES[m]: min(o.facts["lowest"] for o in runs) for m, runs in self.runs.items()}
-        return ours | {self.peer(name).shown: o.facts["lowest"] for name, o in self.peers.items()}
+        found = [outcome for runs in (*self.runs.values(), self.peers.values()) for outcome in runs]
+        return float(min([self.minimum.facts["minimum"], *(one.facts["lowest"] for one in found)]))
 
     def peer(self, name: str) -> Peer:
         """Return the solver behind a peer's name."""
@@ -272,7 +275,7 @@ def _facts(comparison: Comparison, seconds: float) -> dict[str, dict[str, str]]:
     return {
         "Data": dict(comparison.data),
         "Problem": _problem_facts(comparison),
-        "Runs": {s.label: _run_words(s, comparison) for s in comparison.series},
+        "Runs": {s.label: _run_words(s) for s in comparison.series},
         **{f"{_sentence(axis)} to a relative gap": _reached(comparison, axis) for axis in AXES[:2]},
         **({"Peers": peers} if peers else {}),
         "Timings": {
@@ -288,7 +291,7 @@ def _facts(comparison: Comparison, seconds: float) -> dict[str, dict[str, str]]:
 def _problem_facts(comparison: Comparison) -> dict[str, str]:
     known = comparison.minimum.facts
     n, d = known["shape"]
-    facts = {
+    return {
         "objective": "mean loss + l2/2 ||w||^2, without an intercept",
         **_parameters(comparison),
         "rows": str(n),
@@ -301,27 +304,15 @@ def _problem_facts(comparison: Comparison) -> dict[str, str]:
         else f"{known['lower']:.15g} by the dual: P* is{_accuracy(comparison)[1:]}",
         "distance to the minimiser": f"{known['distance']:.6g}",
     }
-    if known["minimum"] - comparison.lowest > EXACT * abs(known["minimum"]):
-        found = min(comparison.lowest_by, key=lambda name: comparison.lowest_by[name])
-        words = f" found {known['minimum']:.15g}; P* is the lowest value found, that of {found}"
-        facts["solver"] += words
-    return facts
 
 
-def _run_words(series: Series, comparison: Comparison) -> str:
+def _run_words(series: Series) -> str:
     """Return how a run ended, in one line."""
     family = series.family
     if not len(family.average):
         return f"nothing to show: {series.note or family.statuses[0].lower()}"
     points = POINTS if series.peer is None else ["last"]
     parts = ["gap " + ", ".join(f"{point} {number(family.final(point))}" for point in points)]
-    known = [o.facts for o in series.outcomes if o.facts.get("value") is not None]
-    if known:  # the point that `minimize` returns
-        true = float(np.median([facts["value"] - comparison.lowest for facts in known]))
-        parts.append(f"returned {number(true)}")
-    certified = [f["value"] - f["lower"] for f in known if f["lower"] is not None]
-    if certified:
-        parts.append(f"certified {number(float(np.median(certified)))}")
     last = {axis: family.x[axis][-1] for axis in AXES}
     parts += [f"{value:.5g} {axis}" for axis, value in last.items() if math.isfinite(value)]
     ends = sorted(set(family.statuses) - {"MAX_ITER", "MOST_STEPS"})

@@ -17,9 +17,9 @@ import numpy as np
 
 from accelegrad import LinearModel
 from accelegrad.errors import Vector
-from accelegrad.files.tables import Reading
+from accelegrad.files.tables import DataError, Reading
 from accelegrad.models.losses import make_loss
-from accelegrad_lab.datasets import DataError, Dataset, as_binary, read, sparse_text
+from accelegrad_lab.datasets import Dataset, as_binary, read, sparse_text
 from accelegrad_lab.engine import minimum
 from accelegrad_lab.engine.recording import finite_or_none
 from accelegrad_lab.engine.tasks import Outcome, Store, Task, task

@@ -57,7 +57,8 @@ def is_sparse(X: Any) -> bool:
 
 def _stored(name: str) -> Rows:
     """Read a file; of many rows a random sample is taken."""
-    from accelegrad_lab.datasets import DataError, find, read
+    from accelegrad.files.tables import DataError
+    from accelegrad_lab.datasets import find, read
 
     path = find(name)
     if path is None:

@@ -26,6 +26,7 @@ import numpy as np
 from scipy.optimize import minimize as typed_minimize
 
 from accelegrad.errors import Vector
+from accelegrad.geometry.penalties import Penalty
 from accelegrad_lab.engine.fit import Rung, Sample
 from accelegrad_lab.engine.tasks import put
 from accelegrad_lab.engine.worker import Timing, quiet
@@ -193,13 +194,13 @@ class Recorder:
     def fun(self, x: Vector) -> tuple[float, Vector]:
         """Return f and its gradient, without the penalty."""
         value, gradient = self.function.fun(x)
-        self._judge(x, value, None)
+        self._judge(x, value, self.function.penalty)
         return value, gradient
 
     def whole(self, x: Vector) -> tuple[float, Vector]:
         """Return f + penalty and a subgradient of the sum."""
         value, gradient = self.function.whole(x)
-        self._judge(x, None, value)
+        self._judge(x, value)
         return value, gradient
 
     def prox(self, x: Vector, step: float) -> Vector:
@@ -210,15 +211,12 @@ class Recorder:
             return self.function.penalty.prox(x, step)
         return x
 
-    def _judge(self, x: Vector, value: float | None, total: float | None) -> None:
-        """Note the accuracy of a point that was evaluated."""
+    def _judge(self, x: Vector, value: float, penalty: Penalty | None = None) -> None:
+        """Note the accuracy of a point; `penalty` is not in its value yet."""
         self.calls += 1
         now = self._clock()
         seconds = now - self._begun - self._apart
-        if total is None:
-            penalty = self.function.penalty
-            assert value is not None
-            total = value if penalty is None else value + penalty.value(x)
+        total = value if penalty is None else value + penalty.value(x)
         accuracy = (total - self.minimum) / self.scale
         if accuracy < self.accuracy and self._inside(x):
             self.accuracy = accuracy
@@ -288,7 +286,7 @@ class FunctionContest:
             timing.begun()
             recorder.start()
             try:
-                result: Any = peer.make(recorder, setting * recorder.scale, self.known.distance)
+                result: Any = peer.make(recorder, setting * recorder.scale)
                 ended = str(getattr(result, "message", "")).strip() or "by itself"
             except Enough:
                 ended = ""

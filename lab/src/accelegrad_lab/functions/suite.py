@@ -6,14 +6,13 @@ minimum, which another solver found (`accelegrad bench --functions --minima` fin
 References
 ----------
 .. [1] Haarala, Miettinen, Mäkelä (2004). New limited memory bundle method for large-scale nonsmooth
-   optimization. Optim. Methods Softw. 19(6). (MXHILB, the chained functions.)
+   optimization. Optim. Methods Softw. 19(6). (MXHILB, chained CB3.)
 .. [2] Lukšan, Vlček (2000). Test problems for nonsmooth unconstrained and linearly constrained
    optimization. Report 798, Academy of Sciences of the Czech Republic. (MAXQUAD, Goffin.)
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -140,15 +139,6 @@ def max_linear() -> Function:
     return of_formula(formulas.largest_linear(gaussian(201, 300, 40), gaussian(202, 300)), 40)
 
 
-@SUITE.add(MAX, "max of 12 linear functions in the plane")
-def max_linear_plane() -> Function:
-    """Sides of very different slopes."""
-    angles = np.linspace(0.0, 2 * math.pi, 12, endpoint=False)
-    slopes = np.geomspace(1.0, 100.0, 12)
-    A = np.column_stack([np.cos(angles), np.sin(angles)]) * slopes[:, None]
-    return of_formula(formulas.largest_linear(A, gaussian(211, 12)), np.array([5.0, -3.0]))
-
-
 @SUITE.add(MAX, "max of 100 linear functions plus ||x||^2/2, d=1000")
 def max_linear_regularised() -> Function:
     """Strongly convex; its dual is a quadratic programme of 100 variables."""
@@ -269,25 +259,6 @@ def max_and_distance() -> Function:
     """max_i (P x)_i + 0.1 ||x - g||_1: many kinks meet at the minimiser."""
     P, g = gaussian(341, 60, 40), gaussian(342, 40)
     return of_formula(formulas.largest_linear(P) + formulas.absolute(0.1).of(np.eye(40), -g), 40)
-
-
-@SUITE.add(KINKS, "chained LQ, d=100")
-def chained_lq() -> Function:
-    """Sum of max(-x_j - x_j+1, -x_j - x_j+1 + x_j^2 + x_j+1^2 - 1): minimum -(d - 1) sqrt 2."""
-    d = 100
-
-    def fun(x: Vector) -> tuple[float, Vector]:
-        a, b = x[:-1], x[1:]
-        outside = a**2 + b**2 - 1
-        inside = outside > 0
-        value = float((-a - b + np.maximum(outside, 0.0)).sum())
-        return value, of_neighbours(-1.0 + 2 * a * inside, -1.0 + 2 * b * inside)
-
-    def statement(cp: Any, x: Any) -> Any:
-        a, b = x[:-1], x[1:]
-        return cp.sum(-a - b + cp.pos(cp.square(a) + cp.square(b) - 1))
-
-    return of_formula(Formula(fun, statement), np.full(d, -0.5), minimum=-(d - 1) * math.sqrt(2))
 
 
 @SUITE.add(KINKS, "|x_1 - 1| + 100 |x_1 + x_2|")

@@ -9,11 +9,13 @@ import numpy as np
 
 from accelegrad.errors import Vector
 from accelegrad.models.losses import LOSSES
-from accelegrad_lab.engine.content import Claim, Figure, Panel
 from accelegrad_lab.engine.experiment import (
     POINTS,
+    Claim,
     Experiment,
     Family,
+    Figure,
+    Panel,
     Setup,
     cells_text,
     number,

@@ -14,8 +14,7 @@ import numpy as np
 from accelegrad.errors import nearest
 from accelegrad.files import whole_file
 from accelegrad_lab.datasets import as_binary, find
-from accelegrad_lab.engine.content import Claim, Figure, Report, Verdict
-from accelegrad_lab.engine.experiment import Experiment, Setup
+from accelegrad_lab.engine.experiment import Claim, Experiment, Figure, Report, Setup, Verdict
 from accelegrad_lab.engine.models import file_data, generated_data, rows_of
 from accelegrad_lab.engine.tasks import Progress, Store, run_tasks
 from accelegrad_lab.paper.large_batch import LargeBatch
@@ -80,7 +79,7 @@ def reproduce(request: Request) -> Path:
     finally:
         progress.close()
     seconds["in all"] = time.perf_counter() - begun
-    facts = _facts(request, names, setup, store, seconds)
+    facts = _facts(request, names, setup, seconds)
     return write_report(_report(names, setup, store, facts), request.out)
 
 
@@ -133,7 +132,7 @@ def _report(
 
 
 def _facts(
-    request: Request, names: Sequence[str], setup: Setup, store: Store, seconds: dict[str, float]
+    request: Request, names: Sequence[str], setup: Setup, seconds: dict[str, float]
 ) -> dict[str, dict[str, str]]:
     facts = {
         "Run": {
@@ -144,7 +143,7 @@ def _facts(
             "raw traces": "traces/NAME.npz, one file an experiment",
         },
         "Timings": {
-            **{name: _timing(name, spent, setup, store) for name, spent in seconds.items()},
+            **{name: f"{spent:.1f} s" for name, spent in seconds.items()},
             "note": "results that were there already took no time",
         },
         "Versions": versions(),
@@ -155,12 +154,3 @@ def _facts(
             **{name: str(value) for name, value in setup.data.items()},
         }
     return facts
-
-
-def _timing(name: str, spent: float, setup: Setup, store: Store) -> str:
-    """Say how long an experiment took now, and its runs when they were done."""
-    if name not in EXPERIMENTS:
-        return f"{spent:.1f} s"
-    runs = EXPERIMENTS[name].tasks(setup)
-    inside = sum(store.get(one).facts["seconds"] for one in runs)
-    return f"{spent:.1f} s ({len(runs)} runs, {inside:.1f} s within the methods)"

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from accelegrad.errors import Vector
-from accelegrad_lab.engine.content import Curve, Figure, Panel, Report
+from accelegrad_lab.engine.experiment import Curve, Figure, Panel, Report
 
 LIGHT_BACKGROUND = "#FFFFFF"
 DARK_BACKGROUND = "#161B22"
@@ -62,14 +62,6 @@ METHODS: Mapping[str, Colour] = {
     "liblinear": Colour("#8A5744", "#9A5B20"),
 }
 
-ALIASES: Mapping[str, str] = {
-    "universal": "universalprimal",
-    "universalgradient": "universalprimal",
-    "universaldualgradient": "universaldual",
-    "universalfastgradient": "universalfast",
-    "lbfgsb": "lbfgs",
-}
-
 OTHERS = (
     Colour("#00756B", "#2CB5A5"),
     Colour("#5B7F00", "#9CC837"),
@@ -90,8 +82,7 @@ def colours(methods: Iterable[str]) -> dict[str, Colour]:
     found: dict[str, Colour] = {}
     taken: set[int] = set()
     for method in sorted(set(methods)):
-        key = "".join(filter(str.isalnum, method.lower()))
-        key = ALIASES.get(key, key)
+        key = "".join(filter(str.isalnum, method.lower())).replace("lbfgsb", "lbfgs")
         if key in METHODS:
             found[method] = METHODS[key]
             continue

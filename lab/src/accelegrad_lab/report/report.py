@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad_lab.engine.content import Claim, Figure, Report, Verdict
+from accelegrad_lab.engine.experiment import Claim, Figure, Report, Verdict
 from accelegrad_lab.engine.tasks import put
 from accelegrad_lab.playground import playground
 from accelegrad_lab.report.prepared import Entry, PreparedFigure, prepare
@@ -355,13 +355,6 @@ def _table_of(rows: Iterable[tuple[str, Iterable[str]]], kind: str, head: str = 
 # --- words as HTML --------------------------------------------------------------------------------
 
 _SUBSCRIPT = re.compile(r"\b([A-Za-z])_([A-Za-z0-9])\b")
-_SPELLED = {
-    "accelegrad": "AcceleGrad",
-    "adagrad": "AdaGrad",
-    "epsilon": "ε",
-    "nonsmooth": "non-smooth",
-    "svm": "SVM",
-}
 
 
 def typeset(text: str) -> str:
@@ -371,9 +364,7 @@ def typeset(text: str) -> str:
 
 def claim_title(name: str) -> str:
     """Return a claim's name, such as "last-beats-average", as a heading in words."""
-    words = " ".join(_SPELLED.get(word, word) for word in name.split("-"))
-    first = words[:1].upper() if words[:1].isascii() else words[:1]  # a capital ε looks like an E
-    return typeset(first + words[1:])
+    return escape(name[:1].upper() + name[1:].replace("-", " "))
 
 
 def evidence_tables(evidence: Iterable[tuple[str, str]]) -> str:
