@@ -395,7 +395,6 @@ def _figure(results: Results, accuracy: float) -> Figure:
         "those that it takes part in: higher is better, and the left end is how often it is the "
         "best.",
         [panels[i : i + IN_A_ROW] for i in range(0, len(panels), IN_A_ROW)],
-        _solvers(results, suite.measures[0], accuracy),
     )
 
 

@@ -85,11 +85,11 @@ def run_bench(given: argparse.Namespace) -> int:
     request = request_of(BenchRequest, given)
     if given.minima:
         return _renew_minima(request)
-    report = bench(request)
-    if report.interrupted:
+    page, interrupted = bench(request)
+    if interrupted:
         common.say("Interrupted: the report shows what was done; --resume goes on.")
-    common.say(f"The report is {report.page.resolve()}")
-    return common.INTERRUPTED if report.interrupted else 0
+    common.say(f"The report is {page.resolve()}")
+    return common.INTERRUPTED if interrupted else 0
 
 
 def _renew_minima(request: Request) -> int:

@@ -32,9 +32,6 @@ from accelegrad_lab.engine.worker import Timing, quiet
 from accelegrad_lab.peers import COMPARED, PEERS, iterations, once
 from accelegrad_lab.report.report import write_report
 
-KIND = "compared-run"
-LEAST_ROWS = 2
-
 
 @dataclass(frozen=True)
 class CompareRequest:
@@ -68,7 +65,7 @@ def compare(request: CompareRequest) -> Path:
     _check(request)
     store = Store(request.out / "results")
     comparison, names = _comparison(request)
-    progress = Progress(1, shown=request.progress)
+    progress = Progress(2, shown=request.progress)
     try:
         progress.part(f"{request.data.name}: minimum")
         known = minimum_task(comparison.model)
@@ -136,7 +133,7 @@ def _runs(comparison: Comparison) -> dict[str, list[Task]]:
             if comparison.batch:
                 batch = {"batch": comparison.batch}
                 draws = [{**batch, "draw": draw} for draw in range(request.seeds)]
-        found[method] = [Task(KIND, {**parameters, **draw}) for draw in draws]
+        found[method] = [Task("compared-run", {**parameters, **draw}) for draw in draws]
     return found
 
 
@@ -169,18 +166,16 @@ def _loss_options(request: CompareRequest) -> dict[str, float]:
 
 
 def _check_targets(path: Path, loss: str, y: Vector) -> None:
-    if y.size < LEAST_ROWS:
-        raise DataError(
-            f"{path}: the file has {y.size} row, but a comparison needs at least {LEAST_ROWS}."
-        )
+    if y.size < 2:
+        raise DataError(f"{path}: the file has 1 row, but a comparison needs at least 2.")
     if LOSSES[loss].classification:
         try:
             as_binary(y)
         except ValueError as error:
-            numbers = [name for name, entry in LOSSES.items() if not entry.classification]
+            others = [repr(name) for name, entry in LOSSES.items() if not entry.classification]
             raise DataError(
-                f"{path}: {error} The loss {loss!r} is for two classes; for numbers to predict "
-                f"take {', '.join(repr(name) for name in numbers[:-1])} or {numbers[-1]!r}."
+                f"{path}: {error} The loss {loss!r} is for two classes. Losses for numbers to "
+                f"predict: {', '.join(others)}."
             ) from None
 
 
@@ -204,9 +199,6 @@ def _data_facts(data: Mapping[str, Any], loss: str) -> dict[str, str]:
 CLOSE = 1e-9  # the proved gap, relative to the minimum, at which there is nothing more to see
 MOST_ITERATIONS = 10_000
 ALL = "sklearn"  # stands for all peers with the same objective
-
-
-# -- ours ------------------------------------------------------------------------------------------
 
 
 @task("compared-run")
@@ -253,9 +245,6 @@ def _options(parameters: Mapping[str, Any]) -> dict[str, Any]:
     elif parameters["batch"]:
         options |= {"batch_size": parameters["batch"], "rng": parameters["draw"]}
     return options
-
-
-# -- peers -----------------------------------------------------------------------------------------
 
 
 def fit_of(parameters: Mapping[str, Any]) -> Fit:

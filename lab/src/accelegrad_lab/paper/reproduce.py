@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from accelegrad.errors import nearest
+from accelegrad.errors import nearest, whole_number
 from accelegrad.files import whole_file
 from accelegrad_lab.datasets import as_binary, find
 from accelegrad_lab.engine.experiment import Claim, Experiment, Figure, Report, Setup, Verdict
@@ -44,7 +44,7 @@ class Request:
     out: Path
     names: Sequence[str] = ()
     quick: bool = False
-    seeds: int = 0  # 0: one in a quick run, three in a full one
+    seeds: int | None = None  # by default one in a quick run, three in a full one
     jobs: int = 1
     data: Path | None = None
     progress: bool = True
@@ -62,8 +62,11 @@ def reproduce(request: Request) -> Path:
     """Run what is missing, and write the report; return the page's path."""
     begun = time.perf_counter()
     names = chosen_names(request.names)
+    seeds = request.seeds if request.seeds is not None else (1 if request.quick else 3)
+    whole_number("seeds", seeds, least=1)
+    whole_number("jobs", request.jobs, least=1)
     store = Store(request.out / "results")
-    setup = _setup(request, names)
+    setup = _setup(request, names, seeds)
     progress = Progress(len(names), shown=request.progress)
     seconds: dict[str, float] = {}
     try:
@@ -83,8 +86,7 @@ def reproduce(request: Request) -> Path:
     return write_report(_report(names, setup, store, facts), request.out)
 
 
-def _setup(request: Request, names: Sequence[str]) -> Setup:
-    seeds = request.seeds or (1 if request.quick else 3)
+def _setup(request: Request, names: Sequence[str], seeds: int) -> Setup:
     if "large-batch" not in names:
         return Setup(request.quick, seeds)
     path = request.data or find(RCV1)
