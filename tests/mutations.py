@@ -50,20 +50,8 @@ TESTS = {
 LONGEST = 900.0  # seconds for the nearest tests, and for the others; chosen
 SURVIVES, UNDECIDED = "SURVIVES", "UNDECIDED"
 
-SWAPPED = {
-    ast.Add: "-",
-    ast.Sub: "+",
-    ast.Mult: "/",
-    ast.Div: "*",
-    ast.Lt: ">",
-    ast.LtE: ">",
-    ast.Gt: "<",
-    ast.GtE: "<",
-    ast.Eq: "!=",
-    ast.NotEq: "==",
-    ast.And: "or",
-    ast.Or: "and",
-}
+SWAPPED = {ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*", ast.And: "or", ast.Or: "and"}
+SWAPPED |= {ast.Lt: ">", ast.LtE: ">", ast.Gt: "<", ast.GtE: "<", ast.Eq: "!=", ast.NotEq: "=="}
 
 
 class Fault(NamedTuple):
@@ -123,13 +111,10 @@ def replacements(node: ast.AST, text: str) -> Iterator[tuple[tuple[int, int], st
         yield span, f"({source(node.operand)})"
     elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
         yield span, f"{node.value + 1!r}" if type(node.value) is int else f"{node.value * 2 + 1!r}"
-    elif (
-        isinstance(node, ast.Call)
-        and len(node.args) >= 2
-        and not isinstance(node.args[0], ast.Starred)
-        and not isinstance(node.args[1], ast.Starred)
-    ):
+    elif isinstance(node, ast.Call) and len(node.args) >= 2:
         first, second = node.args[:2]
+        if isinstance(first, ast.Starred) or isinstance(second, ast.Starred):
+            return
         if source(first) != source(second) and getattr(node.func, "id", "") not in ("max", "min"):
             between = (first.col_offset, second.end_col_offset)
             yield between, f"{source(second)}, {source(first)}"

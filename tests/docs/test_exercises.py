@@ -31,29 +31,27 @@ def exercises() -> list[str]:
 
 
 def apply(diff: str, root: Path) -> None:
-    """Change the files of a diff, each of which begins with a line "# path"."""
-    pieces = re.split(r"^# (\S+)\n", diff, flags=re.MULTILINE)
-    assert pieces[0] == ""
-    for name, content in zip(pieces[1::2], pieces[2::2], strict=True):
+    """Change the files of a diff, each of which begins with a line "# path".
+
+    A hunk changes its first place; one that ends with an addition changes the end of its file.
+    """
+    start, *pieces = re.split(r"^# (\S+)\n", diff, flags=re.MULTILINE)
+    assert start == ""
+    for name, content in zip(pieces[::2], pieces[1::2], strict=True):
         path = root / name
+        text = "\n" + (path.read_text("utf-8") if path.exists() else "")
         for hunk in content.split(f"{ELSEWHERE}\n"):
-            before = path.read_text("utf-8").splitlines() if path.exists() else []
-            path.write_text("\n".join(changed(before, hunk.splitlines(), name)) + "\n", "utf-8")
-
-
-def changed(lines: list[str], hunk: list[str], name: str) -> list[str]:
-    """Return lines with one hunk applied, at its first place, or at the end if nothing follows."""
-    assert all(line[:1] in ("+", "-", " ") for line in hunk), f"{name}: {hunk}"
-    old = [line[1:] for line in hunk if not line.startswith("+")]
-    new = [line[1:] for line in hunk if not line.startswith("-")]
-    if hunk[-1].startswith("+"):
-        places = [len(lines) - len(old)]
-    else:
-        places = list(range(len(lines) - len(old) + 1))
-    for place in places:
-        if lines[place : place + len(old)] == old:
-            return [*lines[:place], *new, *lines[place + len(old) :]]
-    raise AssertionError(f"{name}: there is no place with the lines {old}")
+            lines = hunk.splitlines()
+            assert all(line[:1] in ("+", "-", " ") for line in lines), f"{name}: {lines}"
+            old, new = (
+                "\n".join(["", *(line[1:] for line in lines if line[0] != left_out), ""])
+                for left_out in "+-"
+            )
+            place = text.find(old) if lines[-1][0] != "+" else len(text) - len(old)
+            assert place >= 0, f"{name}: there is no place with the lines {old}"
+            assert text[place:].startswith(old), f"{name} does not end with {old}"
+            text = text[:place] + new + text[place + len(old) :]
+        path.write_text(text[1:], "utf-8")
 
 
 def copied(folder: Path) -> Path:
