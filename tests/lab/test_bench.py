@@ -159,6 +159,12 @@ def test_ours_counts_only_where_it_is_accurate_and_says_so() -> None:
     unsure = results_of({"minimize": 1.0}, lower=0.5 - 4e-5)  # 8e-5 of P(0) - P*
     assert unsure.unsure(KEY) == pytest.approx(8e-5)
     assert [bool(unsure.costs("seconds", a)) for a in (1e-2, 1e-3, 1e-4)] == [True, True, False]
+    # With defaults accuracies are relative to the minimum, or to a floor.
+    rung, relative = Rung(1.0, 1.0, 0.5051), problem_for(start=math.inf)
+    reached = [
+        relative._replace(floor=floor).reached(rung, 1e-2, 0.5, proved=False) for floor in (0, 1)
+    ]
+    assert reached == [False, True]
     below = results_of({"minimize": 1.0, "LinearSVC": 1.0})
     assert not below.refuted(KEY)
     below.records[KEY, "LinearSVC"] = Record(KEY, "LinearSVC", (Rung(1.0, 1.0, 0.49),), "")
