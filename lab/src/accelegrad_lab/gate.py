@@ -522,11 +522,6 @@ def _tree(text: str) -> Path:
     raise argparse.ArgumentTypeError(f"{text} holds no package accelegrad")
 
 
-def _data_are_there(call: Any) -> bool:
-    """Tell whether the set of ACCELEGRAD_DATA that a call may need is there."""
-    return all(is_there(one) for one in getattr(call, "args", ()) if one in STORED)
-
-
 def main() -> None:
     """Run the calls that the arguments name."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -552,7 +547,10 @@ def main() -> None:
     print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---|")
     done, failed = [], []
     sys.path.insert(0, str(given.after))  # for the names of data files
-    for name in filter(lambda name: _data_are_there(CALLS[name]), names):
+    for name in names:
+        data = getattr(CALLS[name], "args", ())
+        if not all(is_there(one) for one in data if one in STORED):
+            continue
         try:
             done.append(compared(name, given.before, given.after, given.seconds))
             print(_row(done[-1]), flush=True)

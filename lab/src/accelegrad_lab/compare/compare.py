@@ -148,7 +148,8 @@ def _comparison(request: CompareRequest) -> tuple[Comparison, list[str]]:
     l2 = 1 / rows if request.l2 is None else float(request.l2)
     model = {"data": data, "loss": request.loss, "options": _loss_options(request), "l2": l2}
     for method in set(request.methods) & set(SOLVERS):
-        check_method({**model, "method": method, "budget": 1.0})
+        known = {**model, "method": method, "budget": 1.0}  # raises where it cannot take the model
+        minimize(model_of(known), max_iter=1, **_options(known))
     peers, left_out = chosen_peers(request.peers, fit_of(model))
     size = request.batch_size or 0
     facts = _data_facts(data, request.loss)
@@ -220,11 +221,6 @@ def run_method(parameters: dict[str, Any], store: Store) -> Outcome:  # noqa: AR
     value = outcome.facts["value"]
     lowest = lowest if value is None else min(lowest, value)
     return Outcome(outcome.arrays, {**outcome.facts, "lowest": lowest})
-
-
-def check_method(parameters: Mapping[str, Any]) -> None:
-    """Raise where a method cannot take the model, by one iteration of it."""
-    minimize(model_of(parameters), max_iter=1, **_options(parameters))
 
 
 def _length(parameters: Mapping[str, Any], model: LinearModel) -> dict[str, Any]:

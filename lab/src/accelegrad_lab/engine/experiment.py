@@ -192,6 +192,8 @@ class Family:
             return np.asarray(np.median([o.arrays[name][:length] for o in outcomes], axis=0))
 
         known = outcomes[0].arrays
+        # Until the last record, without checks at the end.
+        calls = [o.arrays["calls"][-1] / o.arrays["iteration"][-1] for o in outcomes if length]
         stacked = {
             point: np.array(
                 [
@@ -208,7 +210,7 @@ class Family:
             {point: values.min(axis=0) for point, values in stacked.items()},
             {point: values.max(axis=0) for point, values in stacked.items()},
             tuple(outcome.facts["status"] for outcome in outcomes),
-            float(np.mean(list(map(_calls_an_iteration, outcomes)))),
+            float(np.mean(calls)),
             median("certified") if "certified" in known else None,
         )
 
@@ -245,12 +247,6 @@ class Family:
             high=self.high[point] if several else None,
             note=f"ended: {', '.join(bad).lower().replace('_', ' ')}" if bad else "",
         )
-
-
-def _calls_an_iteration(outcome: Outcome) -> float:
-    """Return the calls until the last record over its iteration, without checks at the end."""
-    calls, iterations = outcome.arrays["calls"], outcome.arrays["iteration"]
-    return float(calls[-1] / iterations[-1]) if len(calls) else np.nan
 
 
 def slope(x: Vector, y: Vector, floor: float = 0.0, start: float = 10.0) -> float:

@@ -132,10 +132,11 @@ def _smooth_loss(model: LinearModel) -> _Smooth:
 
 def _newton(rows: _Rows, f: _Smooth, w: Vector, enough: float, end: float) -> Vector:
     """Minimise mean f(Xw) + penalties, to about a gap of `enough`, or as far as values tell."""
-    margins = rows.matrix @ w
+    margins, least = rows.matrix @ w, float(rows.penalties.min())
     for _ in range(MOST_NEWTON):
         gradient = rows.gradient(f.slopes(margins), w)
-        if time.perf_counter() > end or _gap_at_most(rows, gradient) <= enough:
+        # Strong convexity bounds the gap, where all parameters have a penalty.
+        if time.perf_counter() > end or float(gradient @ gradient) <= 2 * least * enough:
             break
         step = _newton_step(rows, f.curvatures(margins), gradient)
         along, slope, share = rows.matrix @ step, float(gradient @ step), 1.0
@@ -151,12 +152,6 @@ def _newton(rows: _Rows, f: _Smooth, w: Vector, enough: float, end: float) -> Ve
             break
         w, margins = w + share * step, margins + share * along
     return w
-
-
-def _gap_at_most(rows: _Rows, gradient: Vector) -> float:
-    """Return a bound of the gap by strong convexity, where all parameters have a penalty."""
-    least = float(rows.penalties.min())
-    return float(gradient @ gradient) / (2 * least) if least > 0 else math.inf
 
 
 def _newton_step(rows: _Rows, curvatures: Vector, gradient: Vector) -> Vector:

@@ -180,13 +180,11 @@ def largest_eigenvalue(constant: Vector, matrices: Vector) -> Formula:
         top = vectors[:, -1]
         return float(values[-1]), matrices @ top @ top
 
-    return Formula(fun, lambda cp, x: cp.lambda_max(affine_matrix(cp, constant, matrices, x)))
+    def statement(cp: Any, x: Any) -> Any:
+        combined = matrices.reshape(len(matrices), -1).T @ x
+        return cp.lambda_max(constant + cp.reshape(combined, constant.shape, order="C"))
 
-
-def affine_matrix(cp: Any, constant: Vector, matrices: Vector, x: Any) -> Any:
-    """Return constant + sum_k x_k matrices_k for CVXPY."""
-    flat = matrices.reshape(len(matrices), -1).T @ x
-    return constant + cp.reshape(flat, constant.shape, order="C")
+    return Formula(fun, statement)
 
 
 # -- functions of the suite ------------------------------------------------------------------------

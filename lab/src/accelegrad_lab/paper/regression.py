@@ -9,6 +9,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -196,19 +197,14 @@ class RegressionExperiment(Experiment):
 
     def cells(self, setup: Setup) -> dict[tuple[int, str, float], list[Task]]:
         """Return every method with each of its parameters."""
-        return {
-            (p, method, value): [
-                self._task(setup, p, method, value, seed) for seed in range(setup.seeds)
-            ]
-            for p in PROBLEMS
-            for method, value in self.choices()
-        }
-
-    def _task(self, setup: Setup, p: int, method: str, value: float, seed: int) -> Task:
-        adaptive = {"rho": value, "projected": self.projected}
-        more = adaptive if method in ADAPTIVE else {"epsilon": value}
-        known = {"p": p, "seed": seed, **size(setup), "method": method}
-        return Task("regression", {**known, **self.length(setup, method, seed), **more})
+        found: dict[tuple[int, str, float], list[Task]] = {}
+        for p, (method, value), seed in product(PROBLEMS, self.choices(), range(setup.seeds)):
+            adaptive = {"rho": value, "projected": self.projected}
+            more = adaptive if method in ADAPTIVE else {"epsilon": value}
+            known = {"p": p, "seed": seed, **size(setup), "method": method}
+            task = Task("regression", {**known, **self.length(setup, method, seed), **more})
+            found.setdefault((p, method, value), []).append(task)
+        return found
 
     def minimum(self, task: Task) -> Task:
         """Return the task that finds F*."""
