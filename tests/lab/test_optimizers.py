@@ -23,8 +23,7 @@ def test_both_frameworks_do_the_same_steps_and_the_best_step_size_counts():
     assert first < 1e-3
     assert first == pytest.approx(second, rel=1e-6)
     found = optimizers.tuned_shares(problem, 0, "SGD")
-    assert 0 <= found["constant"] < 1e-6
-    assert 0 <= found["schedule"] < 1e-6
+    assert max(map(abs, found.values())) < 1e-6  # the minimum is known to 1e-8
 
 
 def test_the_page_counts_who_is_ahead(tmp_path, monkeypatch):
