@@ -1,7 +1,5 @@
 """The exercises of CONTRIBUTING.md, applied to a copy of the tree: their tests pass."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -24,13 +22,13 @@ WORDS = ("smooth_hinge", "slab", "cover_everything", "public_name", "averaging")
 ELSEWHERE = " ..."  # a line of a diff behind which it goes on elsewhere in the same file
 
 
-def exercises() -> list[str]:
+def exercises():
     """Return the diffs of CONTRIBUTING.md: a loss, a set and a rule."""
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     return re.findall(r"^```diff\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
 
 
-def apply(diff: str, root: Path) -> None:
+def apply(diff, root):
     """Change the files of a diff, each of which begins with a line "# path".
 
     A hunk changes its first place; one that ends with an addition changes the end of its file.
@@ -54,7 +52,7 @@ def apply(diff: str, root: Path) -> None:
         path.write_text(text[1:], "utf-8")
 
 
-def copied(folder: Path) -> Path:
+def copied(folder):
     """Return a copy of what the exercises change and their tests read."""
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for name in ("src", "tests", "docs"):
@@ -65,7 +63,7 @@ def copied(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_the_exercises_pass_their_tests(tmp_path: Path) -> None:
+def test_the_exercises_pass_their_tests(tmp_path):
     """All three in one tree and one process, since a copy compiles its kernels anew."""
     root = copied(tmp_path)
     assert len(exercises()) == 3

@@ -1,16 +1,11 @@
 """`accelegrad bench`: ladders, verdicts, processes, resuming, and a report of each benchmark."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math
 import multiprocessing
 import os
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -44,14 +39,14 @@ NAMES["cold"] = "AcceleGrad, first fit"
 CASE = Case(SOLVERS, "hinge", "a", "hinge l2=1/n")
 
 
-def problem_for(*solvers: str, **changes: Any) -> Problem:
+def problem_for(*solvers, **changes):
     known = Problem(
         KEY, "hinge", "a", "hinge l2=1/n", "", 1.0, 0.0, 0.5, 0.5, list(solvers)
     )  # fmt: skip
     return known._replace(**changes)
 
 
-def results_of(times: dict[str, float], suite: str = SOLVERS, **changes: Any) -> Results:
+def results_of(times, suite=SOLVERS, **changes):
     """Return results in which each solver reached everything in one run of so many seconds."""
     results = Results(SUITES[suite])
     results.problems[KEY] = problem_for(*times, **changes)
@@ -65,7 +60,7 @@ def results_of(times: dict[str, float], suite: str = SOLVERS, **changes: Any) ->
 # -- cases and data --------------------------------------------------------------------------------
 
 
-def test_every_case_is_declared() -> None:
+def test_every_case_is_declared():
     every = [(g, data, goal) for g, sets, goals in FULL for data in sets for goal in goals]
     assert len(set(every)) == len(every)
     assert {group for group, _, _ in every} == set(SUITES[EVERYDAY].groups)
@@ -73,7 +68,7 @@ def test_every_case_is_declared() -> None:
     assert set(COLD) <= set(map("/".join, every))
 
 
-def test_rows_are_scaled_and_prepared() -> None:
+def test_rows_are_scaled_and_prepared():
     scaled = rows_of("diabetes-100, scaled")
     for values in (scaled.X, scaled.y):
         np.testing.assert_allclose(values.mean(axis=0), 0, atol=1e-12)
@@ -91,37 +86,29 @@ def test_rows_are_scaled_and_prepared() -> None:
 # -- ladders ---------------------------------------------------------------------------------------
 
 
-def climbed(
-    monkeypatch: pytest.MonkeyPatch,
-    value: Any,
-    limit: float = 10.0,
-    ladder: Any = iterations,
-    **more: Any,
-) -> tuple[Record, list[float]]:
+def climbed(monkeypatch, value, limit=10.0, ladder=iterations, **more):
     """Measure a fake solver, whose value is a function of the setting, from 1 down to 0."""
     asked = []
 
     class Processes:
-        def call(
-            self, _: Any, case: Case, name: str, setting: float, *__: Any, limit: float
-        ) -> Any:
+        def call(self, _, case, name, setting, *__, limit):
             asked.append(setting)
             rung = Rung(setting, 0.01 * setting, value(setting))
             return Sample([rung], **more), Sample([rung._replace(seconds=0.02 * setting)])
 
     toy = Peer("Toy", "toy", None, lambda _: "", ladder=ladder)
-    monkeypatch.setitem(PEERS, "toy", toy)  # type: ignore[arg-type]
+    monkeypatch.setitem(PEERS, "toy", toy)
     known = problem_for("toy", minimum=0.0, lower=0.0)
-    return measure(Processes(), CASE, "toy", known, limit), asked  # type: ignore[arg-type]
+    return measure(Processes(), CASE, "toy", known, limit), asked
 
 
-def fails(steps: float) -> float:
+def fails(steps):
     if steps < 3:
         return 0.5
     raise SolverError("no")
 
 
-LADDERS: list[tuple[Any, dict[str, Any], str, int]] = [
+LADDERS = [
     (lambda steps: 0.99 / 100**steps, {}, "reached", 3),
     (lambda steps: 0.5 if steps >= 3 else 1.0, {"limit": 1e9}, "stalled", 3 + 10),
     (lambda steps: 1.0 / steps, {"limit": 0.1}, "time limit", 6),  # 14 steps would take 0.14 s
@@ -132,7 +119,7 @@ LADDERS: list[tuple[Any, dict[str, Any], str, int]] = [
 
 
 @pytest.mark.parametrize(("value", "given", "status", "runs"), LADDERS)
-def test_ladders_end(monkeypatch: Any, value: Any, given: Any, status: str, runs: int) -> None:
+def test_ladders_end(monkeypatch, value, given, status, runs):
     record, asked = climbed(monkeypatch, value, **given)
     assert (record.status, len(record.rungs)) == (status, runs)
     assert asked[:6] == [1, 2, 3, 4, 6, 9][: len(asked)]
@@ -144,7 +131,7 @@ def test_ladders_end(monkeypatch: Any, value: Any, given: Any, status: str, runs
 # -- verdicts --------------------------------------------------------------------------------------
 
 
-def test_ours_counts_only_where_it_is_accurate_and_says_so() -> None:
+def test_ours_counts_only_where_it_is_accurate_and_says_so():
     results = results_of({"minimize": 9.0, "LinearSVC": 1.0})
     rungs = (
         Rung(1e-2, 1.0, 0.5, bound=0.4),  # accurate, but it does not know
@@ -173,8 +160,8 @@ def test_ours_counts_only_where_it_is_accurate_and_says_so() -> None:
     assert verdicts["bounds-hold"] is verdicts["solved"] is Verdict.FAILS
 
 
-def test_claims_are_judged() -> None:
-    def verdicts(suite: str = SOLVERS, **times: float) -> dict[str, bool]:
+def test_claims_are_judged():
+    def verdicts(suite=SOLVERS, **times):
         found = claims(results_of({NAMES[name]: given for name, given in times.items()}, suite))
         return {claim.name: claim.verdict is Verdict.HOLDS for claim in found}
 
@@ -190,7 +177,7 @@ def test_claims_are_judged() -> None:
     assert words == "geometric mean 1.00, within 2x on 1 of 2 (50%), at most infx"
 
 
-def test_profiles_of_a_hand_made_example() -> None:
+def test_profiles_of_a_hand_made_example():
     inf = math.inf
     found = ratios(
         {"p": {"a": 1, "b": 2}, "q": {"a": 3, "b": 1}, "r": {"a": inf, "b": 4}, "s": {"b": inf}}
@@ -211,41 +198,31 @@ def test_profiles_of_a_hand_made_example() -> None:
 # -- the file --------------------------------------------------------------------------------------
 
 
-def test_results_are_kept_line_by_line_and_half_a_line_is_dropped(tmp_path: Path) -> None:
+def test_results_are_kept_line_by_line_and_half_a_line_is_dropped(tmp_path):
     file, settings = LineFile(tmp_path / "results.jsonl"), {"time_limit": 5.0}
     assert file.begin(settings, resume=False) == []
-    kept = results_of({"minimize": 1.0}, start=math.inf)
-    record = Record(
-        KEY,
-        "minimize",
-        (Rung(math.nan, 0.5, math.inf), Rung(2.0, 1.0, 0.2, 0.1, 3.0, 0.1)),
-        "reached",
-    )
-    file.add("problem", kept.problems[KEY]._asdict())
-    file.add("record", record.to_json())
+    kept = results_of({"minimize": 1.0}, start=math.inf).problems
+    rungs = Rung(math.nan, 0.5, math.inf), Rung(2.0, 1.0, 0.2, 0.1, 3.0, 0.1)
+    file.add("problem", kept[KEY]._asdict())
+    file.add("record", Record(KEY, "minimize", rungs, "reached").to_json())
     with file.path.open("a") as stream:
         stream.write('{"kind": "record", "problem": "a/h')
     for _ in range(2):
         found = Results(SUITES[SOLVERS])
         for kind, content in file.begin(settings, resume=True):
             found.take(kind, content)
-        assert found.problems == kept.problems
-        again = found.records[KEY, "minimize"]
-        assert again.rungs[1:] == record.rungs[1:]
-        assert math.isnan(again.rungs[0].setting)
-        assert again.rungs[0].value == math.inf
+        assert found.problems == kept
+        assert repr(found.records[KEY, "minimize"].rungs) == repr(rungs)
     with pytest.raises(ValueError, match="--resume goes on"):
         file.begin(settings, resume=False)
     with pytest.raises(ValueError, match=r"was made with .*5\.0.* but now the settings are"):
         file.begin({"time_limit": 6.0}, resume=True)
 
 
-def test_an_interrupted_run_writes_its_report_and_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[str] = []
+def test_an_interrupted_run_writes_its_report_and_goes_on(tmp_path, monkeypatch):
+    seen = []
 
-    def instant(_pair: Any, case: Case, name: str, known: Problem, limit: float) -> Record:
+    def instant(_pair, case, name, known, limit):
         seen.append(f"{case.key} {name} {limit:g}")
         if len(seen) == 4:
             raise KeyboardInterrupt
@@ -274,7 +251,7 @@ def test_an_interrupted_run_writes_its_report_and_goes_on(
 # -- the processes ---------------------------------------------------------------------------------
 
 
-def slept(begun: Callable[[], None], seconds: float, cpu: bool) -> tuple[float, int, bool]:
+def slept(begun, seconds, cpu):
     import time
 
     begun()
@@ -282,15 +259,15 @@ def slept(begun: Callable[[], None], seconds: float, cpu: bool) -> tuple[float, 
     return seconds, os.getpid(), cpu
 
 
-def dies(begun: Callable[[], None], cpu: bool) -> None:
+def dies(begun, cpu):
     os._exit(1)
 
 
-def variable(begun: Callable[[], None], name: str, cpu: bool) -> str | None:
+def variable(begun, name, cpu):
     return os.environ.get(name)
 
 
-def test_processes_are_ended_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_are_ended_and_replaced(monkeypatch):
     others = set(multiprocessing.active_children())  # of tests before
     with Pair() as pair:
         first, second = pair.call(slept, 0.0, limit=60.0)
@@ -322,14 +299,14 @@ def test_processes_are_ended_and_replaced(monkeypatch: pytest.MonkeyPatch) -> No
 # -- the whole -------------------------------------------------------------------------------------
 
 
-def run(tmp_path: Path, *options: str, folder: str = ".") -> tuple[Path, list[dict[str, str]]]:
+def run(tmp_path, *options, folder="."):
     """Return the folder of a benchmark, and its table."""
     assert main(["bench", *options, "--no-progress", "--out", str(tmp_path)]) == 0
     with (tmp_path / folder / "table.csv").open(encoding="utf-8") as file:
         return tmp_path / folder, list(csv.DictReader(file))
 
 
-def test_the_benchmark_of_solvers(tmp_path: Path, capsys: Any) -> None:
+def test_the_benchmark_of_solvers(tmp_path, capsys):
     """Recompute every number of table.csv from results.jsonl in a plain way."""
     only = "numbers-small,absolute l2=1/n,absolute l2=0,huber l2=1/n"
     out, rows = run(tmp_path, "--quick", "--only", only, "--solvers", "LinearSVR,L-BFGS-B")
@@ -358,7 +335,7 @@ def test_the_benchmark_of_solvers(tmp_path: Path, capsys: Any) -> None:
         assert float(row["seconds"]) == min((r[1] for r in fits), default=math.inf)
 
 
-def test_everyday_fits(tmp_path: Path) -> None:
+def test_everyday_fits(tmp_path):
     given = ["--everyday", "--quick", "--only", "small,ridge"]
     out, rows = run(tmp_path, *given, folder="everyday")
     assert "| diabetes-100, scaled, ridge |" in (out / "table.md").read_text("utf-8")
@@ -371,7 +348,7 @@ def test_everyday_fits(tmp_path: Path) -> None:
     assert '"AcceleGrad, tol=1e-6"' in text  # which is shown and not counted
 
 
-def test_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_functions(tmp_path, monkeypatch):
     monkeypatch.setattr(stills, "draw_still", lambda _figure: {})
     chosen = ["--functions", "--only", "valley,lasso", "--solvers", "lbfgs-b,ad-gd,cvxpy"]
     _, rows = run(tmp_path, *chosen, "--time-limit", "600", folder="functions")

@@ -6,8 +6,6 @@ import csv
 import re
 from dataclasses import replace
 from html import unescape
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +19,6 @@ from accelegrad.models.losses import LOSSES
 from accelegrad_lab.compare.compare import CLOSE, METHODS, CompareRequest, compare
 from accelegrad_lab.engine import tasks
 from accelegrad_lab.engine.recording import NAMES
-from accelegrad_lab.engine.tasks import Outcome, Store
 from accelegrad_lab.peers import COMPARED, PEERS
 from accelegrad_lab.report import stills
 from browser import without_scripts
@@ -31,36 +28,36 @@ from reference.losses import loss_values
 SMOOTH = tuple(method for method in METHODS if method != "interior-point")
 
 
-def features(n: int = 90, d: int = 4) -> np.ndarray:
+def features(n=90, d=4):
     return np.random.default_rng(0).standard_normal((n, d))
 
 
-def labels(X: np.ndarray) -> np.ndarray:
+def labels(X):
     noise = np.random.default_rng(1).logistic(size=len(X))
     return np.where(X @ np.arange(1.0, X.shape[1] + 1) + noise > 0, 2, 1)
 
 
-def numbers(X: np.ndarray) -> np.ndarray:
+def numbers(X):
     noise = np.random.default_rng(2).standard_t(3, size=len(X))
     return X @ np.arange(1.0, X.shape[1] + 1) + noise
 
 
-def libsvm_file(path: Path, X: np.ndarray, y: np.ndarray) -> Path:
+def libsvm_file(path, X, y):
     dump_svmlight_file(X, y, str(path), zero_based=False)
     return path
 
 
-def request(data: Path, out: Path, **options: Any) -> CompareRequest:
+def request(data, out, **options):
     return CompareRequest(
         data, out, **{"progress": False, "epochs": 20, "peer_seconds": 1.0, **options}
     )
 
 
-def words_of(page: Path) -> str:
+def words_of(page):
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", without_scripts(page))).split())
 
 
-def said(fact: str, out: Path) -> float:
+def said(fact, out):
     """Return the number that the table of the problem gives for a fact."""
     html = (out / "index.html").read_text("utf-8")
     problem = html[html.index('id="facts-problem"') :]
@@ -69,13 +66,13 @@ def said(fact: str, out: Path) -> float:
     return float(found[1])
 
 
-def curves(out: Path) -> list[dict[str, str]]:
+def curves(out):
     with (out / "curves.csv").open(newline="") as file:
         return list(csv.DictReader(file))
 
 
 @pytest.fixture(autouse=True)
-def _no_stills(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_stills(monkeypatch):
     """Drawing PNG and SVG files takes a second each time, and is tested with the report."""
     monkeypatch.setattr(stills, "draw_still", lambda figure: {})
 
@@ -84,7 +81,7 @@ def _no_stills(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def classes(tmp_path_factory: pytest.TempPathFactory) -> CompareRequest:
+def classes(tmp_path_factory):
     """A comparison with everything: all methods, batches, seeds, and all peers."""
     folder = tmp_path_factory.mktemp("classes")
     X = features(n=120, d=6)
@@ -104,7 +101,7 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> CompareRequest:
     return asked
 
 
-def test_the_report_has_every_method_and_peer(classes: CompareRequest) -> None:
+def test_the_report_has_every_method_and_peer(classes):
     words = words_of(classes.out / "index.html")
     names = [NAMES[method] for method in SMOOTH]
     peers = [PEERS[key].shown for key in COMPARED["logistic"].values()]
@@ -126,7 +123,7 @@ def test_the_report_has_every_method_and_peer(classes: CompareRequest) -> None:
     assert figures == {"epochs.png", "epochs.svg", "seconds.png", "seconds.svg"}
 
 
-def test_what_is_claimed_and_proved_is_true(classes: CompareRequest) -> None:
+def test_what_is_claimed_and_proved_is_true(classes):
     html = (classes.out / "index.html").read_text("utf-8")
     verdicts = re.findall(r'id="claim-([\w-]+)" class="claim" data-verdict="([\w-]+)"', html)
     assert verdicts == [("certified", "holds")]
@@ -138,7 +135,7 @@ def test_what_is_claimed_and_proved_is_true(classes: CompareRequest) -> None:
     assert gaps[-1] <= CLOSE * lowest
 
 
-def test_the_curves_are_right(classes: CompareRequest) -> None:
+def test_the_curves_are_right(classes):
     X = features(n=120, d=6)
     y = 2.0 * labels(np.where(np.arange(6) == 2, 0.0, X)) - 3
     X = np.delete(X, 2, axis=1)
@@ -151,7 +148,7 @@ def test_the_curves_are_right(classes: CompareRequest) -> None:
     rows = curves(classes.out)
     assert min(float(row["P last"]) for row in rows) == pytest.approx(minimum, rel=1e-12)
     assert said("P*", classes.out) == pytest.approx(minimum, rel=1e-12)
-    runs: dict[tuple[str, str], list[dict[str, str]]] = {}
+    runs = {}
     for row in rows:
         runs.setdefault((row["method"], row["seed"]), []).append(row)
     for name, run in runs.items():
@@ -161,7 +158,7 @@ def test_the_curves_are_right(classes: CompareRequest) -> None:
     for seed in (0, 1):
         row = runs["AdaGrad", str(seed)][-1]
         steps = round(float(row["iterations"]))
-        options: dict[str, Any] = {"method": "adagrad", "batch_size": 10, "max_iter": steps}
+        options = {"method": "adagrad", "batch_size": 10, "max_iter": steps}
         result = ag.minimize(LinearModel(X, y, l2=0.01), rng=seed, **options)
         assert float(row["P average"]) == pytest.approx(value(result.x_average), rel=1e-6)
         assert float(row["P last"]) == pytest.approx(value(result.x_last), rel=1e-6)
@@ -172,8 +169,8 @@ def test_the_curves_are_right(classes: CompareRequest) -> None:
     assert 40 <= float(universal["epochs"]) < 50
 
 
-def test_results_are_used_again(classes: CompareRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(parameters: dict[str, Any], store: Store) -> Outcome:
+def test_results_are_used_again(classes, monkeypatch):
+    def refuse(parameters, store):
         raise AssertionError(f"computed again: {parameters}")
 
     for kind in ("compared-run", "model-minimum", "compare-peer"):
@@ -190,7 +187,7 @@ def test_results_are_used_again(classes: CompareRequest, monkeypatch: pytest.Mon
 # -- minima and peers ------------------------------------------------------------------------------
 
 
-def test_quantile_regression_without_l2_has_a_peer(tmp_path: Path) -> None:
+def test_quantile_regression_without_l2_has_a_peer(tmp_path):
     X = features()
     path = libsvm_file(tmp_path / "data", X, numbers(X))
     asked = request(path, tmp_path / "out", loss="quantile", quantile=0.8, peers=("sklearn",))
@@ -205,7 +202,7 @@ def test_quantile_regression_without_l2_has_a_peer(tmp_path: Path) -> None:
     assert "left out: QuantileRegressor its penalty is an l1 norm" in words
 
 
-def test_a_peer_that_diverges_is_reported_and_does_not_squeeze_the_figure(tmp_path: Path) -> None:
+def test_a_peer_that_diverges_is_reported_and_does_not_squeeze_the_figure(tmp_path):
     X = features() * [1, 10, 100, 1000]
     path = libsvm_file(tmp_path / "uneven", X, numbers(X))
     words = words_of(compare(request(path, tmp_path / "out", loss="squared", peers=("sgd",))))
@@ -216,7 +213,7 @@ def test_a_peer_that_diverges_is_reported_and_does_not_squeeze_the_figure(tmp_pa
 # -- the command -----------------------------------------------------------------------------------
 
 
-def test_the_commands_help_names_everything(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_help_names_everything(capsys):
     with pytest.raises(SystemExit):
         main(["compare", "--help"])
     words = capsys.readouterr().out
@@ -225,9 +222,7 @@ def test_the_commands_help_names_everything(capsys: pytest.CaptureFixture[str]) 
         assert name in words, name
 
 
-def test_the_command_on_a_table_with_text_a_decimal_comma_and_a_named_target(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_on_a_table_with_text_a_decimal_comma_and_a_named_target(tmp_path, capsys):
     rows = np.random.default_rng(3).standard_normal((60, 2)).round(3)
     lines = ["t;x;colour"]
     for place, (x, noise) in enumerate(rows):

@@ -1,12 +1,8 @@
 """Data sets: their names and descriptions, where they are found, the text generator's statistics."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import re
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,14 +13,14 @@ from accelegrad_lab.datasets import DataError, as_binary, find, read, sparse_tex
 SMALL = "+1 1:0.5 3:-2\n-1 2:1e-3\n"
 
 
-def written(tmp_path: Path, text: str, name: str = "data") -> Path:
+def written(tmp_path, text, name="data"):
     path, content = tmp_path / name, text.encode()
-    compress: Any = {".bz2": bz2.compress, ".gz": gzip.compress}.get(path.suffix, bytes)
+    compress = {".bz2": bz2.compress, ".gz": gzip.compress}.get(path.suffix, bytes)
     path.write_bytes(compress(content))
     return path
 
 
-def test_names_and_descriptions(tmp_path: Path) -> None:
+def test_names_and_descriptions(tmp_path):
     names = {"a9a.t.bz2": "a9a.t", "a.TXT": "a", "a.svm.gz": "a", "a.b.libsvm": "a.b", "a": "a"}
     assert {name: read(written(tmp_path, SMALL, name)).name for name in names} == names
     few, many = "+1 1:1 2:0\n-1 2:1 3:1\n+1 3:4\n", "".join(f"{i},0,{i}.5\n" for i in range(12))
@@ -45,7 +41,7 @@ def test_names_and_descriptions(tmp_path: Path) -> None:
         assert read(written(tmp_path, text, name)).description == description
 
 
-def test_as_binary_takes_two_labels() -> None:
+def test_as_binary_takes_two_labels():
     np.testing.assert_array_equal(as_binary([-2.0, -3.5, -2.0]), [1.0, -1.0, 1.0])
     for y, message in [
         ([0.5, 0, -1, 0], r"two distinct labels, but it holds 3: -1, 0, 0\.5\."),
@@ -57,7 +53,7 @@ def test_as_binary_takes_two_labels() -> None:
 
 
 @pytest.mark.parametrize("ending", ["", ".libsvm"])
-def test_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
+def test_find(tmp_path, monkeypatch, ending):
     monkeypatch.setenv("ACCELEGRAD_DATA", str(tmp_path))
     written(tmp_path, SMALL, f"a9a.t{ending}")
     (tmp_path / "a9a").mkdir()
@@ -72,9 +68,9 @@ def test_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str) -> N
         find("a9a")
 
 
-def test_text_is_like_text() -> None:
+def test_text_is_like_text():
     text_data = sparse_text(5000, 20000, seed=5)
-    X: Any = text_data.X
+    X = text_data.X
     y = text_data.y
     assert X.has_canonical_format
     assert X.nnz / 5000 == pytest.approx(74, rel=0.03)
@@ -90,21 +86,21 @@ def test_text_is_like_text() -> None:
     assert abs(y.mean()) < 0.05
     learned = LinearSVC(C=1.0, random_state=0).fit(X[:4000], y[:4000])
     assert 0.85 < learned.score(X[4000:], y[4000:]) < 0.95
-    clean: Any = sparse_text(5000, 20000, seed=5, label_noise=0.0)
+    clean = sparse_text(5000, 20000, seed=5, label_noise=0.0)
     assert (clean.X != X).nnz == 0
     assert np.mean(clean.y != y) == pytest.approx(0.05, abs=0.012)
 
 
 @pytest.mark.parametrize(("n", "d", "nnz"), [(2, 4, 1), (200, 50, 12), (300, 400, 100)])
-def test_sizes_of_text(n: int, d: int, nnz: int) -> None:
-    X: Any = sparse_text(n, d, nnz, seed=1).X
+def test_sizes_of_text(n, d, nnz):
+    X = sparse_text(n, d, nnz, seed=1).X
     assert X.shape == (n, d)
     assert X.nnz / n == pytest.approx(nnz, rel=0.05)
     assert np.diff(X.indptr).min() >= 1
     assert X.data.min() > 0.0
 
 
-def test_arguments_of_text() -> None:
+def test_arguments_of_text():
     for arguments, message in [
         ({"n": 1}, "n must be a whole number >= 2"),
         ({"d": 100, "nnz": 26}, "nnz must be at most d / 4 = 25, but it is 26"),

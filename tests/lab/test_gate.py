@@ -14,11 +14,11 @@ from accelegrad_lab.functions.suite import SUITE
 from accelegrad_lab.gate import Compared, Outcome
 
 
-def compared(before: Outcome, after: Outcome, ratio: float = 1.0) -> Compared:
+def compared(before, after, ratio=1.0):
     return Compared("a call", [1.0, ratio], [1.0, 1.0], [before, after])
 
 
-def test_what_is_lost_or_false_is_found() -> None:
+def test_what_is_lost_or_false_is_found():
     good = Outcome(success=True, value=1.0, gap=0.1)
     assert not compared(good, good).wrong
     assert compared(good, good._replace(success=False)).wrong == ["success lost"]
@@ -34,14 +34,14 @@ def test_what_is_lost_or_false_is_found() -> None:
     assert not gate.verdict([], [], 2.0, 1.3)[1]
 
 
-def test_every_call_has_its_data() -> None:
+def test_every_call_has_its_data():
     named = {one for call in gate.CALLS.values() for one in call.args if isinstance(one, str)}
     assert len({one for one in named if plain_name(one) in MADE or one in gate.STORED}) > 12
     assert len(named & set(SUITE)) >= 15
 
 
 @pytest.mark.parametrize("before", [str(Path(accelegrad.__file__).parents[1]), gate.PEERS])
-def test_a_call_in_two_trees_and_beside_a_peer(before: str) -> None:
+def test_a_call_in_two_trees_and_beside_a_peer(before):
     command = [sys.executable, gate.__file__, "--before", before, "--worst", "999", "--mean", "999"]
     command += ["--after", str(Path(accelegrad.__file__).parents[1]), "--seconds", "0.1"]
     call = "small function, logistic, d = 5"

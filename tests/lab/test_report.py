@@ -1,13 +1,9 @@
 """The report: the page's structure, its stills, and the page at work in a browser."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,15 +18,13 @@ NASTY = "f < g & </script><script>alert(1)</script> $x$ %{y} 'quoted' \"twice\""
 AXES = ("iterations", "oracle calls")
 
 
-def curve(
-    method: str, variant: str, rate: float, rng: np.random.Generator, **options: Any
-) -> Curve:
+def curve(method, variant, rate, rng, **options):
     t = np.unique(np.round(np.geomspace(1, 2000, 90)))
     y = t**-rate * np.exp(0.05 * rng.normal(size=t.size))
     return Curve(method, variant, {AXES[0]: t, AXES[1]: 3 * t}, y, **options)
 
 
-def panel(title: str, rng: np.random.Generator, **options: Any) -> Panel:
+def panel(title, rng, **options):
     accelerated = curve("AcceleGrad", "average", 1.8, rng)
     broken = curve("Universal fast", NASTY, 1.5, rng, note=NASTY)
     holes = broken.y.copy()
@@ -46,7 +40,7 @@ def panel(title: str, rng: np.random.Generator, **options: Any) -> Panel:
 
 
 @pytest.fixture(scope="module")
-def report() -> Report:
+def report():
     rng = np.random.default_rng(7)
     grid = [[panel(f"smooth {i}{j} <b>", rng) for j in range(3)] for i in range(2)]
     nothing = Curve("Nothing", "all NaN", {"epochs": np.arange(4.0)}, np.full(4, np.nan))
@@ -79,14 +73,14 @@ def report() -> Report:
 
 
 @pytest.fixture(scope="module")
-def page(report: Report, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page(report, tmp_path_factory):
     return write_report(report, tmp_path_factory.mktemp("report") / "made" / "by it")
 
 
 # --- the page as text -----------------------------------------------------------------------------
 
 
-def test_the_page_has_its_parts_in_order(page: Path) -> None:
+def test_the_page_has_its_parts_in_order(page):
     ids = re.findall(r'<[^>]* id="([^"]+)"', page.read_text("utf-8"))
     assert len(set(ids)) == len(ids)
     wanted = [
@@ -96,7 +90,7 @@ def test_the_page_has_its_parts_in_order(page: Path) -> None:
     assert [name for name in ids if name in wanted] == wanted
 
 
-def test_links_lead_somewhere_and_nothing_comes_from_elsewhere(page: Path) -> None:
+def test_links_lead_somewhere_and_nothing_comes_from_elsewhere(page):
     html = without_scripts(page)
     targets = re.findall(r'<[^>]* (?:src|href|srcset|data|action)="([^"]*)"', html)
     assert targets
@@ -110,7 +104,7 @@ def test_links_lead_somewhere_and_nothing_comes_from_elsewhere(page: Path) -> No
     assert "http" not in policy
 
 
-def test_every_word_of_the_report_is_on_the_page_escaped(report: Report, page: Path) -> None:
+def test_every_word_of_the_report_is_on_the_page_escaped(report, page):
     found, html = text_of(page), page.read_text("utf-8")
     words = [report.title, *report.summary.split("\n\n"), *COUNTED.values()]
     for claim in report.claims:
@@ -128,7 +122,7 @@ def test_every_word_of_the_report_is_on_the_page_escaped(report: Report, page: P
     assert html.count('class="count"') == 3
 
 
-def test_numbers_by_what_they_belong_to_have_columns() -> None:
+def test_numbers_by_what_they_belong_to_have_columns():
     evidence = [("a_t", "1: 0.5 · 2: 0.3"), ("b", "1: 5 · 2: 6"), ("c", "plain"), ("d", "x: 1")]
     keyed, plain, _ = evidence_tables(evidence).split("</div>")
     assert keyed.count('<th scope="col">') == 2
@@ -138,7 +132,7 @@ def test_numbers_by_what_they_belong_to_have_columns() -> None:
     assert "d</th><td>x: 1</td>" in plain
 
 
-def test_the_data_is_json_that_fits_the_report(report: Report, page: Path) -> None:
+def test_the_data_is_json_that_fits_the_report(report, page):
     (data,) = re.findall(
         r'<script type="application/json".*?>(.*?)</script>', page.read_text("utf-8")
     )
@@ -160,7 +154,7 @@ def test_the_data_is_json_that_fits_the_report(report: Report, page: Path) -> No
     assert all(len(array) <= POINTS for array in family["arrays"])
 
 
-def test_the_same_report_gives_the_same_bytes(report: Report, page: Path, tmp_path: Path) -> None:
+def test_the_same_report_gives_the_same_bytes(report, page, tmp_path):
     again = write_report(report, tmp_path)
     files = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*.*"))
     assert len(files) == 6
@@ -169,14 +163,12 @@ def test_the_same_report_gives_the_same_bytes(report: Report, page: Path, tmp_pa
         assert (tmp_path / file).read_bytes() == (page.parent / file).read_bytes(), file
 
 
-def test_an_interrupted_write_leaves_the_previous_page(
-    report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_write_leaves_the_previous_page(report, tmp_path, monkeypatch):
     small = replace(report, figures=report.figures[1:], claims=[])
     index = write_report(small, tmp_path)
     before = index.read_bytes()
 
-    def interrupted(*_: object) -> None:
+    def interrupted(*_):
         raise KeyboardInterrupt
 
     for place in ("os.fsync", "accelegrad_lab.report.stills.draw_still"):
@@ -196,7 +188,7 @@ def test_an_interrupted_write_leaves_the_previous_page(
 # --- what is drawn --------------------------------------------------------------------------------
 
 
-def test_a_method_has_one_colour_however_it_is_written() -> None:
+def test_a_method_has_one_colour_however_it_is_written():
     names = ["AcceleGrad", "accelegrad", "L-BFGS", "LBFGS", "Universal dual", "universal-dual"]
     found = colours(names)
     for a, b in zip(names[::2], names[1::2], strict=True):
@@ -210,7 +202,7 @@ def test_a_method_has_one_colour_however_it_is_written() -> None:
 # --- stills ---------------------------------------------------------------------------------------
 
 
-def test_stills_show_the_curves(report: Report, page: Path) -> None:
+def test_stills_show_the_curves(report, page):
     colour = colours(["AcceleGrad"])["AcceleGrad"].light
     wanted = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
     for figure in report.figures:
@@ -249,7 +241,7 @@ return [...document.querySelectorAll('.plot')].map((plot) => {
 
 
 @pytest.fixture
-def driver(open_page: Any, page: Path) -> Any:
+def driver(open_page, page):
     driver = open_page(page)
     wait_for(driver, READY)
     yield driver
@@ -257,7 +249,7 @@ def driver(open_page: Any, page: Path) -> Any:
     assert [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 
-def click(driver: Any, selector: str) -> None:
+def click(driver, selector):
     element = driver.find_element("css selector", selector)
     driver.execute_script(
         "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", element
@@ -265,7 +257,7 @@ def click(driver: Any, selector: str) -> None:
     element.click()
 
 
-def test_every_figure_is_drawn(driver: Any, report: Report) -> None:
+def test_every_figure_is_drawn(driver, report):
     assert driver.execute_script(DRAWN) == [[True, 30, 30], [True, 4, 4]]
     titles = [element.text for element in driver.find_elements("css selector", ".panel-head h3")]
     assert titles == [
@@ -276,7 +268,7 @@ def test_every_figure_is_drawn(driver: Any, report: Report) -> None:
     assert [text.text for text in texts] == ["nothing to draw"]
 
 
-def test_the_legend_hides_a_curve_in_all_panels(driver: Any) -> None:
+def test_the_legend_hides_a_curve_in_all_panels(driver):
     button = '#figure-grid .legend [data-entry="0"]'
     click(driver, button)
     state = dict(driver.execute_script(TRACES, "#figure-grid"))
@@ -302,7 +294,7 @@ SWITCHES = [
 ]
 
 
-def test_the_switches_change_the_axes(driver: Any) -> None:
+def test_the_switches_change_the_axes(driver):
     ranges = [driver.execute_script(f"return {GRID}.xaxis2.range")]
     for switch, expected in SWITCHES:
         assert not driver.execute_script(f"return {expected}")
@@ -313,7 +305,7 @@ def test_the_switches_change_the_axes(driver: Any) -> None:
     assert driver.find_elements("css selector", "#figure-family [data-axis]") == []
 
 
-def test_hovering_shows_all_values_as_plain_text(driver: Any) -> None:
+def test_hovering_shows_all_values_as_plain_text(driver):
     driver.execute_script(
         f"const plot = {PLOT.format('grid')};"
         "const at = plot.data.findIndex((t) => t.meta.kind === 'curve' && t.meta.entry === 3);"
@@ -325,8 +317,8 @@ def test_hovering_shows_all_values_as_plain_text(driver: Any) -> None:
         assert word in label
 
 
-def test_the_theme_changes_the_plots(driver: Any) -> None:
-    def look() -> list[str]:
+def test_the_theme_changes_the_plots(driver):
+    def look():
         parts = f"{PLOT.format('family')}.querySelector('.main-svg')", "document.body"
         colours = [f"getComputedStyle({part}).backgroundColor" for part in parts]
         line = f"{PLOT.format('family')}.data[0].line.color"

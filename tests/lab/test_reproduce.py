@@ -251,20 +251,14 @@ def write_data(path, rows=40, seed=0):
 
 
 def test_a_file_is_known_by_its_content(tmp_path):
-    store = Store(tmp_path / "store")
-    data = file_data(write_data(tmp_path / "a.svm"), as_binary)
-    same = file_data(write_data(tmp_path / "a.svm"), as_binary)
-    other = file_data(write_data(tmp_path / "a.svm", seed=1), as_binary)
-    assert data == same
-    assert data != other
-    parameters = {"data": data, "rows": 30, "seed": 0, "loss": "logistic", "l2": 0.1}
-    model = model_of(parameters)
-    assert model.n_samples == 30
-    found = store.get(text_minimum(parameters))
-    assert found.facts["minimum"] - found.facts["lower"] <= 1e-12
-    hinge = store.get(text_minimum({**parameters, "loss": "hinge"}))
-    assert hinge.facts["solver"] == "the method of multipliers"
-    assert hinge.facts["lower"] >= (1 - 1e-9) * hinge.facts["minimum"]
+    path = tmp_path / "a.svm"
+    files = [file_data(write_data(path, seed=seed), as_binary) for seed in (0, 0, 1)]
+    assert files[0] == files[1] != files[2]
+    parameters = {"data": files[2], "rows": 30, "seed": 0, "loss": "hinge", "l2": 0.1}
+    assert model_of(parameters).n_samples == 30
+    hinge = Store(tmp_path / "store").get(text_minimum(parameters)).facts
+    assert hinge["solver"] == "the method of multipliers"
+    assert hinge["lower"] >= (1 - 1e-9) * hinge["minimum"]
 
 
 # -- the whole, and the command line -----------------------------------------------------------------
