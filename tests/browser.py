@@ -1,10 +1,12 @@
-"""A headless Chromium for tests of pages: `from browser import open_page` gives the fixture."""
+"""Pages: their words, and a headless Chromium (`from browser import open_page` gives the fixture)."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,16 @@ def open_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Pa
         yield go_to
     finally:
         driver.quit()
+
+
+def without_scripts(page: Path) -> str:
+    """Return the HTML of a page, without its scripts and styles."""
+    return re.sub(r"<(script|style)\b.*?</\1>", " ", page.read_text("utf-8"), flags=re.DOTALL)
+
+
+def text_of(page: Path) -> str:
+    """Return the words of a page."""
+    return unescape(re.sub(r"<[^>]+>", "", without_scripts(page)))
 
 
 def wait_for(driver: Any, script: str, seconds: float = 600.0) -> Any:

@@ -1,26 +1,29 @@
 """Plant single-line faults in the library and see whether the tests find them.
 
-Run: python tests/mutations.py --count 60 --seed 1 [--room proofs] [--processes 2 --seconds 40]
+Run: python tests/mutations.py --count 60 --seed 1 --processes 2 --seconds 60 [--room proofs]
 
 Faults are drawn at random, spread evenly over the rooms: a sign, a factor, an off-by-one, a
 reversed comparison, a negated condition or two swapped arguments. Each is planted in a copy of the
 source tree, and the tests of its room run on it until one fails, those nearest to its file first
-(faults in kernels as plain Python first). A fault that survives is printed with its line, to be
-judged: a test is missing, the line can go, or the fault changes nothing. With --seconds slow tests
-are left out, and a fault whose tests take longer is undecided.
+(faults in kernels as plain Python first). A test that does not end with the fault counts as failed
+only if it passes without it. With --seconds slow tests are left out, and a fault is undecided if its
+tests take longer. The table at the end has the faults that no test found, to be judged: a test is
+missing, the line can go, or the fault changes nothing.
 """
 
 import argparse
 import ast
 import os
 import random
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple
@@ -45,21 +48,10 @@ TESTS = {
     "top": ("minimize", "optax", "run", "estimators"),
 }
 LONGEST = 900.0  # seconds for the nearest tests, and for the others; chosen
+SURVIVES, UNDECIDED = "SURVIVES", "UNDECIDED"
 
-SWAPPED = {
-    ast.Add: "-",
-    ast.Sub: "+",
-    ast.Mult: "/",
-    ast.Div: "*",
-    ast.Lt: ">",
-    ast.LtE: ">",
-    ast.Gt: "<",
-    ast.GtE: "<",
-    ast.Eq: "!=",
-    ast.NotEq: "==",
-    ast.And: "or",
-    ast.Or: "and",
-}
+SWAPPED = {ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*", ast.And: "or", ast.Or: "and"}
+SWAPPED |= {ast.Lt: ">", ast.LtE: ">", ast.Gt: "<", ast.GtE: "<", ast.Eq: "!=", ast.NotEq: "=="}
 
 
 class Fault(NamedTuple):
@@ -70,11 +62,17 @@ class Fault(NamedTuple):
     before: str
     after: str
 
+    @property
+    def room(self) -> str:
+        """The folder of its file, "top" for those above all folders."""
+        parts = self.path.relative_to(SOURCE).parts
+        return parts[0] if len(parts) > 1 else "top"
 
-def room_of(path: Path) -> str:
-    """Return the folder of a file, "top" for those above all folders."""
-    parts = path.relative_to(SOURCE).parts
-    return parts[0] if len(parts) > 1 else "top"
+    @property
+    def cells(self) -> tuple[str, str, str]:
+        """Its place and both lines, for a row of the table."""
+        place = f"{self.path.relative_to(SOURCE)}:{self.line}"
+        return place, f"`{self.before.strip()}`", f"`{self.after.strip()}`"
 
 
 def faults(path: Path) -> Iterator[Fault]:
@@ -113,13 +111,10 @@ def replacements(node: ast.AST, text: str) -> Iterator[tuple[tuple[int, int], st
         yield span, f"({source(node.operand)})"
     elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
         yield span, f"{node.value + 1!r}" if type(node.value) is int else f"{node.value * 2 + 1!r}"
-    elif (
-        isinstance(node, ast.Call)
-        and len(node.args) >= 2
-        and not isinstance(node.args[0], ast.Starred)
-        and not isinstance(node.args[1], ast.Starred)
-    ):
+    elif isinstance(node, ast.Call) and len(node.args) >= 2:
         first, second = node.args[:2]
+        if isinstance(first, ast.Starred) or isinstance(second, ast.Starred):
+            return
         if source(first) != source(second) and getattr(node.func, "id", "") not in ("max", "min"):
             between = (first.col_offset, second.end_col_offset)
             yield between, f"{source(second)}, {source(first)}"
@@ -128,10 +123,10 @@ def replacements(node: ast.AST, text: str) -> Iterator[tuple[tuple[int, int], st
 def drawn(count: int, seed: int, only: str | None) -> list[Fault]:
     """Return faults of a seed, evenly spread over the rooms."""
     rng = random.Random(seed)
-    rooms: dict[str, list[Fault]] = {}
+    rooms: dict[str, list[Fault]] = {room: [] for room in TESTS if only in (None, room)}
     for path in sorted(SOURCE.rglob("*.py")):
-        if only is None or room_of(path) == only:
-            rooms.setdefault(room_of(path), []).extend(faults(path))
+        for fault in faults(path):
+            rooms.get(fault.room, []).append(fault)
     for found in rooms.values():
         rng.shuffle(found)
     names = sorted(rooms)
@@ -141,7 +136,7 @@ def drawn(count: int, seed: int, only: str | None) -> list[Fault]:
 def stages(fault: Fault) -> tuple[list[str], list[str]]:
     """Return the files of tests that look at a fault's room: the nearest to its file, and others."""
     module = ".".join(fault.path.relative_to(SOURCE.parent).with_suffix("").parts)
-    folders = (ROOT / "tests" / folder for folder in TESTS[room_of(fault.path)])
+    folders = (ROOT / "tests" / folder for folder in TESTS[fault.room])
     files = [file for folder in folders for file in sorted(folder.glob("test_*.py"))]
 
     def nearness(file: Path) -> int:
@@ -151,22 +146,41 @@ def stages(fault: Fault) -> tuple[list[str], list[str]]:
     return list(map(str, nearest)), [str(file) for file in files if file not in nearest]
 
 
-def ran(files: list[str], tree: Path, seconds: float | None, **variables: str) -> str | None:
-    """Return the first of some tests that fails with the source tree, or None."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+class Ran(NamedTuple):
+    """How a run of tests went."""
+
+    failed: str = ""  # the first test that failed
+    endless: str = ""  # the one that ran when the time was up; "?" if it is not known
+
+
+def ran(tests: list[str], tree: Path, seconds: float | None, **variables: str) -> Ran:
+    """Run tests with a source tree until one fails; half of the time is for a single test at most."""
+    limit = seconds or LONGEST
+    command = [sys.executable, "-m", "pytest", "-x", "-v", "-p", "no:cacheprovider"]
+    command += ["-o", f"faulthandler_timeout={limit / 2}"]
+    command += ["-o", "faulthandler_exit_on_timeout=true", *(["-m", "not slow"] if seconds else [])]
     paths = os.pathsep.join(map(str, (tree / "src", ROOT / "lab" / "src")))
-    done = subprocess.run(
-        [*command, *(["-m", "not slow"] if seconds else []), *files],
+    process = subprocess.Popen(
+        [*command, *tests],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": paths, **variables},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
-        timeout=seconds or LONGEST,
+        start_new_session=True,  # so that the processes that tests start end with it
     )
-    if done.returncode in (0, 5):
-        return None
-    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    return (failed or ["the run itself"])[0][:120]
+    try:
+        output, _ = process.communicate(timeout=limit)
+    except subprocess.TimeoutExpired:  # many tests, or one that does not end as it is collected
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        return Ran(endless="?")
+    if ended := re.search(r"^(tests/.*?::.*?) ?Timeout \(", output, re.MULTILINE):
+        return Ran(endless=ended[1])
+    if process.returncode in (0, 5):
+        return Ran()
+    failed = re.search(r"^(FAILED|ERROR) .*", output, re.MULTILINE)
+    return Ran(failed=failed[0][:120] if failed else "the run itself")
 
 
 def verdict(fault: Fault, tree: Path, seconds: float | None) -> str:
@@ -174,18 +188,25 @@ def verdict(fault: Fault, tree: Path, seconds: float | None) -> str:
     planted = tree / "src" / "accelegrad" / fault.path.relative_to(SOURCE)
     lines = fault.path.read_text().splitlines()
     lines[fault.line - 1] = fault.after
-    planted.write_text("\n".join(lines) + "\n")
-    plain = {"NUMBA_DISABLE_JIT": "1"} if room_of(fault.path) == "kernels" else {}
-    try:
-        nearest, others = stages(fault)
-        for files, variables in ((nearest, plain), (others, {}), (nearest if plain else [], {})):
-            if files and (found := ran(files, tree, seconds, **variables)):
-                return found
-        return "SURVIVES"
-    except subprocess.TimeoutExpired:  # an endless loop, or many tests
-        return "UNDECIDED" if seconds else "takes too long"
-    finally:
-        shutil.copy2(fault.path, planted)
+    plain = {"NUMBA_DISABLE_JIT": "1"} if fault.room == "kernels" else {}
+    nearest, others = stages(fault)
+    said = SURVIVES
+    for tests, variables in ((nearest, plain), (others, {}), (nearest if plain else [], {})):
+        if not tests:
+            continue
+        planted.write_text("\n".join(lines) + "\n")
+        try:
+            found = ran(tests, tree, seconds, **variables)
+        finally:  # with its compiled kernels
+            shutil.copytree(fault.path.parent, planted.parent, dirs_exist_ok=True)
+        if found.failed:
+            return found.failed
+        if found.endless:
+            said = UNDECIDED
+            alone = [found.endless]
+            if found.endless != "?" and ran(alone, tree, seconds, **variables) == Ran():
+                return f"time-out of {found.endless}"
+    return said
 
 
 def main() -> None:
@@ -199,36 +220,31 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="print the faults and stop")
     given = parser.parse_args()
     chosen = drawn(given.count, given.seed, given.room)
-    words = [
-        f"{fault.path.relative_to(SOURCE)}:{fault.line}\n    {fault.before.strip()}\n"
-        f"    {fault.after.strip()}"
-        for fault in chosen
-    ]
     if given.list:
-        print("\n".join(words))
+        print(*(" | ".join(fault.cells) for fault in chosen), sep="\n")
         return
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(given.processes) as pool:
         trees: SimpleQueue[Path] = SimpleQueue()
         for place in range(given.processes):
-            tree = Path(folder, str(place))
-            shutil.copytree(ROOT / "src", tree / "src")  # with kernels that are compiled
-            trees.put(tree)
+            shutil.copytree(ROOT / "src", Path(folder, str(place), "src"))  # with compiled kernels
+            trees.put(Path(folder, str(place)))
 
-        def judged(fault: Fault) -> tuple[str, float]:
+        def judged(fault: Fault) -> str:
             start, tree = time.monotonic(), trees.get()
             try:
-                return verdict(fault, tree, given.seconds), time.monotonic() - start
+                return f"{verdict(fault, tree, given.seconds)} ({time.monotonic() - start:.0f} s)"
             finally:
                 trees.put(tree)
 
-        count = {"SURVIVES": 0, "UNDECIDED": 0}
-        for said, (found, seconds) in zip(words, pool.map(judged, chosen), strict=True):
-            print(f"{said}\n    -> {found} ({seconds:.0f} s)", flush=True)
-            if found in count:
-                count[found] += 1
-    survivors, undecided = count.values()
-    found = len(chosen) - survivors - undecided
-    print(f"{found} of {len(chosen)} faults found, {survivors} survive, {undecided} undecided")
+        running = {pool.submit(judged, fault): fault for fault in chosen}
+        unfound = []
+        for done, future in enumerate(as_completed(running), 1):
+            cells = running[future].cells
+            print(f"{done}/{len(chosen)} {cells[0]} {cells[2]} -> {future.result()}", flush=True)
+            if future.result().startswith((SURVIVES, UNDECIDED)):
+                unfound.append(f"| {' | '.join((*cells, future.result()))} |")
+    print(f"\n{len(chosen) - len(unfound)} of {len(chosen)} faults found; not found:\n")
+    print("| line | before | after | |", "|---|---|---|---|", *sorted(unfound), sep="\n")
 
 
 if __name__ == "__main__":

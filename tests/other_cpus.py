@@ -21,17 +21,8 @@ FOLDER = Path(__file__).parent
 NUMERIC = ("bundle", "geometry", "kernels", "minimize", "models", "proofs", "run", "solvers")
 #: Tests of arguments, words, files, threads and killed processes: rounding is nothing to them.
 #: The fuzz draws problems of its own on every machine.
-NOT_NUMERIC = frozenset(
-    {
-        "test_arguments",
-        "test_bad_input",
-        "test_checkpoint",
-        "test_fuzz",
-        "test_scipy_words",
-        "test_threads",
-        "test_warmup",
-    }
-)
+NOT_NUMERIC = {"test_arguments", "test_bad_input", "test_checkpoint", "test_fuzz"}
+NOT_NUMERIC |= {"test_scipy_words", "test_threads", "test_warmup"}
 #: What OpenBLAS calls CPUs with AVX-512. They can run its code for Haswell and older ones.
 WITH_AVX512 = frozenset({"SkylakeX", "Cooperlake", "SapphireRapids"})
 
@@ -92,31 +83,24 @@ def missed(variables: dict[str, str], found: Facts) -> str:
     return ""
 
 
-def numeric_files() -> list[str]:
-    """Return the files of the numeric tests."""
-    files = (file for room in NUMERIC for file in sorted((FOLDER / room).glob("test_*.py")))
-    return [str(file) for file in files if file.stem not in NOT_NUMERIC]
-
-
 def main(options: list[str]) -> int:
     """Run the numeric tests under the settings; return 0 if all passed, else 1."""
     failed = []
-    files, chosen = numeric_files(), settings(facts())
+    files = [file for room in NUMERIC for file in sorted((FOLDER / room).glob("test_*.py"))]
+    files = [file for file in files if file.stem not in NOT_NUMERIC]
+    chosen = settings(facts())
     if not chosen:
         print("left out: this is no x86 CPU, or BLAS is another library than OpenBLAS", flush=True)
-    whole = "--all" in options
-    options = [option for option in options if option != "--all"]
+    given = [option for option in options if option != "--all"]
     for place, (name, variables) in enumerate(chosen.items()):
         print(f"{name}: {variables}", flush=True)
-        without_effect = missed(variables, facts_under(variables))
-        if without_effect:
+        if without_effect := missed(variables, facts_under(variables)):
             print(f"{name}: {without_effect}", flush=True)
             failed.append(name)
             continue
-        part = files if whole else files[place :: len(chosen)]
-        command = [sys.executable, "-m", "pytest", *options, *part]
-        done = subprocess.run(command, env={**os.environ, **variables}, check=False)
-        if done.returncode:
+        part = files if "--all" in options else files[place :: len(chosen)]
+        command = [sys.executable, "-m", "pytest", *given, *map(str, part)]
+        if subprocess.run(command, env={**os.environ, **variables}, check=False).returncode:
             failed.append(name)
     if failed:
         print(f"The numeric tests failed with: {'; '.join(failed)}", flush=True)

@@ -129,15 +129,16 @@ def try_wheels(wheels: list[Path], folder: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(folder)}
     where = (
         "import accelegrad, accelegrad_lab;"
-        f"assert accelegrad.__file__.startswith({str(folder)!r});"
-        f"assert accelegrad_lab.__file__.startswith({str(folder)!r})"
+        "assert all(one.__file__.startswith({!r}) for one in (accelegrad, accelegrad_lab))"
     )
-    run(sys.executable, "-c", where, env=environment, cwd=folder)
     readme = str(ROOT / "tests" / "docs" / "test_readme.py")
-    run(sys.executable, "-m", "pytest", "-q", readme, env=environment, cwd=folder)
-    for command in (("--help",), ("reproduce", "--list")):
-        run(sys.executable, "-m", "accelegrad", *command, env=environment, cwd=folder,
-            stdout=subprocess.DEVNULL)  # fmt: skip
+    for command in (
+        ("-c", where.format(str(folder))),
+        ("-m", "pytest", "-q", readme),
+        ("-m", "accelegrad", "--help"),
+        ("-m", "accelegrad", "reproduce", "--list"),
+    ):
+        run(sys.executable, *command, env=environment, cwd=folder)
 
 
 def empty_environment(folder: Path, *wanted: str) -> Path:

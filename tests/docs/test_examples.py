@@ -27,20 +27,20 @@ def test_every_example_is_tested():
 def test_text_classifiers(capsys, monkeypatch):
     monkeypatch.delenv("ACCELEGRAD_DATA", raising=False)  # generated text is quicker
     out = printed("text_classifiers.py", capsys)
-    gaps = [float(found) for found in re.findall(r"within ([0-9.]+) of the minimum", out)]
+    gaps = re.findall(r"within ([0-9.]+) of the minimum", out)
     assert len(gaps) == 4
-    assert max(gaps) < 0.2
+    assert max(map(float, gaps)) < 0.2
 
 
 def test_constrained_models(capsys):
     out = printed("constrained_models.py", capsys)
-    least = [float(found) for found in re.findall(r"least weight (\S+),", out)]
-    left = [float(found) for found in re.findall(r"(\S+) of the initial gap", out)]
+    least, left = (
+        re.findall(p, out) for p in (r"least weight (\S+),", r"(\S+) of the initial gap")
+    )
     assert len(least) == len(left) == 4
-    assert min(least) >= 0
-    assert max(left) < 1e-2
-    sums = re.findall(r"simplex .* sum (\S+),", out)
-    assert sums == ["1.000000"] * 2
+    assert min(map(float, least)) >= 0
+    assert max(map(float, left)) < 1e-2
+    assert re.findall(r"simplex .* sum (\S+),", out) == ["1.000000"] * 2
 
 
 def test_benchopt(tmp_path):

@@ -1,7 +1,5 @@
 """The exercises of CONTRIBUTING.md, applied to a copy of the tree: their tests pass."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -24,39 +22,37 @@ WORDS = ("smooth_hinge", "slab", "cover_everything", "public_name", "averaging")
 ELSEWHERE = " ..."  # a line of a diff behind which it goes on elsewhere in the same file
 
 
-def exercises() -> list[str]:
+def exercises():
     """Return the diffs of CONTRIBUTING.md: a loss, a set and a rule."""
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     return re.findall(r"^```diff\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
 
 
-def apply(diff: str, root: Path) -> None:
-    """Change the files of a diff, each of which begins with a line "# path"."""
-    pieces = re.split(r"^# (\S+)\n", diff, flags=re.MULTILINE)
-    assert pieces[0] == ""
-    for name, content in zip(pieces[1::2], pieces[2::2], strict=True):
+def apply(diff, root):
+    """Change the files of a diff, each of which begins with a line "# path".
+
+    A hunk changes its first place; one that ends with an addition changes the end of its file.
+    """
+    start, *pieces = re.split(r"^# (\S+)\n", diff, flags=re.MULTILINE)
+    assert start == ""
+    for name, content in zip(pieces[::2], pieces[1::2], strict=True):
         path = root / name
+        text = "\n" + (path.read_text("utf-8") if path.exists() else "")
         for hunk in content.split(f"{ELSEWHERE}\n"):
-            before = path.read_text("utf-8").splitlines() if path.exists() else []
-            path.write_text("\n".join(changed(before, hunk.splitlines(), name)) + "\n", "utf-8")
+            lines = hunk.splitlines()
+            assert all(line[:1] in ("+", "-", " ") for line in lines), f"{name}: {lines}"
+            old, new = (
+                "\n".join(["", *(line[1:] for line in lines if line[0] != left_out), ""])
+                for left_out in "+-"
+            )
+            place = text.find(old) if lines[-1][0] != "+" else len(text) - len(old)
+            assert place >= 0, f"{name}: there is no place with the lines {old}"
+            assert text[place:].startswith(old), f"{name} does not end with {old}"
+            text = text[:place] + new + text[place + len(old) :]
+        path.write_text(text[1:], "utf-8")
 
 
-def changed(lines: list[str], hunk: list[str], name: str) -> list[str]:
-    """Return lines with one hunk applied, at its first place, or at the end if nothing follows."""
-    assert all(line[:1] in ("+", "-", " ") for line in hunk), f"{name}: {hunk}"
-    old = [line[1:] for line in hunk if not line.startswith("+")]
-    new = [line[1:] for line in hunk if not line.startswith("-")]
-    if hunk[-1].startswith("+"):
-        places = [len(lines) - len(old)]
-    else:
-        places = list(range(len(lines) - len(old) + 1))
-    for place in places:
-        if lines[place : place + len(old)] == old:
-            return [*lines[:place], *new, *lines[place + len(old) :]]
-    raise AssertionError(f"{name}: there is no place with the lines {old}")
-
-
-def copied(folder: Path) -> Path:
+def copied(folder):
     """Return a copy of what the exercises change and their tests read."""
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for name in ("src", "tests", "docs"):
@@ -67,7 +63,7 @@ def copied(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_the_exercises_pass_their_tests(tmp_path: Path) -> None:
+def test_the_exercises_pass_their_tests(tmp_path):
     """All three in one tree and one process, since a copy compiles its kernels anew."""
     root = copied(tmp_path)
     assert len(exercises()) == 3

@@ -1,12 +1,8 @@
 """Data sets: their names and descriptions, where they are found, the text generator's statistics."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import re
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,34 +13,38 @@ from accelegrad_lab.datasets import DataError, as_binary, find, read, sparse_tex
 SMALL = "+1 1:0.5 3:-2\n-1 2:1e-3\n"
 
 
-def written(tmp_path: Path, text: str, name: str = "data") -> Path:
+def written(tmp_path, text, name="data"):
     path, content = tmp_path / name, text.encode()
-    compress: Any = {".bz2": bz2.compress, ".gz": gzip.compress}.get(path.suffix, bytes)
+    compress = {".bz2": bz2.compress, ".gz": gzip.compress}.get(path.suffix, bytes)
     path.write_bytes(compress(content))
     return path
 
 
-def test_names_and_descriptions(tmp_path: Path) -> None:
+def test_names_and_descriptions(tmp_path):
     names = {"a9a.t.bz2": "a9a.t", "a.TXT": "a", "a.svm.gz": "a", "a.b.libsvm": "a.b", "a": "a"}
     assert {name: read(written(tmp_path, SMALL, name)).name for name in names} == names
-    data = read(written(tmp_path, "+1 1:1 2:0\n-1 2:1 3:1\n+1 3:4\n", "few.bz2"))
-    # An explicit 0 is not counted.
-    assert data.description == "few: 3 x 3, 4 non-zeros (1.3 a row), labels -1: 1, +1: 2"
-    assert repr(data) == f"Dataset({data.description})"
-    zero_one = read(written(tmp_path, "0 1:1\n1 1:1\n0 1:2\n"))
-    assert zero_one.description.endswith("labels 0: 2, 1: 1")
-    many = read(written(tmp_path, "".join(f"{i},0,{i}.5\n" for i in range(12)), "many.csv"))
-    assert many.description == (
-        "many: 12 x 2, 11 non-zeros (0.9 a row), 12 distinct targets from 0.5 to 11.5"
-    )
+    few, many = "+1 1:1 2:0\n-1 2:1 3:1\n+1 3:4\n", "".join(f"{i},0,{i}.5\n" for i in range(12))
+    for name, text, description in [
+        # An explicit 0 is not counted.
+        ("few.bz2", few, "few: 3 x 3, 4 non-zeros (1.3 a row), labels -1: 1, +1: 2"),
+        (
+            "zero",
+            "0 1:1\n1 1:1\n0 1:2\n",
+            "zero: 3 x 1, 3 non-zeros (1.0 a row), labels 0: 2, 1: 1",
+        ),
+        (
+            "many.csv",
+            many,
+            "many: 12 x 2, 11 non-zeros (0.9 a row), 12 distinct targets from 0.5 to 11.5",
+        ),
+    ]:
+        assert read(written(tmp_path, text, name)).description == description
 
 
-def test_as_binary_takes_two_labels() -> None:
-    for low, high in [(-1, 1), (0, 1), (-3.5, -2.0)]:
-        np.testing.assert_array_equal(as_binary([high, low, high]), [1.0, -1.0, 1.0])
+def test_as_binary_takes_two_labels():
+    np.testing.assert_array_equal(as_binary([-2.0, -3.5, -2.0]), [1.0, -1.0, 1.0])
     for y, message in [
-        ([3, 3], r"two distinct labels, but it holds 1: 3\."),
-        ([0.5, 0, -1, 0], r"3: -1, 0, 0\.5\."),
+        ([0.5, 0, -1, 0], r"two distinct labels, but it holds 3: -1, 0, 0\.5\."),
         (list(range(20, 0, -1)), r"holds 20: 1, 2, 3, 4, 5, \.\.\.\."),
         ([1.0, np.nan], "finite"),
     ]:
@@ -53,7 +53,7 @@ def test_as_binary_takes_two_labels() -> None:
 
 
 @pytest.mark.parametrize("ending", ["", ".libsvm"])
-def test_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
+def test_find(tmp_path, monkeypatch, ending):
     monkeypatch.setenv("ACCELEGRAD_DATA", str(tmp_path))
     written(tmp_path, SMALL, f"a9a.t{ending}")
     (tmp_path / "a9a").mkdir()
@@ -68,14 +68,13 @@ def test_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str) -> N
         find("a9a")
 
 
-def test_text_is_like_text() -> None:
+def test_text_is_like_text():
     text_data = sparse_text(5000, 20000, seed=5)
-    X: Any = text_data.X
+    X = text_data.X
     y = text_data.y
     assert X.has_canonical_format
     assert X.nnz / 5000 == pytest.approx(74, rel=0.03)
     assert np.sqrt(X.multiply(X).sum(axis=1)) == pytest.approx(1.0, rel=1e-12)
-    assert text_data.source == "sparse_text(n=5000, d=20000, nnz=74, seed=5, label_noise=0.05)"
     lengths = np.diff(X.indptr)
     # Those of RCV1: the median is 0.8 of the mean, the logs' standard deviation 0.7.
     assert 0.7 < np.median(lengths) / lengths.mean() < 0.85
@@ -87,29 +86,25 @@ def test_text_is_like_text() -> None:
     assert abs(y.mean()) < 0.05
     learned = LinearSVC(C=1.0, random_state=0).fit(X[:4000], y[:4000])
     assert 0.85 < learned.score(X[4000:], y[4000:]) < 0.95
-    clean: Any = sparse_text(5000, 20000, seed=5, label_noise=0.0)
+    clean = sparse_text(5000, 20000, seed=5, label_noise=0.0)
     assert (clean.X != X).nnz == 0
     assert np.mean(clean.y != y) == pytest.approx(0.05, abs=0.012)
 
 
 @pytest.mark.parametrize(("n", "d", "nnz"), [(2, 4, 1), (200, 50, 12), (300, 400, 100)])
-def test_sizes_of_text(n: int, d: int, nnz: int) -> None:
-    X: Any = sparse_text(n, d, nnz, seed=1).X
+def test_sizes_of_text(n, d, nnz):
+    X = sparse_text(n, d, nnz, seed=1).X
     assert X.shape == (n, d)
     assert X.nnz / n == pytest.approx(nnz, rel=0.05)
     assert np.diff(X.indptr).min() >= 1
     assert X.data.min() > 0.0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_arguments_of_text():
+    for arguments, message in [
         ({"n": 1}, "n must be a whole number >= 2"),
         ({"d": 100, "nnz": 26}, "nnz must be at most d / 4 = 25, but it is 26"),
-        ({"seed": None}, "seed must be a whole number >= 0"),
         ({"label_noise": 0.6}, "label_noise must be at most 0.5"),
-    ],
-)
-def test_arguments_of_text(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=message):
-        sparse_text(**{"seed": 0, **arguments})
+    ]:
+        with pytest.raises(ValueError, match=message):
+            sparse_text(**{"seed": 0, **arguments})

@@ -1,11 +1,7 @@
 """Fits of the benchmarks: the objective, its minimum by other solvers, and that peers have the same."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +11,7 @@ from scipy.special import logsumexp
 from accelegrad.models.losses import LOSSES
 from accelegrad_lab.bench.cases import GOALS, WITHOUT_L2, l2_goal
 from accelegrad_lab.engine import minimum as minima
-from accelegrad_lab.engine.fit import Fit, Goal
+from accelegrad_lab.engine.fit import Fit
 from accelegrad_lab.engine.minimum import find_minimum
 from accelegrad_lab.engine.rows import Rows
 from accelegrad_lab.engine.worker import Timing, quiet
@@ -34,30 +30,30 @@ L2 = [
 ELSEWHERE = ("liblinear", "LinearSVC", "LinearSVR", "saga", "SGDClassifier")
 
 
-def fit_of(goal: Goal, *, classes: int = 2, sparse: bool = False, defaults: bool = True) -> Fit:
+def fit_of(goal, *, classes=2, sparse=False, defaults=True):
     """Return a small problem whose columns are so small that the penalty matters."""
     rng = np.random.default_rng(3)
-    X: Any = 0.05 * rng.standard_normal((300, 6)) * (rng.random((300, 6)) < 0.7)
+    X = 0.05 * rng.standard_normal((300, 6)) * (rng.random((300, 6)) < 0.7)
     scores = 40 * X @ rng.standard_normal((6, classes)) + rng.gumbel(size=(300, classes))
     numbers = not LOSSES[goal.loss].classification
     y = 1.0 + scores[:, 0] / scores[:, 0].std() if numbers else scores.argmax(axis=1)
     return Fit(goal, Rows(sp.csr_matrix(X) if sparse else X, y), defaults)
 
 
-def fitted(fit: Fit, name: str, setting: float = math.nan) -> Any:
+def fitted(fit, name, setting=math.nan):
     """Return the estimator of a peer, or ours, after a fit."""
     with quiet():  # some end before their tolerance
-        return PEERS[name].make(fit, setting).fit(*fit.rows)  # type: ignore[misc]
+        return PEERS[name].make(fit, setting).fit(*fit.rows)
 
 
-def objective(fit: Fit) -> Callable[[Any, Any], float]:
+def objective(fit):
     """Return the objective of two classes or numbers, written down anew."""
     goal, (X, y) = fit.goal, fit.rows
     y = y if fit.classes is None else np.where(y == 1, 1.0, -1.0)
     given = {"huber": fit.parameters.get("delta"), "quantile": 0.9}
     parameter = given.get(goal.loss, 0.1) if goal.loss in PARAMETER else None
 
-    def value(w: Any, b: Any = 0.0) -> float:
+    def value(w, b=0.0):
         losses = loss_values(goal.loss, X @ w + b, y, parameter=parameter)
         l1, l2 = np.abs(w).sum(), w @ w / 2
         penalties = {None: 0.0, "l1": l1, "l2": l2, "elasticnet": l1 / 2 + l2 / 2}
@@ -69,20 +65,8 @@ def objective(fit: Fit) -> Callable[[Any, Any], float]:
 # -- the objective ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("goal", SINGLE)
-def test_the_objective_is_that_of_our_estimator(goal: str) -> None:
-    fit = fit_of(GOALS[goal])
-    ours = fitted(fit, "AcceleGrad")
-    w, b = np.ravel(ours.coef_), float(np.ravel(ours.intercept_)[0])
-    # Sums of 300 terms of the size of one.
-    assert fit.objective(ours) == pytest.approx(objective(fit)(w, b), rel=1e-12)
-    assert ours.objective_ == pytest.approx(fit.objective(ours), rel=1e-12)
-    assert 0 < fit.floor < fit.objective(ours)
-    assert math.isinf(fit.start)
-
-
 @pytest.mark.parametrize("loss", ["log_loss", "hinge"])
-def test_the_objective_of_many_classes(loss: str) -> None:
+def test_the_objective_of_many_classes(loss):
     fit = fit_of(GOALS[loss], classes=4)
     ours = fitted(fit, "AcceleGrad")
     X, y = fit.rows
@@ -98,40 +82,37 @@ def test_the_objective_of_many_classes(loss: str) -> None:
     assert 0 < fit.floor < value
 
 
-def test_points_that_are_none_are_worth_nothing() -> None:
-    fit = fit_of(GOALS["nonnegative ridge"])
-    ours = fitted(fit, "AcceleGrad")
-    ours.coef_ = ours.coef_ - 1.0
-    assert fit.objective(ours) == math.inf
-    ours.coef_ = ours.coef_ * math.nan
-    assert fit.objective(ours) == math.inf
-
-
 # -- peers -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("goal", SINGLE)
-def test_peers_with_their_defaults_minimise_the_same_objective(goal: str) -> None:
+def test_peers_and_ours_minimise_the_same_objective_with_their_defaults(goal):
     """At the peers' default tolerances; no peer goes below what we prove."""
     fit = fit_of(GOALS[goal])
     ours = fitted(fit, "AcceleGrad, tol=1e-6")
-    names = [
-        name
-        for name, peer in PEERS.items()
-        if EVERYDAY in peer.suites and not peer.own and not peer.reason_against(fit)
-    ]
-    assert names
-    for name in names:
-        if PEERS[name].apart:
-            continue  # it compiles for long
-        value = fit.objective(fitted(fit, name))
-        assert value >= (ours.objective_ - ours.gap_) * (1 - 1e-9)
-        if not any(words in name for words in ELSEWHERE):
-            assert value <= 1.001 * ours.objective_, name
+    w, b = np.ravel(ours.coef_), float(np.ravel(ours.intercept_)[0])
+    # Sums of 300 terms of the size of one.
+    assert fit.objective(ours) == pytest.approx(objective(fit)(w, b), rel=1e-12)
+    assert ours.objective_ == pytest.approx(fit.objective(ours), rel=1e-12)
+    assert 0 < fit.floor < fit.objective(ours)
+    assert math.isinf(fit.start)
+    taken = 0
+    for name, peer in PEERS.items():  # one that compiles for long is left out
+        if EVERYDAY in peer.suites and not (peer.own or peer.apart or peer.reason_against(fit)):
+            value = fit.objective(fitted(fit, name))
+            assert value >= (ours.objective_ - ours.gap_) * (1 - 1e-9)
+            if not any(words in name for words in ELSEWHERE):
+                assert value <= 1.001 * ours.objective_, name
+            taken += 1
+    assert taken
+    if goal == "nonnegative ridge":  # points that are none are worth nothing
+        for coefficients in (ours.coef_ - 1.0, ours.coef_ * math.nan):
+            ours.coef_ = coefficients
+            assert fit.objective(ours) == math.inf
 
 
 @pytest.mark.parametrize("goal", L2)
-def test_peers_and_ours_minimise_the_same_objective_without_an_intercept(goal: str) -> None:
+def test_peers_and_ours_minimise_the_same_objective_without_an_intercept(goal):
     taken = 0
     for sparse in (False, True):
         fit = fit_of(l2_goal(goal), sparse=sparse, defaults=False)
@@ -156,7 +137,7 @@ def test_peers_and_ours_minimise_the_same_objective_without_an_intercept(goal: s
 
 
 @pytest.mark.parametrize("goal", PATHS)
-def test_paths_have_as_many_fits_of_the_same_strengths(goal: str) -> None:
+def test_paths_have_as_many_fits_of_the_same_strengths(goal):
     fit = fit_of(GOALS[goal])
     names = [n for n, p in PEERS.items() if EVERYDAY in p.suites and not p.reason_against(fit)]
     (peer,) = (fitted(fit, name) for name in names if not PEERS[name].own)
@@ -171,7 +152,7 @@ def test_paths_have_as_many_fits_of_the_same_strengths(goal: str) -> None:
     assert np.isclose(ours.alphas_, chosen, rtol=1e-9, atol=0).any()
 
 
-def test_huber_regressor_has_the_minimiser_of_the_model_with_its_scale() -> None:
+def test_huber_regressor_has_the_minimiser_of_the_model_with_its_scale():
     fit = fit_of(l2_goal("huber l2=0.01/n"), defaults=False)
     w = fitted(fit, "HuberRegressor", 3000).coef_
     at = fit.models[0].at(w)
@@ -182,25 +163,11 @@ def test_huber_regressor_has_the_minimiser_of_the_model_with_its_scale() -> None
     assert "another objective" in PEERS["HuberRegressor"].reason_against(wrong)
 
 
-@pytest.mark.parametrize(
-    ("name", "goal", "reason"),
-    [
-        ("QuantileRegressor", "absolute l2=1/n", "l2 = 0 only"),
-        ("LinearSVR", "absolute l2=0", "l2 > 0"),
-        ("LogisticRegression", "absolute l2=1/n", "objective"),
-    ],
-)
-def test_reasons_against(name: str, goal: str, reason: str) -> None:
-    assert reason in PEERS[name].reason_against(fit_of(l2_goal(goal), defaults=False))
-
-
 # -- minima ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared_hinge", "hinge"])
-def test_minima_of_wide_data_and_by_conjugate_gradients(
-    loss: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_minima_of_wide_data_and_by_conjugate_gradients(loss, monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((40, 200))
     y = np.where(X[:, 0] + rng.standard_normal(40) > 0, 1, -1)

@@ -10,36 +10,20 @@ import scipy.sparse as sp
 from accelegrad_lab import optimizers
 
 
-class Parabola:
-    """||w - 1||^2 / 2 in two coordinates, with exact gradients."""
-
-    start = np.zeros(2)
-
-    def steps(self, size):
-        return 60
-
-    def batches(self, size):
-        return iter(range(60))
-
-    def gradient(self, w, rows):
-        return w - 1
-
-    def share(self, w):
-        return float((w - 1) @ (w - 1) / 2)
+@pytest.fixture(autouse=True)
+def _made_rows(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y = sp.csr_matrix(rng.standard_normal((200, 3))), np.where(rng.random(200) < 0.5, 1.0, -1.0)
+    monkeypatch.setattr(optimizers, "rows_of", lambda name: (X, y))
 
 
-def test_both_frameworks_do_the_same_steps():
-    left = {name: optimizers.untuned_share(Parabola(), 0, name) for name in optimizers.OURS}
-    assert len(left) == 2
-    first, second = left.values()
+def test_both_frameworks_do_the_same_steps_and_the_best_step_size_counts():
+    problem = optimizers.Problem("made", "logistic")
+    first, second = (optimizers.untuned_share(problem, 0, name) for name in optimizers.OURS)
     assert first < 1e-3
     assert first == pytest.approx(second, rel=1e-6)
-
-
-def test_the_best_step_size_counts():
-    found = optimizers.tuned_shares(Parabola(), 0, "SGD")
-    assert found["constant"] == 0  # one step of size 1 is at the minimum
-    assert found["schedule"] < 1e-6
+    found = optimizers.tuned_shares(problem, 0, "SGD")
+    assert max(map(abs, found.values())) < 1e-6  # the minimum is known to 1e-8
 
 
 def test_the_page_counts_who_is_ahead(tmp_path, monkeypatch):
@@ -63,10 +47,7 @@ def test_the_page_counts_who_is_ahead(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("size", [0, 64])
-def test_a_problem_has_true_gradients_and_all_its_rows(monkeypatch, size):
-    rng = np.random.default_rng(0)
-    X, y = sp.csr_matrix(rng.standard_normal((200, 3))), np.where(rng.random(200) < 0.5, 1.0, -1.0)
-    monkeypatch.setattr(optimizers, "rows_of", lambda name: (X, y))
+def test_a_problem_has_true_gradients_and_all_its_rows(size):
     for loss in optimizers.LOSSES:
         problem = optimizers.Problem("made", loss)
         w = np.array([0.1, -0.2, 0.3])

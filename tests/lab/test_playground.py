@@ -144,6 +144,10 @@ def test_bands_hold_the_minimum(page, method, name):
     assert frames[-1]["value"] - frames[-1]["lower"] < 0.5
 
 
+def shown(page, name):
+    return page.find_element("id", name).text
+
+
 def test_the_page_runs_by_itself(page):
     refused = page.execute_script(
         "try { Rules.run({fun: 'noisy', method: 'bundle', x0: [1, 1], noise: 1}) }"
@@ -154,24 +158,19 @@ def test_the_page_runs_by_itself(page):
     page.get(f"{address}?fun=kinked&method=bundle")
     assert page.execute_script("return [$('fun').value, $('method').value]") == ["kinked", "bundle"]
     page.get(address)
-    text = page.page_source
-    assert not re.search(r"""(?:src|href)=["']?(?!#|data:)\w""", text)  # nothing is loaded
+    assert not re.search(r"""(?:src|href)=["']?(?!#|data:)\w""", page.page_source)  # all is there
     page.execute_script("$('fun').value = 'kinked'; chosenFunction()")
     wait_for(page, "frames.length === 200 && shown > 2")
     page.execute_script("pause(); show(199)")
-    assert page.find_element("id", "calls").text == "200"
+    assert shown(page, "calls") == "200"
     page.execute_script("$('method').value = 'bundle'; rerun()")
-    assert wait_for(
-        page, "frames[frames.length - 1].value - frames[frames.length - 1].lower < 1e-7"
-    )
+    assert wait_for(page, "frames.at(-1).value - frames.at(-1).lower < 1e-7")
     page.find_element("id", "map").click()  # the middle
     assert page.execute_script("return Math.hypot(...start)") < 0.02
     page.execute_script("$('fun').value = 'noisy'; chosenFunction()")
-    assert page.find_element("id", "certified").text == "none"
-    assert "nothing is proved" in page.find_element("id", "note").text
-    page.execute_script(
-        "$('fun').value = 'narrow'; chosenFunction(); $('method').value = 'accelegrad';"
-        "$('diameter').value = 0; rerun()"
-    )
-    assert "A larger D is needed" in page.find_element("id", "note").text
+    assert shown(page, "certified") == "none"
+    assert "nothing is proved" in shown(page, "note")
+    page.execute_script("$('fun').value = 'narrow'; chosenFunction()")
+    page.execute_script("$('method').value = 'accelegrad'; $('diameter').value = 0; rerun()")
+    assert "A larger D is needed" in shown(page, "note")
     assert not page.get_log("browser")

@@ -14,9 +14,7 @@ import scipy.sparse as sp
 from accelegrad.errors import Vector, finite_vector, real_number, whole_number
 from accelegrad.files.formats import FORMATS, LIBSVM, open_table, plain_path
 from accelegrad.files.tables import COMPRESSIONS, DataError, Reading, Targets, Wanted
-from accelegrad_lab.sparse_text import random_documents
-
-__all__ = ["DATA_FOLDER", "DataError", "Dataset", "as_binary", "find", "read", "sparse_text"]
+from accelegrad_lab.engine.rows import random_documents
 
 Matrix = npt.NDArray[np.float64]
 
@@ -27,17 +25,13 @@ DATA_FOLDER = "ACCELEGRAD_DATA"
 _ENDINGS = ("", *COMPRESSIONS, ".txt", *LIBSVM.endings)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class Dataset:
     """A matrix of features (sparse or dense, float64) with a target for each row."""
 
     name: str  # of the file, without endings of compression and format
     X: sp.csr_matrix[np.float64] | Matrix
     y: Vector
-    source: str  # the path as it was given, or the call of the generator
-
-    def __repr__(self) -> str:
-        return f"Dataset({self.description})"
 
     @property
     def description(self) -> str:
@@ -83,7 +77,7 @@ def read(
     plain = plain_path(path)
     known = {".txt", *(ending for entry in FORMATS for ending in entry.endings)}
     name = plain.stem if plain.suffix.lower() in known else plain.name
-    return Dataset(name, _in_double(X), _in_double(y), str(path))
+    return Dataset(name, _in_double(X), _in_double(y))
 
 
 def _in_double(values: Any) -> Any:
@@ -147,5 +141,4 @@ def sparse_text(
     if noise > 0.5:
         raise ValueError(f"label_noise must be at most 0.5, but it is {label_noise!r}.")
     X, y = random_documents(n, d, nnz, noise, np.random.default_rng(seed))
-    call = f"sparse_text(n={n}, d={d}, nnz={nnz}, seed={seed}, label_noise={noise:g})"
-    return Dataset("sparse_text", X, y, call)
+    return Dataset("sparse_text", X, y)

@@ -1,6 +1,10 @@
-"""Compare two source trees by about 70 calls: time, success and certified gap.
+"""Compare two source trees by about 80 calls: time, success and certified gap.
 
 Run: python gate.py --before OTHER/src --after THIS/src [--only PATTERN] [--seconds 2] [--list]
+     python gate.py --before peers --after THIS/src
+
+The second line compares small functions with SciPy's L-BFGS-B, and `partial_fit` on sparse rows
+with SGDClassifier's: the peer stands in the place of the tree before.
 
 Each call runs in fresh processes of its own, two per tree: one with the default number of threads,
 whose wall time is reported, and one with one thread, whose CPU time is reported. They take turns
@@ -28,7 +32,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -36,6 +40,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # this lab, whichever is ins
 
 from accelegrad_lab.engine.rows import is_there, rows_of
 from accelegrad_lab.engine.worker import THREADS, Pair, SolverError, environment
+from accelegrad_lab.functions import formulas
+from accelegrad_lab.functions.formulas import Formula
 
 MEAN_LIMIT, WORST_LIMIT = 1.05, 1.3  # as the project's goals have them
 FEWEST_ROUNDS, MOST_ROUNDS = 2, 60  # chosen; a round is two calls of each process
@@ -95,8 +101,6 @@ def _suite(name: str, **options: Any) -> Call:
 
 def _squares(n: int) -> Callable[[Any], tuple[float, Any]]:
     """Return the mean of (Ax - b)^2."""
-    from accelegrad_lab.functions import formulas
-
     rng = np.random.default_rng(0)
     A, b = rng.standard_normal((4 * n, n)), rng.standard_normal(4 * n)
     return formulas.squares(0.5 / n).of(A, -b).fun
@@ -107,22 +111,44 @@ def _least_squares(n: int, **options: Any) -> Call:
     return _minimized(lambda: (fun, np.zeros(n)), tol=1e-6, max_iter=3000, **options)
 
 
+#: Small functions, made of a matrix and a vector
+SMALL: dict[str, Callable[[Any, Any], Formula]] = {
+    "least squares": lambda A, b: formulas.squares(1.0).of(A, -b),
+    "logistic": lambda A, b: formulas.mean_logistic(np.sign(b)).of(A) + formulas.squares(0.1),
+    "log-sum-exp": lambda A, b: formulas.log_sum_exp().of(A, -b) + formulas.squares(0.1),
+    "absolute": lambda A, b: formulas.absolute(1.0).of(A, -b),
+    "largest": lambda A, b: formulas.largest_linear(A, -b) + formulas.squares(1.0),
+}
+
+
+def _small(kind: str, d: int, *, peer: bool = False) -> Call:
+    """Return a call that minimises six functions of a kind, by default or by L-BFGS-B."""
+    from scipy.optimize import minimize as scipy_minimize
+
+    import accelegrad as ag
+
+    functions = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        functions.append(SMALL[kind](rng.standard_normal((4 * d, d)), rng.standard_normal(4 * d)))
+    minimize: Any = partial(ag.minimize, tol=1e-6)
+    if peer:
+        minimize = partial(scipy_minimize, jac=True, method="L-BFGS-B")
+
+    def call() -> Outcome:
+        found = [_of_result(minimize(one.fun, np.zeros(d))) for one in functions]
+        success, values, gaps = zip(*found, strict=True)
+        return Outcome(all(success), sum(values), sum(gaps))
+
+    return call
+
+
 def _polyhedron(n: int) -> Call:
     """Return least squares over a polyhedron given as SciPy gives it."""
     from scipy.optimize import LinearConstraint
 
     rows = np.random.default_rng(0).standard_normal((n // 2, n))
     return _least_squares(n, constraints=LinearConstraint(rows, -0.2, 0.2))
-
-
-def _scipy_method() -> Call:
-    from scipy import optimize
-
-    import accelegrad as ag
-
-    fun, minimize = _squares(50), optimize.minimize
-    options: Any = {"jac": True, "method": ag.scipy_method, "tol": 1e-6}
-    return lambda: _of_result(minimize(fun, np.zeros(50), **options))
 
 
 def _steps(method: str, steps: int, **options: Any) -> Call:
@@ -155,30 +181,39 @@ def _noisy(steps: int) -> Call:
 
 
 def _fit(
-    loss: str, name: str, strength: float = 1.0, *, intercept: bool = False, **options: Any
+    loss: str,
+    name: str,
+    strength: float = 1.0,
+    *,
+    rows: str = "in memory",
+    intercept: bool = False,
+    **options: Any,
 ) -> Call:
     """Return a fit of mean loss + l2/2 ||w||^2 with l2 = strength / rows."""
     import accelegrad as ag
 
     X, y = data_of(name)
     y = np.where(y == y.max(), 1.0, -1.0) if np.unique(y).size == 2 else y
-    model: Any = partial(ag.LinearModel, l2=strength / y.size, fit_intercept=intercept)
-    return _minimized(lambda: (model(X, y, loss),), **{"tol": 1e-6, "rng": 0, **options})
+    given: dict[str, Any] = {"l2": strength / y.size, "fit_intercept": intercept}
+    if rows == "in memory":
+        make: Any = partial(ag.LinearModel, X, y, loss, **given)
+    elif rows == "in chunks":
+        make = partial(ag.StreamedModel, _parts(X, y, 16), loss, **given)
+    else:
+        from accelegrad.dask import RowModel
+
+        model = RowModel(*_blocks(name), loss, **given)
+        make = lambda: model  # noqa: E731
+    return _minimized(lambda: (make(),), **{"tol": 1e-6, "rng": 0, **options})
 
 
-def _parts(name: str, count: int) -> list[Any]:
-    """Return the rows of a set in chunks."""
-    X, y = data_of(name)
+_stream = partial(_fit, rows="in chunks", intercept=True)
+_dask = partial(_fit, rows="on a cluster", intercept=True)
+
+
+def _parts(X: Any, y: Any, count: int) -> list[Any]:
+    """Return rows in chunks."""
     return [(X[part], y[part]) for part in np.array_split(np.arange(y.size), count)]
-
-
-def _stream(loss: str, name: str, **options: Any) -> Call:
-    """Return a fit of rows that are read chunk by chunk."""
-    import accelegrad as ag
-
-    chunks, l2 = _parts(name, 16), 1 / data_of(name).y.size
-    model: Any = partial(ag.StreamedModel, l2=l2, fit_intercept=True)
-    return _minimized(lambda: (model(chunks, loss),), **{"tol": 1e-6, "rng": 0, **options})
 
 
 def _blocks(name: str) -> tuple[Any, Any]:
@@ -193,22 +228,6 @@ def _blocks(name: str) -> tuple[Any, Any]:
     return first, second
 
 
-def _dask(loss: str, name: str, **options: Any) -> Call:
-    """Return a fit of rows on a cluster."""
-    from accelegrad.dask import RowModel
-
-    l2 = 1 / data_of(name).y.size
-    model = RowModel(*_blocks(name), loss, l2=l2, fit_intercept=True)
-    return _minimized(lambda: (model,), **{"tol": 1e-6, "rng": 0, **options})
-
-
-def _dask_classifier(name: str) -> Call:
-    from accelegrad.dask import AcceleGradClassifier
-
-    blocks = _blocks(name)
-    return lambda: _of_estimator(AcceleGradClassifier(random_state=0), *blocks)
-
-
 def _estimator(kind: str, name: str, **options: Any) -> Call:
     """Return a fit of one of our scikit-learn estimators, with its defaults but for `options`."""
     from accelegrad import sklearn
@@ -217,17 +236,20 @@ def _estimator(kind: str, name: str, **options: Any) -> Call:
     return lambda: _of_estimator(estimator, *data_of(name))
 
 
-def _partial_fit(name: str) -> Call:
-    """Return ten chunks of `partial_fit`."""
+def _partial_fit(name: str, classes: int, *, peer: bool = False) -> Call:
+    """Return ten chunks of `partial_fit`, with random classes: ours or SGDClassifier's."""
+    from sklearn.linear_model import SGDClassifier
+
     from accelegrad.sklearn import AcceleGradClassifier
 
-    (X, y), chunks = data_of(name), _parts(name, 10)
+    X, labels = data_of(name).X, np.arange(classes)
+    chunks = _parts(X, np.random.default_rng(0).choice(labels, X.shape[0]), 10)
 
     def call() -> Outcome:
-        estimator = AcceleGradClassifier(random_state=0)
+        estimator: Any = SGDClassifier(loss="log_loss") if peer else AcceleGradClassifier()
         for rows, targets in chunks:
-            estimator.partial_fit(rows, targets, classes=np.unique(y))
-        return Outcome(success=True, value=float(1 - estimator.score(X, y)))
+            estimator.partial_fit(rows, targets, classes=labels)
+        return Outcome(success=True, value=float(np.abs(estimator.coef_).max()))
 
     return call
 
@@ -296,7 +318,8 @@ CALLS: dict[str, Callable[[], Call]] = {
     "function, squares, n = 100": partial(_least_squares, 100),
     "function, squares, bounds, n = 100": partial(_least_squares, 100, bounds=[(0.0, 1.0)] * 100),
     "function, squares, polyhedron, n = 200": partial(_polyhedron, 200),
-    "function, scipy_method, n = 50": _scipy_method,
+    **{f"small function, {kind}, d = 5": partial(_small, kind, 5) for kind in SMALL},
+    **{f"small function, {kind}, d = 10": partial(_small, kind, 10) for kind in ("absolute", "largest")},
     **{
         f"function, {name}": partial(_suite, name)
         for name in ("valley", "logistic", "quadratic-ill-conditioned", "log-sum-exp", "box-quadratic", "l1-ball-logistic", "lasso")
@@ -353,17 +376,21 @@ CALLS: dict[str, Callable[[], Call]] = {
     "estimator, regressor, simplex, diabetes": partial(_estimator, "Regressor", "diabetes, scaled", feasible_set="simplex"),
     "estimator, classifier CV, iris": partial(_estimator, "ClassifierCV", "iris, scaled"),
     "estimator, regressor CV, diabetes": partial(_estimator, "RegressorCV", "diabetes, scaled"),
-    "estimator, partial_fit, rcv1": partial(_partial_fit, "rcv1_vw_small"),
+    "estimator, partial_fit, 2 classes": partial(_partial_fit, "text-20k", 2),
+    "estimator, partial_fit, 20 classes": partial(_partial_fit, "text-20k", 20),
     "stream, logistic, tall": partial(_stream, "logistic", "tall, scaled"),
     "stream, hinge, short text": partial(_stream, "hinge", "short-text", tol=1e-3),
     "stream, squared, l1, numbers": partial(_stream, "squared", "numbers-5k, scaled", penalty=_made("L1", 0.01), tol=1e-5),
     "dask, logistic, tall": partial(_dask, "logistic", "tall, scaled"),
     "dask, squared, l1, numbers": partial(_dask, "squared", "numbers-5k, scaled", penalty=_made("L1", 0.01), tol=1e-5),
-    "dask, classifier, tall": partial(_dask_classifier, "tall, scaled"),
     "torch, 100 steps": partial(_torch, 100),
     "optax, 500 steps": partial(_optax, 500),
 }
 # fmt: on
+PEERS = "peers"  # in the place of a tree
+WITH_PEER = tuple(
+    name for name, one in CALLS.items() if getattr(one, "func", None) in (_small, _partial_fit)
+)
 
 
 # -- both trees ------------------------------------------------------------------------------------
@@ -372,9 +399,12 @@ CALLS: dict[str, Callable[[], Call]] = {
 @cache
 def _prepared(source: str, name: str) -> Call:
     """Return a call, in a process that has imported nothing of the package yet."""
-    sys.path.insert(0, source)
+    sys.path[:0] = [] if source == PEERS else [source]
     sys.stdout = sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115  for good
     warnings.simplefilter("ignore")  # a run that ends at its most iterations says so
+    if source == PEERS:
+        make: Any = CALLS[name]
+        return cast("Call", make(peer=True))
     import accelegrad
 
     if not Path(accelegrad.__file__).is_relative_to(source):
@@ -483,22 +513,19 @@ def verdict(
 
 
 def _tree(text: str) -> Path:
-    """Return the folder that holds the package, of a checkout or its src."""
+    """Return the folder that holds the package, of a checkout or its src, or that of no tree."""
+    if text == PEERS:
+        return Path(text)
     for folder in (Path(text), Path(text) / "src"):
         if (folder / "accelegrad" / "__init__.py").is_file():
             return folder.resolve()
     raise argparse.ArgumentTypeError(f"{text} holds no package accelegrad")
 
 
-def _data_are_there(call: Any) -> bool:
-    """Tell whether the set of ACCELEGRAD_DATA that a call may need is there."""
-    return all(is_there(one) for one in getattr(call, "args", ()) if one in STORED)
-
-
 def main() -> None:
     """Run the calls that the arguments name."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--before", type=_tree, help="a source tree: the folder of the package")
+    parser.add_argument("--before", type=_tree, help=f"a source tree, or {PEERS!r}")
     parser.add_argument("--after", type=_tree, help="another one")
     parser.add_argument("--only", default="*", help="a pattern, or text that names contain")
     parser.add_argument("--seconds", type=float, default=2.0, help="for each call, about")
@@ -512,13 +539,18 @@ def main() -> None:
     if given.list:
         print("\n".join(names))
         return
-    if given.before is None or given.after is None:
+    if given.before is None or given.after in (None, Path(PEERS)):
         parser.error("--before and --after must each name a source tree")
+    if given.before == Path(PEERS):
+        names = [name for name in names if name in WITH_PEER]
     print("| call | wall before, ms | after | ratio | CPU, ms | after | ratio | gap | after | |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---|")
     done, failed = [], []
     sys.path.insert(0, str(given.after))  # for the names of data files
-    for name in filter(lambda name: _data_are_there(CALLS[name]), names):
+    for name in names:
+        data = getattr(CALLS[name], "args", ())
+        if not all(is_there(one) for one in data if one in STORED):
+            continue
         try:
             done.append(compared(name, given.before, given.after, given.seconds))
             print(_row(done[-1]), flush=True)

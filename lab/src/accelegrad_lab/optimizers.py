@@ -25,11 +25,10 @@ import numpy as np
 import scipy.sparse as sp
 
 import accelegrad as ag
-from accelegrad_lab.engine.line_file import LineFile, put
 from accelegrad_lab.engine.rows import SCALED, SHORT_ROWS
 from accelegrad_lab.engine.rows import rows_of as engine_rows
-from accelegrad_lab.report.profiles import geometric_mean
-from accelegrad_lab.report.tables import table_lines
+from accelegrad_lab.engine.tasks import LineFile, put
+from accelegrad_lab.report.tables import geometric_mean, table_lines
 
 ROWS, L2 = 20_000, 1e-5
 SETS = (*SHORT_ROWS, "sylva")
@@ -38,7 +37,6 @@ LOSSES = ("logistic", "hinge")
 #: By batch size, zero for all rows: how many steps, or a share of an epoch for each step.
 STEPS: dict[int, int] = {1: 5000, 0: 200}
 EPOCHS: dict[int, int] = {64: 3, 1024: 20}
-DENSE = 4096  # from so many rows on a batch is read as sparse: as sets of this kind are
 STEP_SIZES = {
     "SGD": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0),
     "Adam": (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
@@ -57,7 +55,6 @@ class Problem:
 
     def __init__(self, name: str, loss: str) -> None:
         self.X, self.y = rows_of(name)
-        self.dense = self.X.toarray()
         self.model = ag.LinearModel(self.X, self.y, loss, l2=L2)
         self.start = np.zeros(self.X.shape[1])
         self.initial = self.model.value(self.start)
@@ -90,8 +87,7 @@ class Problem:
 
     def gradient(self, w: Any, rows: Any) -> Any:
         """Return the gradient of the mean over some rows, with the l2 term."""
-        whole = len(rows) == len(self.y)
-        X = self.X if whole else (self.dense if len(rows) < DENSE else self.X)[rows]
+        X = self.X if len(rows) == len(self.y) else self.X[rows]
         slopes = self.model.loss.derivative(X @ w, self.y[rows])
         return X.T @ slopes / len(rows) + L2 * w
 

@@ -2,7 +2,7 @@
 
 To add one, add an entry to `PEERS`: which benchmarks it takes part in, which problems it cannot
 take, and how it is made. For fits of rows, ``make(fit, setting)`` returns an estimator, whose
-`fit` is timed. For functions, ``make(recorder, accuracy, distance)`` minimises the recorder, which
+`fit` is timed. For functions, ``make(recorder, accuracy)`` minimises the recorder, which
 counts the calls and ends the run.
 """
 
@@ -25,10 +25,9 @@ from accelegrad.geometry.sets import Box, NonNegative, Simplex
 from accelegrad.models.losses import LOSSES
 from accelegrad_lab.engine.fit import HALF, Fit
 from accelegrad_lab.engine.rows import is_sparse
-from accelegrad_lab.functions.adaptive import ac_fgm, ad_gd, uni_fast_sgd
-from accelegrad_lab.functions.contest import ACCURACIES, FunctionContest, Recorder
-from accelegrad_lab.functions.minima import has_cvxpy
-from accelegrad_lab.functions.problem import Function
+from accelegrad_lab.functions.adaptive import ac_fgm, ad_gd
+from accelegrad_lab.functions.contest import ACCURACIES, FunctionContest, Recorder, has_cvxpy
+from accelegrad_lab.functions.formulas import Function
 
 SOLVERS, EVERYDAY, FUNCTIONS = "solvers", "everyday", "functions"  # the three benchmarks
 BOTH = (SOLVERS, EVERYDAY)
@@ -104,16 +103,20 @@ class Peer:
 OTHER_OBJECTIVE = "it does not have this objective"
 
 
+def _goal(*losses: str, **wanted: Any) -> Callable[[Fit], str]:
+    """Return a test: a fit of these losses, any without them, with what the goal has to say."""
+
+    def against(fit: Fit) -> str:
+        wants = {"nonnegative": False, "path": False, **wanted}
+        same = all(getattr(fit.goal, name) == value for name, value in wants.items())
+        return "" if same and (not losses or fit.goal.loss in losses) else OTHER_OBJECTIVE
+
+    return against
+
+
 def _plain(*losses: str) -> Callable[[Fit], str]:
     """Return a test: one fit of these losses with an l2 penalty, or none."""
-    return lambda fit: (
-        "" if fit.goal.loss in losses and (fit.goal.is_plain or fit.alpha == 0) and _one(fit)
-        else OTHER_OBJECTIVE
-    )  # fmt: skip
-
-
-def _one(fit: Fit) -> bool:
-    return not (fit.goal.nonnegative or fit.goal.path)
+    return lambda fit: _goal(*losses, penalty="l2" if fit.alpha else fit.goal.penalty)(fit)
 
 
 def _with_l2(*losses: str, binary: bool = False) -> Callable[[Fit], str]:
@@ -139,9 +142,8 @@ def _few_parameters(fit: Fit) -> str:
 
 def _l1(loss: str, penalty: str = "l1", *, sparse: bool = False) -> Callable[[Fit], str]:
     def against(fit: Fit) -> str:
-        same = (fit.goal.loss, fit.goal.penalty) == (loss, penalty) and _one(fit)
-        same &= fit.n_classes <= 2 and (is_sparse(fit.rows.X) or not sparse)
-        return "" if same else OTHER_OBJECTIVE
+        same = fit.n_classes <= 2 and (is_sparse(fit.rows.X) or not sparse)
+        return _goal(loss, penalty=penalty)(fit) if same else OTHER_OBJECTIVE
 
     return against
 
@@ -160,19 +162,6 @@ def _dense_without_penalty(fit: Fit) -> str:
     if is_sparse(fit.rows.X):
         return "it takes dense rows"
     return _without_l2(*_KINKED)(fit) or ("" if fit.alpha == 0 else OTHER_OBJECTIVE)
-
-
-def _nonnegative(penalty: str | None) -> Callable[[Fit], str]:
-    return lambda fit: (
-        "" if fit.goal.nonnegative and fit.goal.penalty == penalty else OTHER_OBJECTIVE
-    )
-
-
-def _path(loss: str, penalty: str) -> Callable[[Fit], str]:
-    return lambda fit: (
-        "" if fit.goal.path and (fit.goal.loss, fit.goal.penalty) == (loss, penalty)
-        else OTHER_OBJECTIVE
-    )  # fmt: skip
 
 
 def _own_scale(fit: Fit) -> str:
@@ -384,26 +373,25 @@ def _estimator(tol: float | None = None) -> Callable[[Fit, float], Any]:
 # -- how they are made: functions ------------------------------------------------------------------
 
 
-def _ours(name: str, **options: Any) -> Callable[[Recorder, float, float], object]:
-    def run(recorder: Recorder, accuracy: float, distance: float) -> object:  # noqa: ARG001
+def _ours(name: str, **options: Any) -> Callable[[Recorder, float], object]:
+    """Return a run of ours; the universal method takes an accuracy and no penalty."""
+
+    def run(recorder: Recorder, accuracy: float) -> object:
         function = recorder.function
-        return minimize(
-            recorder.fun,
-            function.x0,
-            method=name,
-            feasible_set=function.feasible_set,
-            penalty=function.penalty,
-            max_iter=recorder.max_calls,
-            **options,
-        )
+        fun = recorder.fun
+        more: dict[str, Any] = {"penalty": function.penalty}
+        if name == "universal-fast":
+            fun, more = recorder.whole, {"epsilon": accuracy}
+        more |= {"feasible_set": function.feasible_set, "max_iter": recorder.max_calls}
+        return minimize(fun, function.x0, method=name, **more, **options)
 
     return run
 
 
-def _scipy(name: str, **options: Any) -> Callable[[Recorder, float, float], object]:
+def _scipy(name: str, **options: Any) -> Callable[[Recorder, float], object]:
     """Return a run of SciPy's; penalties are part of the function, by a subgradient."""
 
-    def run(recorder: Recorder, accuracy: float, distance: float) -> object:  # noqa: ARG001
+    def run(recorder: Recorder, accuracy: float) -> object:  # noqa: ARG001
         function = recorder.function
         equations: Any = ()
         if function.equations is not None:
@@ -452,18 +440,6 @@ def _linear(function: Function) -> str:
     """Bounds and equations can be given to it."""
     linear = function.equations is not None or not _bounds_only(function)
     return _small(function) if linear else "it takes bounds and equations"
-
-
-def _universal_fast(recorder: Recorder, accuracy: float, distance: float) -> object:  # noqa: ARG001
-    """Nesterov's method as this package has it; it takes no penalty, so a subgradient of it."""
-    return minimize(
-        recorder.whole,
-        recorder.function.x0,
-        method="universal-fast",
-        epsilon=accuracy,
-        feasible_set=recorder.function.feasible_set,
-        max_iter=recorder.max_calls,
-    )
 
 
 # -- the table -------------------------------------------------------------------------------------
@@ -565,11 +541,13 @@ PEERS: Mapping[str, Peer] = {
         for name in ("lsqr", "sag", "saga")
     },
     "Ridge, positive": Peer(
-        "Ridge", "Ridge(positive=True)", _ridge(positive=True), _nonnegative("l2"), _TWO, "positive"
+        "Ridge", "Ridge(positive=True)", _ridge(positive=True),
+        _goal(nonnegative=True, penalty="l2"), _TWO, "positive",
     ),
     "LinearRegression, positive": Peer(
         "nnls", "LinearRegression(positive=True)",
-        _fixed("LinearRegression", lambda _: {"positive": True}), _nonnegative(None), _TWO,
+        _fixed("LinearRegression", lambda _: {"positive": True}),
+        _goal(nonnegative=True, penalty=None), _TWO,
     ),
     "Lasso": Peer(
         "Lasso", "Lasso", _fixed("Lasso", _alpha), _l1("squared"), _TWO,
@@ -604,13 +582,13 @@ PEERS: Mapping[str, Peer] = {
     "LogisticRegressionCV": Peer(
         "LBFGS", "LogisticRegressionCV",
         _fixed("LogisticRegressionCV", lambda fit: {"Cs": 1.0 / _strengths(fit)}),
-        _path("logistic", "l2"), _TWO, "CV"
+        _goal("logistic", path=True, penalty="l2"), _TWO, "CV"
     ),
     "RidgeCV": Peer("Ridge", "RidgeCV",
         _fixed("RidgeCV", lambda fit: {"alphas": _strengths(fit), "cv": FOLDS}),
-        _path("squared", "l2"), _TWO, "CV"),
+        _goal("squared", path=True, penalty="l2"), _TWO, "CV"),
     "LassoCV": Peer("Lasso", "LassoCV", _fixed("LassoCV", lambda fit: {"alphas": fit.alphas}),
-        _path("squared", "l1"), _TWO, "CV"),
+        _goal("squared", path=True, penalty="l1"), _TWO, "CV"),
     # functions
     "auto": _function("AcceleGrad", "minimize(f, x0)", _ours("auto"), "auto", own=True),
     "accelegrad": _function(
@@ -640,20 +618,16 @@ PEERS: Mapping[str, Peer] = {
     ),
     "ac-fgm": _function(
         "AC-FGM", "Li and Lan (2023), alpha = 0.1; it is given the accuracy, a run for each",
-        lambda one, accuracy, _: ac_fgm(one.fun, one.function.x0, one.prox, accuracy),
+        lambda one, accuracy: ac_fgm(one.fun, one.function.x0, one.prox, accuracy),
         ladder=accuracies,
-    ),
-    "uni-fast-sgd": _function(
-        "UniFastSgd", "Rodomanov et al. (2024); it is given the distance to a minimiser",
-        lambda one, _, distance: uni_fast_sgd(one.fun, one.function.x0, one.prox, distance),
     ),
     "ad-gd": _function(
         "AdGD", "Malitsky and Mishchenko (2024), the proximal form",
-        lambda one, *_: ad_gd(one.fun, one.function.x0, one.prox),
+        lambda one, _: ad_gd(one.fun, one.function.x0, one.prox),
     ),
     "universal-fast": _function(
         "Universal fast", "Nesterov (2015); it is given the accuracy, a run for each",
-        _universal_fast, ladder=accuracies,
+        _ours("universal-fast"), ladder=accuracies,
     ),
     "cvxpy": _function(
         "Clarabel", "CVXPY, stating and solving: seconds alone", None, "CVXPY",

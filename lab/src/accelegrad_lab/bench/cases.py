@@ -20,7 +20,7 @@ from accelegrad_lab.engine.rows import (
     rows_of,
 )
 from accelegrad_lab.functions.contest import ACCURACIES, FunctionContest
-from accelegrad_lab.functions.problem import KINDS
+from accelegrad_lab.functions.formulas import KINDS
 from accelegrad_lab.functions.suite import SUITE
 from accelegrad_lab.peers import EVERYDAY, FUNCTIONS, PEERS, SOLVERS, Peer
 
@@ -243,8 +243,7 @@ SUITES: Mapping[str, Suite] = {
         "Convex functions with exact values and (sub)gradients. An accuracy of 1e-4 means f - f* "
         "<= 1e-4 (f(x0) - f*), penalty included, at a point of the set that the method evaluated, "
         "whatever it returns. A call is one value with one gradient. Nothing is tuned, but "
-        "UniFastSgd is given the distance to a minimiser, AC-FGM and the universal method the "
-        "accuracy.",
+        "AC-FGM and the universal method are given the accuracy.",
         "auto",
         dict.fromkeys(KINDS, "functions"),
         _functions,

@@ -12,15 +12,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from accelegrad.errors import real_number
 from accelegrad_lab.bench.cases import SUITES, Case, chosen_cases, solvers_of
-from accelegrad_lab.bench.report import write_bench_report
-from accelegrad_lab.bench.results import Problem, Record, Results
+from accelegrad_lab.bench.report import Problem, Record, Results, write_bench_report
 from accelegrad_lab.engine.fit import Rung, Sample
-from accelegrad_lab.engine.line_file import LineFile
-from accelegrad_lab.engine.runner import Progress
+from accelegrad_lab.engine.tasks import LineFile, Progress
 from accelegrad_lab.engine.worker import (
     Pair,
     SolverError,
@@ -58,15 +56,11 @@ class BenchRequest:
         return real_number("time_limit", given, above=0)
 
 
-class Finished(NamedTuple):
-    """Where the page is, and whether the run was interrupted."""
+def bench(request: BenchRequest) -> tuple[Path, bool]:
+    """Run what is missing, and write the report, after an interruption too.
 
-    page: Path
-    interrupted: bool
-
-
-def bench(request: BenchRequest) -> Finished:
-    """Run what is missing, and write the report, after an interruption too."""
+    Return where the page is, and whether the run was interrupted.
+    """
     begun = time.perf_counter()
     cases = chosen_cases(request.suite, request.only, quick=request.quick)
     if request.solvers and cases:  # an unknown name is an error before any work
@@ -96,7 +90,6 @@ def bench(request: BenchRequest) -> Finished:
                     records[case.key, name] = record
                     file.add("record", record.to_json())
                     progress.advance()
-                progress.part_done()
     except KeyboardInterrupt:
         interrupted = True
     finally:
@@ -107,7 +100,7 @@ def bench(request: BenchRequest) -> Finished:
         raise ValueError("nothing was measured: the data of these cases are not there.")
     seconds = time.perf_counter() - begun
     page = write_bench_report(results, request.out, request.limit, seconds, interrupted=interrupted)
-    return Finished(page, interrupted)
+    return page, interrupted
 
 
 def _known(request: BenchRequest, case: Case) -> Problem:

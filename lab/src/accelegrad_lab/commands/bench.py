@@ -85,11 +85,11 @@ def run_bench(given: argparse.Namespace) -> int:
     request = request_of(BenchRequest, given)
     if given.minima:
         return _renew_minima(request)
-    report = bench(request)
-    if report.interrupted:
+    page, interrupted = bench(request)
+    if interrupted:
         common.say("Interrupted: the report shows what was done; --resume goes on.")
-    common.say(f"The report is {report.page.resolve()}")
-    return common.INTERRUPTED if report.interrupted else 0
+    common.say(f"The report is {page.resolve()}")
+    return common.INTERRUPTED if interrupted else 0
 
 
 def _renew_minima(request: Request) -> int:
@@ -97,7 +97,7 @@ def _renew_minima(request: Request) -> int:
     from accelegrad.extras import require
     from accelegrad_lab.bench.cases import chosen_cases
     from accelegrad_lab.engine.worker import one_thread
-    from accelegrad_lab.functions.minima import write_minima
+    from accelegrad_lab.functions.contest import write_minima
     from accelegrad_lab.functions.suite import SUITE
 
     require("--minima", "bench", "cvxpy", "clarabel", distribution="accelegrad-lab")

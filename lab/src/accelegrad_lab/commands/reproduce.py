@@ -29,12 +29,10 @@ def add_reproduce(commands: common.Commands[argparse.ArgumentParser]) -> None:
     command.add_argument(
         "--quick", action="store_true", help="reduced size: minutes instead of an hour"
     )
-    command.add_argument(
-        "--seeds", type=_positive, default=0, metavar="K", help="seeds (default: 1 quick, 3 full)"
-    )
+    command.add_argument("--seeds", type=int, metavar="K", help="seeds (default: 1 quick, 3 full)")
     command.add_argument(
         "--jobs",
-        type=_positive,
+        type=int,
         default=os.cpu_count() or 1,
         metavar="N",
         help="processes (default: one per core); the numbers do not depend on it",
@@ -47,16 +45,6 @@ def add_reproduce(commands: common.Commands[argparse.ArgumentParser]) -> None:
         "rcv1_subsets_binary in the folder that ACCELEGRAD_DATA names, else generated data",
     )
     common.add_no_progress(command)
-
-
-def _positive(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number >= 1, not {text!r}")
-    return number
 
 
 def run_reproduce(given: argparse.Namespace) -> int:

@@ -1,7 +1,13 @@
-"""`accelegrad compare`: the harness of the paper's experiments on a data file of the user's own."""
+"""`accelegrad compare`: the harness of the paper's experiments on a data file of the user's own.
+
+Runs are tasks: of our methods, recorded against time, and of scikit-learn's. A peer is run anew
+with more and more iterations allowed, and each time the clock runs during `fit` alone: none of them
+tells where it is on its way.
+"""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,28 +16,21 @@ from typing import Any
 
 import numpy as np
 
+from accelegrad import LinearModel
 from accelegrad.errors import Vector, nearest, real_number, whole_number
-from accelegrad.files.tables import Reading
+from accelegrad.files.tables import DataError, Reading
+from accelegrad.front_door import minimize
 from accelegrad.models.losses import LOSSES, make_loss, plain_loss_name
 from accelegrad_lab.compare.report import Comparison, build_report, save_curves
-from accelegrad_lab.compare.runs import (
-    METHODS,
-    SOLVERS,
-    STOCHASTIC,
-    UNIVERSAL,
-    check_method,
-    check_names,
-    chosen_peers,
-    fit_of,
-)
-from accelegrad_lab.datasets import DataError, as_binary
-from accelegrad_lab.engine.runner import Progress, run_tasks
-from accelegrad_lab.engine.stored_data import imported_data, minimum_task, used_columns
-from accelegrad_lab.engine.tasks import Store, Task
+from accelegrad_lab.datasets import as_binary
+from accelegrad_lab.engine.fit import Fit, Goal
+from accelegrad_lab.engine.models import file_data, minimum_task, model_of, rows_of
+from accelegrad_lab.engine.recording import METHODS, SOLVERS, STOCHASTIC, UNIVERSAL, record
+from accelegrad_lab.engine.rows import Rows
+from accelegrad_lab.engine.tasks import Outcome, Progress, Store, Task, run_tasks, task
+from accelegrad_lab.engine.worker import Timing, quiet
+from accelegrad_lab.peers import COMPARED, PEERS, iterations, once
 from accelegrad_lab.report.report import write_report
-
-KIND = "compared-run"
-LEAST_ROWS = 2
 
 
 @dataclass(frozen=True)
@@ -65,8 +64,8 @@ def compare(request: CompareRequest) -> Path:
     request = replace(request, loss=plain_loss_name(request.loss))
     _check(request)
     store = Store(request.out / "results")
-    comparison, names = _comparison(request, store)
-    progress = Progress(1, shown=request.progress)
+    comparison, names = _comparison(request)
+    progress = Progress(2, shown=request.progress)
     try:
         progress.part(f"{request.data.name}: minimum")
         known = minimum_task(comparison.model)
@@ -80,7 +79,6 @@ def compare(request: CompareRequest) -> Path:
         }
         timed = [one for tasks in runs.values() for one in tasks] + list(peers.values())
         run_tasks(timed, store, jobs=1, progress=progress, default_threads=True)
-        progress.part_done()
     finally:
         progress.close()
     comparison = replace(
@@ -135,25 +133,26 @@ def _runs(comparison: Comparison) -> dict[str, list[Task]]:
             if comparison.batch:
                 batch = {"batch": comparison.batch}
                 draws = [{**batch, "draw": draw} for draw in range(request.seeds)]
-        found[method] = [Task(KIND, {**parameters, **draw}) for draw in draws]
+        found[method] = [Task("compared-run", {**parameters, **draw}) for draw in draws]
     return found
 
 
-def _comparison(request: CompareRequest, store: Store) -> tuple[Comparison, list[str]]:
+def _comparison(request: CompareRequest) -> tuple[Comparison, list[str]]:
     """Return the comparison before its runs, and the peers that take part."""
 
     def check(y: Vector) -> None:
         _check_targets(request.data, request.loss, y)
 
-    data = imported_data(request.data, store, check, request.target, request.reading)
-    rows = used_columns({"data": data}, store).y.size
+    data = file_data(request.data, check, request.target, request.reading)
+    rows = rows_of({"data": data}).y.size
     l2 = 1 / rows if request.l2 is None else float(request.l2)
     model = {"data": data, "loss": request.loss, "options": _loss_options(request), "l2": l2}
     for method in set(request.methods) & set(SOLVERS):
-        check_method({**model, "method": method, "budget": 1.0}, store)
-    peers, left_out = chosen_peers(request.peers, fit_of(model, store))
+        known = {**model, "method": method, "budget": 1.0}  # raises where it cannot take the model
+        minimize(model_of(known), max_iter=1, **_options(known))
+    peers, left_out = chosen_peers(request.peers, fit_of(model))
     size = request.batch_size or 0
-    facts = _data_facts(data, request.loss, store)
+    facts = _data_facts(data, request.loss)
     return Comparison(request, model, facts, size if size < rows else 0, left_out), peers
 
 
@@ -168,24 +167,22 @@ def _loss_options(request: CompareRequest) -> dict[str, float]:
 
 
 def _check_targets(path: Path, loss: str, y: Vector) -> None:
-    if y.size < LEAST_ROWS:
-        raise DataError(
-            f"{path}: the file has {y.size} row, but a comparison needs at least {LEAST_ROWS}."
-        )
+    if y.size < 2:
+        raise DataError(f"{path}: the file has 1 row, but a comparison needs at least 2.")
     if LOSSES[loss].classification:
         try:
             as_binary(y)
         except ValueError as error:
-            numbers = [name for name, entry in LOSSES.items() if not entry.classification]
+            others = [repr(name) for name, entry in LOSSES.items() if not entry.classification]
             raise DataError(
-                f"{path}: {error} The loss {loss!r} is for two classes; for numbers to predict "
-                f"take {', '.join(repr(name) for name in numbers[:-1])} or {numbers[-1]!r}."
+                f"{path}: {error} The loss {loss!r} is for two classes. Losses for numbers to "
+                f"predict: {', '.join(others)}."
             ) from None
 
 
-def _data_facts(data: Mapping[str, Any], loss: str, store: Store) -> dict[str, str]:
+def _data_facts(data: Mapping[str, Any], loss: str) -> dict[str, str]:
     """Return what the report says about the data."""
-    rows = used_columns({"data": data}, store)
+    rows = rows_of({"data": data})
     facts = {"data": rows.description, "file": data["source"], "sha256": data["sha256"]}
     if "target" in data:
         facts["target"] = f"column {data['target']!r}"
@@ -195,3 +192,133 @@ def _data_facts(data: Mapping[str, Any], loss: str, store: Store) -> dict[str, s
     if rows.empty:
         facts["empty columns"] = f"{rows.empty}, left out: their coefficients would stay at zero"
     return facts
+
+
+# -- the runs, as tasks ----------------------------------------------------------------------------
+
+
+CLOSE = 1e-9  # the proved gap, relative to the minimum, at which there is nothing more to see
+MOST_ITERATIONS = 10_000
+ALL = "sklearn"  # stands for all peers with the same objective
+
+
+@task("compared-run")
+def run_method(parameters: dict[str, Any], store: Store) -> Outcome:  # noqa: ARG001
+    """Run one method and record P along the way.
+
+    Parameters besides those of the model: method; of a solver the budget of seconds; of others
+    diameter or epsilon, epochs, batch (0: full gradients) and draw (the seed of the order of rows).
+    """
+    model = model_of(parameters)
+    options = _options(parameters)
+    # What is compiled, imported or cached at a first call is not the method's time.
+    minimize(model, max_iter=2, **options)
+    start = np.zeros(model.n_parameters)
+    length = _length(parameters, model)
+    outcome = record(model, start, model.value, clocked=True, **length, **options)
+    seen = np.concatenate([outcome.arrays["average"], outcome.arrays["last"]])
+    lowest = float(np.min(seen, where=np.isfinite(seen), initial=math.inf))
+    value = outcome.facts["value"]
+    lowest = lowest if value is None else min(lowest, value)
+    return Outcome(outcome.arrays, {**outcome.facts, "lowest": lowest})
+
+
+def _length(parameters: Mapping[str, Any], model: LinearModel) -> dict[str, Any]:
+    """Return how long a run is, and what share of an epoch a call is."""
+    if parameters["method"] in SOLVERS:
+        return {"iterations": MOST_ITERATIONS, "rows_a_call": math.nan}
+    epochs, batch = parameters["epochs"], parameters["batch"]
+    share = batch / model.n_samples if batch else 1.0
+    return {"iterations": math.ceil(epochs / share), "rows_a_call": share, "epochs": epochs}
+
+
+def _options(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        name: parameters[name] for name in ("method", "diameter", "epsilon") if name in parameters
+    }
+    if parameters["method"] in SOLVERS:
+        options |= {"rtol": CLOSE, "time_limit": parameters["budget"], "rng": 0}
+    elif parameters["batch"]:
+        options |= {"batch_size": parameters["batch"], "rng": parameters["draw"]}
+    return options
+
+
+def fit_of(parameters: Mapping[str, Any]) -> Fit:
+    """Return the model of a task as peers take it."""
+    model = model_of(parameters)
+    loss, options = parameters["loss"], dict(parameters.get("options", {}))
+    if model.l2 == 0:
+        goal = Goal(loss, None, parameters=options)
+    else:
+        goal = Goal(loss, strength=model.l2 * model.n_samples, parameters=options)
+    return Fit(goal, Rows(model.X, model.y), defaults=False)
+
+
+def chosen_peers(names: Sequence[str], fit: Fit) -> tuple[list[str], dict[str, str]]:
+    """Return the names of the peers to run, and why others are left out.
+
+    The name "sklearn" stands for all that have the same objective; a peer that is named and does
+    not fit is an error.
+    """
+    offered = {name: PEERS[key] for name, key in COMPARED.get(fit.goal.loss, {}).items()}
+    against = {name: peer.reason_against(fit) for name, peer in offered.items()}
+    for name in names:
+        if against.get(name):
+            raise ValueError(f"peer {name!r} cannot be run here: {against[name]}.")
+    wanted = [name for name in offered if (ALL in names or name in names) and not against[name]]
+    left_out = {offered[name].words: reason for name, reason in against.items() if reason}
+    return wanted, left_out if ALL in names else {}
+
+
+def check_names(names: Sequence[str], loss: str) -> None:
+    """Raise where a peer is unknown, or known for other losses only."""
+    everywhere = {name for offered in COMPARED.values() for name in offered}
+    for name in names:
+        if name == ALL or name in COMPARED.get(loss, {}):
+            continue
+        if name in everywhere:
+            allowed = ", ".join(map(repr, (ALL, *COMPARED.get(loss, {}))))
+            raise ValueError(
+                f"peer {name!r} does not minimise the loss {loss!r}. Allowed with it: {allowed}."
+            )
+        raise ValueError(f"there is no peer {name!r}: {nearest(name, {ALL, *everywhere})}")
+
+
+@task("compare-peer")
+def run_peer(parameters: dict[str, Any], store: Store) -> Outcome:
+    """Run a peer with 1, 2, 3, 4, 6, ... iterations, each from the start.
+
+    It ends when the peer converges, is as close to the minimum as can be seen, or the next fit
+    would take more than what is left of the budget of seconds.
+    """
+    fit, minimum = fit_of(parameters), store.get(minimum_task(parameters)).facts["minimum"]
+    rows: list[tuple[float, ...]] = []
+    try:
+        status = _climb(fit, parameters, minimum, rows)
+    except ValueError as error:  # scikit-learn's way to say that a run diverged
+        status = f"FAILED: {str(error).splitlines()[0]}"
+    columns = np.array(rows, dtype=np.float64).reshape(-1, 3).T
+    arrays = dict(zip(("iteration", "seconds", "value"), columns, strict=True))
+    seen = arrays["value"]
+    lowest = float(np.min(seen, where=np.isfinite(seen), initial=np.inf))
+    return Outcome(arrays, {"status": status, "lowest": lowest})
+
+
+def _climb(
+    fit: Fit, parameters: Mapping[str, Any], minimum: float, rows: list[tuple[float, ...]]
+) -> str:
+    """Add iterations, seconds and value of one fit after the other; return why that ended."""
+    peer = PEERS[COMPARED[parameters["loss"]][parameters["peer"]]]
+    remaining, direct = float(parameters["budget"]), peer.ladder is once
+    fit.warm_up(peer, 1.0)
+    for steps in peer.ladder() if direct else iterations():
+        with quiet():
+            sample = fit.sample(peer, steps, Timing(), remaining)
+        (rung,) = sample.rungs
+        rows.append((steps, rung.seconds, rung.value))
+        remaining -= rung.seconds
+        if direct or sample.ended or abs(rung.value - minimum) <= 1e-3 * CLOSE * minimum:
+            return "CONVERGED"
+        if 2.5 * rung.seconds > remaining:
+            return "TIME_LIMIT"
+    return "MOST_STEPS"

@@ -13,12 +13,19 @@ import numpy as np
 
 from accelegrad.errors import Vector
 from accelegrad.models.losses import LOSSES
-from accelegrad_lab.compare.runs import SOLVERS, STOCHASTIC, UNIVERSAL
-from accelegrad_lab.engine.content import Claim, Curve, Figure, Panel, Report
-from accelegrad_lab.engine.experiment import POINTS, Family, cells_text, number, verdict_of
-from accelegrad_lab.engine.line_file import put
-from accelegrad_lab.engine.recording import NAMES
-from accelegrad_lab.engine.tasks import Outcome
+from accelegrad_lab.engine.experiment import (
+    POINTS,
+    Claim,
+    Curve,
+    Family,
+    Figure,
+    Panel,
+    Report,
+    number,
+    verdict_of,
+)
+from accelegrad_lab.engine.recording import NAMES, SOLVERS, STOCHASTIC, UNIVERSAL
+from accelegrad_lab.engine.tasks import Outcome, put
 from accelegrad_lab.peers import COMPARED, PEERS, Peer, tolerances
 from accelegrad_lab.report.report import versions
 from accelegrad_lab.report.tables import csv_text
@@ -28,7 +35,7 @@ if TYPE_CHECKING:
 
 AXES = ("epochs", "seconds", "iterations")
 LEVELS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-6)  # relative to the minimum
-JUDGED = (1e-3, 1e-2, 1e-1)  # the first one that is reached is what a claim is judged by
+JUDGED = (1e-3, 1e-2, 1e-1)  # the summary says how soon the first of them that is reached was
 EXACT = 1e-12  # differences of this relative size are rounding
 DIVERGED = 1e8  # times the gap at zero: beyond, a point would only squeeze the other curves
 
@@ -94,13 +101,8 @@ class Comparison:
     @cached_property
     def lowest(self) -> float:
         """P*: the lowest value that the solver, a run or a peer found."""
-        return min(float(self.minimum.facts["minimum"]), *self.lowest_by.values())
-
-    @cached_property
-    def lowest_by(self) -> dict[str, float]:
-        """The lowest value that each method found."""
-        ours = {NAMES[m]: min(o.facts["lowest"] for o in runs) for m, runs in self.runs.items()}
-        return ours | {self.peer(name).shown: o.facts["lowest"] for name, o in self.peers.items()}
+        found = [outcome for runs in (*self.runs.values(), self.peers.values()) for outcome in runs]
+        return float(min([self.minimum.facts["minimum"], *(one.facts["lowest"] for one in found)]))
 
     def peer(self, name: str) -> Peer:
         """Return the solver behind a peer's name."""
@@ -155,13 +157,6 @@ class Comparison:
         note = status.partition(": ")[2] if status.startswith("FAILED") else ""
         return Series(peer.shown, "scikit-learn", family, note, [outcome], peer)
 
-    def judged_level(self, series: Sequence[Series]) -> float | None:
-        """Return the smallest relative gap, of a few, that any of these series reaches."""
-        for level in JUDGED:
-            if any(math.isfinite(s.soonest(level * self.scale, "iterations")) for s in series):
-                return level
-        return None
-
 
 def build_report(comparison: Comparison, seconds: float) -> Report:
     """Return the report."""
@@ -173,15 +168,16 @@ def build_report(comparison: Comparison, seconds: float) -> Report:
         f"{n} rows and {d} columns. The curves show P - P*, where P* = {comparison.lowest:.10g}"
         f"{_accuracy(comparison)}."
     )
-    level = comparison.judged_level(comparison.series)
-    if level is not None:
+    for level in JUDGED:
         gap = level * comparison.scale
         soonest = {s.label: s.soonest(gap, "seconds") for s in comparison.series}
-        words = ", ".join(
-            f"{name} {f'{soonest[name]:.3g} s' if math.isfinite(soonest[name]) else 'not reached'}"
-            for name in sorted(soonest, key=lambda name: soonest[name])
-        )
-        summary += f"\n\nTime to a gap of {level:g} P*: {words}."
+        if min(soonest.values()) < math.inf:
+            words = ", ".join(
+                f"{name} {f'{after:.3g} s' if math.isfinite(after) else 'not reached'}"
+                for name, after in sorted(soonest.items(), key=lambda one: one[1])
+            )
+            summary += f"\n\nTime to a gap of {level:g} P*: {words}."
+            break
     # Against seconds, and against epochs where any method has some.
     shown = {"seconds": comparison.series, "epochs": [s for s in comparison.series if s.has_epochs]}
     figures = [_figure(comparison, axis, series) for axis, series in shown.items() if series]
@@ -244,25 +240,8 @@ def _parameters(comparison: Comparison) -> dict[str, str]:
     return facts
 
 
-# -- claims ----------------------------------------------------------------------------------------
-
-
 def _claims(comparison: Comparison) -> list[Claim]:
-    """Return what can be judged of what was run."""
-    by_name = {series.method: series for series in comparison.series}
-    ours, rival = by_name.get("AcceleGrad"), by_name.get("AdaGrad")
-    fastest = by_name.get("Default", ours)
-    peers = [series for series in comparison.series if series.peer]
-    claims = [
-        _certified(comparison),
-        _fewer_epochs(ours, rival, comparison) if ours and rival else None,
-        _no_slower(fastest, peers, comparison) if fastest and peers else None,
-    ]
-    return [claim for claim in claims if claim is not None]
-
-
-def _certified(comparison: Comparison) -> Claim | None:
-    """Every lower bound is one."""
+    """Return the claim that every lower bound is one, where any is proved."""
     evidence, holds = [], []
     for method, outcomes in comparison.runs.items():
         for outcome in outcomes:
@@ -274,8 +253,8 @@ def _certified(comparison: Comparison) -> Claim | None:
             text = f"{number(value - lower)} certified, {number(true)} true"
             evidence.append((f"{NAMES[method]}: gap at the end", text))
     if not holds:
-        return None
-    return Claim(
+        return []
+    claim = Claim(
         "certified",
         "The certified gap of a run is never below its true gap.",
         "this comparison",
@@ -284,51 +263,7 @@ def _certified(comparison: Comparison) -> Claim | None:
         "The lower bound that each run proves is at most P*.",
         evidence,
     )
-
-
-def _fewer_epochs(ours: Series, rival: Series, comparison: Comparison) -> Claim | None:
-    """AcceleGrad against AdaGrad."""
-    level = comparison.judged_level([ours, rival])
-    if level is None:
-        return None
-    gap, holds, evidence = level * comparison.scale, [], []
-    for point, name in POINTS.items():
-        epochs = {s.method: s.family.first_below(point, gap, "epochs") for s in (ours, rival)}
-        evidence.append((f"epochs to {level:g} P*, {name}", cells_text(epochs)))
-        if min(epochs.values()) < math.inf:
-            holds.append(epochs[ours.method] <= epochs[rival.method])
-    return Claim(
-        "fewer-epochs",
-        f"AcceleGrad needs no more epochs than AdaGrad to a gap of {level:g} P*.",
-        "this comparison",
-        verdict_of(holds, part=0.0),
-        "both",
-        "At the average and at the last point, where either gets there.",
-        evidence,
-        figure="epochs",
-    )
-
-
-def _no_slower(ours: Series, peers: Sequence[Series], comparison: Comparison) -> Claim | None:
-    """The default, or else AcceleGrad, against the clock of others."""
-    level = comparison.judged_level([ours, *peers])
-    if level is None:
-        return None
-    gap = level * comparison.scale
-    seconds = {series.method: series.soonest(gap, "seconds") for series in (ours, *peers)}
-    mine = seconds[ours.method]
-    holds = [mine <= other for other in seconds.values() if min(mine, other) < math.inf]
-    subject = "The default method" if ours.method == "Default" else ours.method
-    return Claim(
-        "no-slower-than-peers",
-        f"{subject} takes no more time than each peer to a gap of {level:g} P*.",
-        "this comparison",
-        verdict_of(holds, part=0.0),
-        "both",
-        "The first of its average and its last point, against each peer, where either gets there.",
-        [(f"seconds to {level:g} P*: {name}", number(value)) for name, value in seconds.items()],
-        figure="seconds",
-    )
+    return [claim]
 
 
 # -- facts -----------------------------------------------------------------------------------------
@@ -340,7 +275,7 @@ def _facts(comparison: Comparison, seconds: float) -> dict[str, dict[str, str]]:
     return {
         "Data": dict(comparison.data),
         "Problem": _problem_facts(comparison),
-        "Runs": {s.label: _run_words(s, comparison) for s in comparison.series},
+        "Runs": {s.label: _run_words(s) for s in comparison.series},
         **{f"{_sentence(axis)} to a relative gap": _reached(comparison, axis) for axis in AXES[:2]},
         **({"Peers": peers} if peers else {}),
         "Timings": {
@@ -356,7 +291,7 @@ def _facts(comparison: Comparison, seconds: float) -> dict[str, dict[str, str]]:
 def _problem_facts(comparison: Comparison) -> dict[str, str]:
     known = comparison.minimum.facts
     n, d = known["shape"]
-    facts = {
+    return {
         "objective": "mean loss + l2/2 ||w||^2, without an intercept",
         **_parameters(comparison),
         "rows": str(n),
@@ -369,27 +304,15 @@ def _problem_facts(comparison: Comparison) -> dict[str, str]:
         else f"{known['lower']:.15g} by the dual: P* is{_accuracy(comparison)[1:]}",
         "distance to the minimiser": f"{known['distance']:.6g}",
     }
-    if known["minimum"] - comparison.lowest > EXACT * abs(known["minimum"]):
-        found = min(comparison.lowest_by, key=lambda name: comparison.lowest_by[name])
-        words = f" found {known['minimum']:.15g}; P* is the lowest value found, that of {found}"
-        facts["solver"] += words
-    return facts
 
 
-def _run_words(series: Series, comparison: Comparison) -> str:
+def _run_words(series: Series) -> str:
     """Return how a run ended, in one line."""
     family = series.family
     if not len(family.average):
         return f"nothing to show: {series.note or family.statuses[0].lower()}"
     points = POINTS if series.peer is None else ["last"]
     parts = ["gap " + ", ".join(f"{point} {number(family.final(point))}" for point in points)]
-    known = [o.facts for o in series.outcomes if o.facts.get("value") is not None]
-    if known:  # the point that `minimize` returns
-        true = float(np.median([facts["value"] - comparison.lowest for facts in known]))
-        parts.append(f"returned {number(true)}")
-    certified = [f["value"] - f["lower"] for f in known if f["lower"] is not None]
-    if certified:
-        parts.append(f"certified {number(float(np.median(certified)))}")
     last = {axis: family.x[axis][-1] for axis in AXES}
     parts += [f"{value:.5g} {axis}" for axis, value in last.items() if math.isfinite(value)]
     ends = sorted(set(family.statuses) - {"MAX_ITER", "MOST_STEPS"})

@@ -1,18 +1,108 @@
-"""What an experiment is: tasks, and what figures and claims are made of their results."""
+"""What an experiment is: tasks, and the figures and claims that are made of their results.
+
+Reports consist of claims, facts, and curves in panels in figures, apart from how they are drawn.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Any
 
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad_lab.engine.content import Claim, Curve, Figure, Verdict
 from accelegrad_lab.engine.recording import NAMES
 from accelegrad_lab.engine.tasks import Outcome, Store, Task
+
+
+class Verdict(Enum):
+    """What a measurement says of a claim."""
+
+    HOLDS = "holds"
+    IN_PART = "holds in part"
+    FAILS = "does not hold here"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One run (or the median of several seeds) of one method."""
+
+    method: str  # it decides the colour, everywhere
+    variant: str  # what tells this curve from others of the method: "rho = 2", "last iterate"
+    x: Mapping[str, Vector]  # for every axis that the panel offers: "iterations", "epochs"
+    y: Vector  # on a log axis points that are not above zero are left out
+    dash: str = "solid"  # or "dash", "dot", "dashdot"
+    shade: float = 0.0  # -1 to 1: the colour is blended with the background, below 0 with the ink
+    low: Vector | None = None  # a band around the curve, over seeds
+    high: Vector | None = None
+    note: str = ""  # a remark that hovering shows: "ended: line search failed"
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes."""
+
+    title: str
+    curves: Sequence[Curve]
+    x_axes: Sequence[str]  # the first one is shown first
+    y_label: str
+    log_x: bool = True
+    log_y: bool = True
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Panels in rows, as the paper arranges them."""
+
+    name: str  # a file name without its ending
+    title: str
+    caption: str
+    rows: Sequence[Sequence[Panel]]
+    facts: Mapping[str, str] = field(default_factory=dict)  # exact parameters, seeds, timings
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of the paper, measured."""
+
+    name: str
+    statement: str
+    source: str  # where the paper says so
+    verdict: Verdict
+    point: str  # the output point judged: "average", "last", "both", or "-"
+    threshold: str  # what had to hold, in words
+    evidence: Sequence[tuple[str, str]]  # (what, number)
+    explanation: str = ""  # why it fails or holds in part, where it does
+    figure: str = ""  # the name of the figure that shows it
+
+    def beside(self, figures: Iterable[str]) -> Claim:
+        """Return the claim for a page that has these figures, by their names.
+
+        It points to no figure that is not there, and leaves no verdict but a plain one unexplained.
+        """
+        claim = self if self.figure in figures else replace(self, figure="")
+        if claim.verdict is not Verdict.HOLDS and not claim.explanation:
+            words = "Not every part of the test is met; the numbers show which ones are."
+            claim = replace(claim, explanation=words)
+        return claim
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything on the page."""
+
+    title: str
+    summary: str
+    claims: Sequence[Claim]
+    figures: Sequence[Figure]
+    facts: Mapping[str, Mapping[str, str]]  # tables: "Data", "Versions", "Timings", ...
+
+
+# -- experiments -----------------------------------------------------------------------------------
+
 
 #: By what a figure's axis is called: the recorded column.
 COLUMN = {"iterations": "iteration", "oracle calls": "calls"}
@@ -26,24 +116,8 @@ class Setup:
 
     quick: bool
     seeds: int
-    data: Mapping[str, Any] = field(default_factory=dict)  # of `stored_data.py`
+    data: Mapping[str, Any] = field(default_factory=dict)  # as in `models.py`
     rows: int = 0  # of that data
-
-
-class Results:
-    """The outcomes of an experiment's tasks."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._loaded: dict[str, Outcome] = {}  # figures and claims ask for the same runs
-
-    def __getitem__(self, task: Task) -> Outcome:
-        if task.key not in self._loaded:
-            outcome = self._store.load(task)
-            if outcome is None:
-                raise KeyError(f"no result for {task.kind} with {dict(task.parameters)}")
-            self._loaded[task.key] = outcome
-        return self._loaded[task.key]
 
 
 class Experiment(ABC):
@@ -68,11 +142,11 @@ class Experiment(ABC):
         """Return what gaps are divided by."""
 
     @abstractmethod
-    def figures(self, setup: Setup, results: Results) -> list[Figure]:
+    def figures(self, setup: Setup, results: Store) -> list[Figure]:
         """Return what is drawn."""
 
     @abstractmethod
-    def claims(self, setup: Setup, results: Results) -> list[Claim]:
+    def claims(self, setup: Setup, results: Store) -> list[Claim]:
         """Return the paper's claims that this experiment decides, measured."""
 
     def tasks(self, setup: Setup) -> list[Task]:
@@ -83,12 +157,12 @@ class Experiment(ABC):
         """Return the tasks that others build on: the minima."""
         return list({one.key: one for one in map(self.minimum, self.tasks(setup))}.values())
 
-    def families(self, setup: Setup, results: Results) -> dict[Any, Family]:
+    def families(self, setup: Setup, results: Store) -> dict[Any, Family]:
         """Return the results of each cell."""
         return {
             cell: Family.of(
-                [results[task] for task in tasks],
-                [self.scale(results[self.minimum(task)].facts["minimum"]) for task in tasks],
+                [results.get(task) for task in tasks],
+                [self.scale(results.get(self.minimum(task)).facts["minimum"]) for task in tasks],
             )
             for cell, tasks in self.cells(setup).items()
         }
@@ -118,6 +192,8 @@ class Family:
             return np.asarray(np.median([o.arrays[name][:length] for o in outcomes], axis=0))
 
         known = outcomes[0].arrays
+        # Until the last record, without checks at the end.
+        calls = [o.arrays["calls"][-1] / o.arrays["iteration"][-1] for o in outcomes if length]
         stacked = {
             point: np.array(
                 [
@@ -134,7 +210,7 @@ class Family:
             {point: values.min(axis=0) for point, values in stacked.items()},
             {point: values.max(axis=0) for point, values in stacked.items()},
             tuple(outcome.facts["status"] for outcome in outcomes),
-            float(np.mean(list(map(_calls_an_iteration, outcomes)))),
+            float(np.mean(calls)),
             median("certified") if "certified" in known else None,
         )
 
@@ -157,15 +233,7 @@ class Family:
         inside = np.flatnonzero(self.x[axis] <= where * (1 + 1e-9))
         return float(self.at(point)[inside[-1]]) if inside.size else np.inf
 
-    def curve(
-        self,
-        method: str,
-        variant: str,
-        point: str,
-        *,
-        shade: float = 0.0,
-        scale: float | None = None,
-    ) -> Curve:
+    def curve(self, method: str, variant: str, point: str, *, shade: float = 0.0) -> Curve:
         """Return a curve of the gaps at a point."""
         several = len(self.statuses) > 1
         bad = sorted({status for status in self.statuses if status != "MAX_ITER"})
@@ -175,17 +243,10 @@ class Family:
             self.x,
             self.at(point),
             shade=shade,
-            scale=scale,
             low=self.low[point] if several else None,
             high=self.high[point] if several else None,
             note=f"ended: {', '.join(bad).lower().replace('_', ' ')}" if bad else "",
         )
-
-
-def _calls_an_iteration(outcome: Outcome) -> float:
-    """Return the calls until the last record over its iteration, without checks at the end."""
-    calls, iterations = outcome.arrays["calls"], outcome.arrays["iteration"]
-    return float(calls[-1] / iterations[-1]) if len(calls) else np.nan
 
 
 def slope(x: Vector, y: Vector, floor: float = 0.0, start: float = 10.0) -> float:

@@ -57,11 +57,6 @@ class Goal:
     parameters: Mapping[str, float] = field(default_factory=dict)  # of the loss
 
     @property
-    def is_plain(self) -> bool:
-        """Whether it is one fit with an l2 penalty and nothing else."""
-        return self.penalty == "l2" and not self.nonnegative and not self.path
-
-    @property
     def name(self) -> str:
         """The loss, as the estimators name it."""
         return LOSSES[self.loss].sklearn_name

@@ -46,40 +46,29 @@ EXACT: Any = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance
 
 
 class Minimum(NamedTuple):
-    """The lowest value found and where, a certified lower bound, by what, and in what time."""
+    """The lowest value found and where, a certified lower bound, and by what."""
 
     x: Vector
     value: float
     lower: float  # -inf where there is none
     solver: str
-    seconds: float
-
-
-class _Found(NamedTuple):
-    solver: str
-    x: Vector
-    lower: float = -math.inf
 
 
 def find_minimum(model: LinearModel, seconds: float = math.inf) -> Minimum:
     """Return the minimum to a relative 1e-9, or what is known after about this many seconds."""
-    begun = time.perf_counter()
-    end = begun + seconds
+    end = time.perf_counter() + seconds
     rows = _Rows(model)
     if math.isfinite(model.loss.curvature):
         enough = CLOSE * model.value(rows.zero)
-        found = _Found(
-            "Newton's method", _newton(rows, _smooth_loss(model), rows.zero, enough, end)
-        )
+        x, lower = _newton(rows, _smooth_loss(model), rows.zero, enough, end), -math.inf
+        solver = "Newton's method"
     elif model.l2 == 0:
-        found = _by_linear_programme(rows, seconds)
+        (x, lower), solver = _by_linear_programme(rows, seconds), "HiGHS"
     else:
-        found = _by_multipliers(rows, end)
-    at = model.at(found.x)
-    lower = max(found.lower, at.dual_value) if model.l2 > 0 else found.lower
-    return Minimum(
-        found.x, at.value, min(lower, at.value), found.solver, time.perf_counter() - begun
-    )
+        (x, lower), solver = _by_multipliers(rows, end), "the method of multipliers"
+    at = model.at(x)
+    lower = max(lower, at.dual_value) if model.l2 > 0 else lower
+    return Minimum(x, at.value, min(lower, at.value), solver)
 
 
 class _Rows:
@@ -143,10 +132,11 @@ def _smooth_loss(model: LinearModel) -> _Smooth:
 
 def _newton(rows: _Rows, f: _Smooth, w: Vector, enough: float, end: float) -> Vector:
     """Minimise mean f(Xw) + penalties, to about a gap of `enough`, or as far as values tell."""
-    margins = rows.matrix @ w
+    margins, least = rows.matrix @ w, float(rows.penalties.min())
     for _ in range(MOST_NEWTON):
         gradient = rows.gradient(f.slopes(margins), w)
-        if time.perf_counter() > end or _gap_at_most(rows, gradient) <= enough:
+        # Strong convexity bounds the gap, where all parameters have a penalty.
+        if time.perf_counter() > end or float(gradient @ gradient) <= 2 * least * enough:
             break
         step = _newton_step(rows, f.curvatures(margins), gradient)
         along, slope, share = rows.matrix @ step, float(gradient @ step), 1.0
@@ -162,12 +152,6 @@ def _newton(rows: _Rows, f: _Smooth, w: Vector, enough: float, end: float) -> Ve
             break
         w, margins = w + share * step, margins + share * along
     return w
-
-
-def _gap_at_most(rows: _Rows, gradient: Vector) -> float:
-    """Return a bound of the gap by strong convexity, where all parameters have a penalty."""
-    least = float(rows.penalties.min())
-    return float(gradient @ gradient) / (2 * least) if least > 0 else math.inf
 
 
 def _newton_step(rows: _Rows, curvatures: Vector, gradient: Vector) -> Vector:
@@ -262,7 +246,7 @@ class _Kinks:
         return _Smooth(values, slopes, curvatures)
 
 
-def _by_multipliers(rows: _Rows, end: float) -> _Found:
+def _by_multipliers(rows: _Rows, end: float) -> tuple[Vector, float]:
     """Minimise mean max_theta (theta (m - y) - mu/2 (theta - theta_k)^2) + l2/2 ||w||^2 in turn.
 
     The maximisers theta are the next multipliers theta_k.
@@ -281,10 +265,10 @@ def _by_multipliers(rows: _Rows, end: float) -> _Found:
         lower = max(lower, model.dual_value_at(theta))
         best, value = min((w, model.value(w)), (best, value), key=lambda found: found[1])
         share = max(SHRINK * share, LEAST_SMOOTHING)
-    return _Found("the method of multipliers", best, lower)
+    return best, lower
 
 
-def _by_linear_programme(rows: _Rows, seconds: float) -> _Found:
+def _by_linear_programme(rows: _Rows, seconds: float) -> tuple[Vector, float]:
     """Solve max -<y, theta> / n - zone |theta| / n over X' theta = 0; its multipliers are w.
 
     The minimiser goes through as many points as it has coordinates; these equations give it to the
@@ -307,14 +291,14 @@ def _by_linear_programme(rows: _Rows, seconds: float) -> _Found:
         costs, A_eq=equations, b_eq=rows.zero, bounds=bounds, method="highs-ipm", options=options
     )
     if program.status != 0:  # the time limit
-        return _Found("HiGHS", rows.zero, 0.0)
+        return rows.zero, 0.0
     v = np.asarray(program.eqlin.marginals, dtype=np.float64)
     theta = program.x[: rows.n] - program.x[rows.n :] if kinks.zone else program.x
     best = min((v, _through_kinks(rows, kinks, even, v)), key=lambda u: model.value(u / sizes))
     lower = 0.0  # losses are not negative; with few rows the minimum is zero
     if rows.n > model.n_parameters:
         lower = float(model.dual_value_at(np.clip(theta, kinks.low, kinks.high)))
-    return _Found("HiGHS", best / sizes, lower)
+    return best / sizes, lower
 
 
 def _through_kinks(rows: _Rows, kinks: _Kinks, even: Any, v: Vector) -> Vector:

@@ -16,7 +16,7 @@ from scipy.optimize import OptimizeResult
 from accelegrad.errors import Vector
 from accelegrad.front_door import minimize
 from accelegrad.run.result import Status
-from accelegrad_lab.engine.tasks import Outcome, log_spaced
+from accelegrad_lab.engine.tasks import Outcome
 
 NAMES = {
     "auto": "Default",
@@ -33,6 +33,18 @@ NAMES = {
     "subgradient": "Subgradient",
 }
 
+
+SOLVERS = ("auto", "accelegrad-newton", "dual-ascent", "interior-point")
+"""Methods for sums over rows, and what is chosen by default: they run until `CLOSE` is proved.
+
+Their passes over the data are no evaluations, so that they have no epochs.
+"""
+UNIVERSAL = ("universal", "universal-dual", "universal-fast")
+"""Those that are given an accuracy."""
+STOCHASTIC = ("accelegrad", "adagrad")
+"""Those that a batch size makes stochastic; a line search needs exact values."""
+METHODS = (*SOLVERS, *STOCHASTIC, "bundle", *UNIVERSAL)
+"""What can be compared: linear coupling would need L, and a subgradient method a step size."""
 
 COLUMNS = ("iteration", "calls", "epochs", "seconds", "average", "last", "certified")
 OF_CLOCKED_RUNS = ("seconds", "certified")
@@ -52,6 +64,7 @@ class Recorder:
         self._rows: list[tuple[float, ...]] = []
         self._since = time.perf_counter()
         self._before: float | None = None  # seconds until the run's clock started
+        self.last = 0  # the last iteration noted
 
     def __call__(self, intermediate_result: OptimizeResult) -> None:
         """Note where the run is; StopIteration ends one that used up its epochs."""
@@ -62,17 +75,12 @@ class Recorder:
         """Note what is known at some time of the run; return the epochs until then."""
         if self._before is None:
             self._before = max(0.0, time.perf_counter() - self._since - known.seconds)
-        epochs = float(known.nfev * self._rows_a_call)
+        epochs, self.last = float(known.nfev * self._rows_a_call), known.nit
         with np.errstate(all="ignore"):
             values = self._objective(known.x_average), self._objective(known.x_last)
         seconds = self._before + known.seconds
         self._rows.append((known.nit, known.nfev, epochs, seconds, *values, known.gap))
         return epochs
-
-    def note_end(self, result: Any) -> None:
-        """Note the end of a run, if nobody looked at it."""
-        if not self._rows or self._rows[-1][0] < result.nit:
-            self.note(result)
 
     def arrays(self) -> dict[str, Vector]:
         """Return what was noted, by column."""
@@ -123,12 +131,17 @@ def record(
         "lower": finite_or_none(result.lower_bound),
         "gap": finite_or_none(result.gap),
     }
-    if clocked:
-        recorder.note_end(result)
+    if clocked and recorder.last < result.nit:  # the end, if nobody looked at it
+        recorder.note(result)
     arrays = recorder.arrays()
     if not clocked:
         arrays = {name: noted for name, noted in arrays.items() if name not in OF_CLOCKED_RUNS}
     return Outcome(arrays, facts)
+
+
+def log_spaced(last: int, count: int = 120) -> list[int]:
+    """Return whole numbers from 1 to `last`, about evenly spaced in their logarithms."""
+    return sorted({round(number) for number in np.geomspace(1, last, count)} | {last})
 
 
 def finite_or_none(number: float) -> float | None:

@@ -7,9 +7,7 @@ References
 ----------
 .. [1] Li, Lan (2023). A simple uniformly optimal method without line search for convex
    optimization. arXiv:2310.10082. (AC-FGM)
-.. [2] Rodomanov, Kavis, Wu, Antonakopoulos, Cevher (2024). Universal gradient methods for
-   stochastic convex optimization. ICML. (UniFastSgd)
-.. [3] Malitsky, Mishchenko (2024). Adaptive proximal gradient method for convex optimization.
+.. [2] Malitsky, Mishchenko (2024). Adaptive proximal gradient method for convex optimization.
    NeurIPS. (AdProxGD, the proximal form of AdGD)
 """
 
@@ -89,29 +87,8 @@ def _secant(change: Vector, move: Vector) -> float:
     return float(np.linalg.norm(change)) / length if length > 0 else 0.0
 
 
-def uni_fast_sgd(fun: Evaluate, x0: Vector, prox: Prox, distance: float) -> NoReturn:
-    """Run UniFastSgd [2], whose D is told: here the distance to a minimiser.
-
-    H_0 makes the first step as long as D: the paper's H_0 = 0 does so in a ball of that radius.
-    """
-    x = v = x0
-    A, k, H = 0.0, 0, 0.0
-    while True:
-        a = (k + 1) / 2.0
-        y = (A * x + a * v) / (A + a)
-        g_y = fun(y)[1]
-        if k == 0:
-            H = a * float(np.linalg.norm(g_y)) / distance
-        v_new = prox(v - a / H * g_y, a / H)
-        x_new = (A * x + a * v_new) / (A + a)
-        g_x = fun(x_new)[1]
-        change = float(np.linalg.norm(g_x - g_y))
-        H = math.hypot(H, a / distance * change)
-        x, v, A, k = x_new, v_new, A + a, k + 1
-
-
 def ad_gd(fun: Evaluate, x0: Vector, prox: Prox) -> NoReturn:
-    """Run AdProxGD [3]: gradient descent with steps from the local curvature.
+    """Run AdProxGD [2]: gradient descent with steps from the local curvature.
 
     The first step is searched for until its product with the curvature is in [1/sqrt 2, 2], the
     paper's (16).

@@ -1,21 +1,152 @@
-"""A function of the suite on the bench: calls are counted, and how soon an accuracy is reached."""
+"""Functions of the suite on the bench, with their minima, which are kept in minima.json.
+
+Each minimum is known in two ways at least: by a formula, by the primal and dual objectives of
+Clarabel (or of HiGHS, for linear programmes that were found before), by L-BFGS-B on smooth
+functions. The lowest value counts, or the formula; how far it is from the nearest other way is kept
+as its error. All values are the suite's own at points of the set, so that no method can come below
+a minimum by more than that.
+
+CVXPY is an optional package (extra `bench`), and imported here alone.
+"""
 
 from __future__ import annotations
 
+import json
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from functools import cache, cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.optimize import minimize as typed_minimize
 
 from accelegrad.errors import Vector
+from accelegrad.geometry.penalties import Penalty
 from accelegrad_lab.engine.fit import Rung, Sample
+from accelegrad_lab.engine.tasks import put
 from accelegrad_lab.engine.worker import Timing, quiet
-from accelegrad_lab.functions.minima import Minimum, by_clarabel, minima
-from accelegrad_lab.functions.problem import Case, Function
+from accelegrad_lab.functions.formulas import Case, Function
+
+PATH = Path(__file__).with_name("minima.json")
+TOLERANCES = (1e-12, 1e-10)  # Clarabel's; the second where it does not reach the first
+TIME_LIMIT = 600.0  # seconds for one solution; sparse-logistic needs 150
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """A minimum, and what is known of it."""
+
+    start: float  # f(x0): a function that was changed since shows by it
+    value: float
+    error: float  # the distance to the nearest other way, over f(x0) - value
+    distance: float  # from x0 to the minimiser that was found
+    ways: str  # which way it is of, and which is nearest
+
+
+class Answer(NamedTuple):
+    """What Clarabel says."""
+
+    x: Vector  # in the set
+    value: float  # of the suite's own function at x
+    dual: float  # the solver's dual objective
+    solved: bool  # to the tolerance that was asked for
+
+
+@cache
+def minima() -> dict[str, Minimum]:
+    """Return the minima that are kept, by the functions' names."""
+    return {name: Minimum(**kept) for name, kept in json.loads(PATH.read_text()).items()}
+
+
+def has_cvxpy() -> bool:
+    """Tell whether CVXPY and Clarabel are installed."""
+    return find_spec("cvxpy") is not None and find_spec("clarabel") is not None
+
+
+def find_minimum(function: Function) -> Minimum:
+    """Find the minimum in all the ways that there are."""
+    points: dict[str, tuple[float, Vector]] = {}
+    figures: dict[str, float] = {}
+    for tolerance in TOLERANCES:
+        answer = by_clarabel(function, tolerance, TIME_LIMIT)
+        if answer is not None and answer.value < points.get("Clarabel", (math.inf,))[0]:
+            points["Clarabel"] = answer.value, answer.x
+            figures["Clarabel's dual"] = answer.dual
+        if answer is not None and answer.solved:
+            break
+    if function.smooth and function.feasible_set is None and function.penalty is None:
+        x = _by_lbfgs(function)
+        points["L-BFGS-B"] = function.value(x), x
+    way = min(points, key=lambda way: points[way][0])
+    value, x = points[way]
+    figures |= {other: found for other, (found, _) in points.items()}
+    if function.minimum is not None:
+        way, value = "formula", function.minimum
+    others = {other: figure for other, figure in figures.items() if other != way}
+    nearest = min(others, key=lambda other: abs(others[other] - value))
+    start = function.value(function.x0)
+    return Minimum(
+        start=start,
+        value=value,
+        error=abs(others[nearest] - value) / (start - value),
+        distance=float(np.linalg.norm(x - function.x0)),
+        ways=f"{way}, {nearest}",
+    )
+
+
+def by_clarabel(function: Function, tolerance: float, time_limit: float) -> Answer | None:
+    """State a function, solve it by Clarabel; None where there is no point within the limit."""
+    import cvxpy as cp
+
+    x = cp.Variable(function.x0.size)
+    limits = [] if function.limits is None else function.limits(cp, x)
+    problem = cp.Problem(cp.Minimize(function.statement(cp, x)), limits)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "may be inaccurate": that is measured here
+        accept = {"accept_unknown": True}  # a point short of the tolerance is a point
+        data, chain, inverse = problem.get_problem_data(cp.CLARABEL, solver_opts=accept)
+        options = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), tolerance)
+        options["time_limit"] = time_limit
+        raw = chain.solve_via_data(problem, data, solver_opts=options)
+        try:
+            problem.unpack_results(raw, chain, inverse)
+        except cp.SolverError:
+            return None
+    if x.value is None:
+        return None
+    point: Vector = np.array(x.value, dtype=np.float64)
+    if function.feasible_set is not None:
+        point = function.feasible_set.project(point)
+    dual = float(raw.obj_val_dual + problem.value - raw.obj_val)
+    return Answer(point, function.value(point), dual, str(raw.status) == "Solved")
+
+
+def _by_lbfgs(function: Function) -> Vector:
+    """Return where L-BFGS-B ends when only rounding ends it."""
+    options = {"maxiter": 50_000, "maxfun": 50_000, "ftol": 0.0, "gtol": 0.0, "maxcor": 50}
+    scipy_minimize: Any = typed_minimize  # its stubs allow no plain arrays
+    result = scipy_minimize(function.fun, function.x0, jac=True, method="L-BFGS-B", options=options)
+    found: Vector = result.x
+    return found
+
+
+def write_minima(cases: Iterable[Case]) -> dict[str, Minimum]:
+    """Find minima anew and keep them beside those of the other functions."""
+    kept = json.loads(PATH.read_text()) if PATH.exists() else {}
+    for case in cases:
+        kept[case.name] = asdict(find_minimum(case.build()))
+        put(PATH, json.dumps(kept, indent=1, sort_keys=True) + "\n")
+    minima.cache_clear()
+    return minima()
+
+
+# -- on the bench: calls are counted, and how soon an accuracy is reached --------------------------
+
 
 ACCURACIES = (1e-2, 1e-4, 1e-6, 1e-8)
 MOST_CALLS = 5000  # of one run; chosen
@@ -63,13 +194,13 @@ class Recorder:
     def fun(self, x: Vector) -> tuple[float, Vector]:
         """Return f and its gradient, without the penalty."""
         value, gradient = self.function.fun(x)
-        self._judge(x, value, None)
+        self._judge(x, value, self.function.penalty)
         return value, gradient
 
     def whole(self, x: Vector) -> tuple[float, Vector]:
         """Return f + penalty and a subgradient of the sum."""
         value, gradient = self.function.whole(x)
-        self._judge(x, None, value)
+        self._judge(x, value)
         return value, gradient
 
     def prox(self, x: Vector, step: float) -> Vector:
@@ -80,15 +211,12 @@ class Recorder:
             return self.function.penalty.prox(x, step)
         return x
 
-    def _judge(self, x: Vector, value: float | None, total: float | None) -> None:
-        """Note the accuracy of a point that was evaluated."""
+    def _judge(self, x: Vector, value: float, penalty: Penalty | None = None) -> None:
+        """Note the accuracy of a point; `penalty` is not in its value yet."""
         self.calls += 1
         now = self._clock()
         seconds = now - self._begun - self._apart
-        if total is None:
-            penalty = self.function.penalty
-            assert value is not None
-            total = value if penalty is None else value + penalty.value(x)
+        total = value if penalty is None else value + penalty.value(x)
         accuracy = (total - self.minimum) / self.scale
         if accuracy < self.accuracy and self._inside(x):
             self.accuracy = accuracy
@@ -158,7 +286,7 @@ class FunctionContest:
             timing.begun()
             recorder.start()
             try:
-                result: Any = peer.make(recorder, setting * recorder.scale, self.known.distance)
+                result: Any = peer.make(recorder, setting * recorder.scale)
                 ended = str(getattr(result, "message", "")).strip() or "by itself"
             except Enough:
                 ended = ""

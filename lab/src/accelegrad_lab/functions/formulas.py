@@ -1,17 +1,22 @@
 """Convex formulas: each computes a value with a subgradient, and states itself for CVXPY.
 
-``first + second`` is a sum, ``outer.of(A, b)`` is outer(A x + b).
+``first + second`` is a sum, ``outer.of(A, b)`` is outer(A x + b). A function of the suite is a
+formula with its start, and its set or penalty.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, logsumexp
+
+if TYPE_CHECKING:
+    from accelegrad.geometry.penalties import Penalty
+    from accelegrad.geometry.sets import FeasibleSet
 
 Vector = npt.NDArray[Any]
 Evaluate = Callable[[Vector], tuple[float, Vector]]
@@ -81,22 +86,6 @@ def log_sum_exp() -> Formula:
         return value, np.exp(z - value)
 
     return Formula(fun, lambda cp, z: cp.log_sum_exp(z))
-
-
-def exponential(z: Vector) -> tuple[Vector, Vector]:
-    """Return exp(z) and its slope; beyond 700, near the end of floats, it goes on as a line."""
-    slope: Vector = np.exp(np.minimum(z, 700.0))
-    return slope * (1.0 + np.maximum(z - 700.0, 0.0)), slope
-
-
-def sum_of_exponentials() -> Formula:
-    """Return sum_i exp(z_i)."""
-
-    def fun(z: Vector) -> tuple[float, Vector]:
-        terms, slopes = exponential(z)
-        return float(terms.sum()), slopes
-
-    return Formula(fun, lambda cp, z: cp.sum(cp.exp(z)))
 
 
 def mean_power(power: float) -> Formula:
@@ -191,10 +180,88 @@ def largest_eigenvalue(constant: Vector, matrices: Vector) -> Formula:
         top = vectors[:, -1]
         return float(values[-1]), matrices @ top @ top
 
-    return Formula(fun, lambda cp, x: cp.lambda_max(affine_matrix(cp, constant, matrices, x)))
+    def statement(cp: Any, x: Any) -> Any:
+        combined = matrices.reshape(len(matrices), -1).T @ x
+        return cp.lambda_max(constant + cp.reshape(combined, constant.shape, order="C"))
+
+    return Formula(fun, statement)
 
 
-def affine_matrix(cp: Any, constant: Vector, matrices: Vector, x: Any) -> Any:
-    """Return constant + sum_k x_k matrices_k for CVXPY."""
-    flat = matrices.reshape(len(matrices), -1).T @ x
-    return constant + cp.reshape(flat, constant.shape, order="C")
+# -- functions of the suite ------------------------------------------------------------------------
+
+SMOOTH = "smooth"
+MAX = "max-type"
+KINKS = "sum of kinks"
+SPECTRAL = "eigenvalues"
+CONSTRAINED = "constrained"
+COMPOSITE = "composite"
+KINDS = (SMOOTH, MAX, KINKS, SPECTRAL, CONSTRAINED, COMPOSITE)
+
+
+@dataclass(frozen=True)
+class Function:
+    """A convex function, with all that a method or a solver is told of it."""
+
+    fun: Evaluate  # the exact value and one subgradient; it does not change x
+    x0: Vector  # lies in the set
+    statement: Statement  # the objective with its penalty for CVXPY, given the module and x
+    feasible_set: FeasibleSet | None = None
+    penalty: Penalty | None = None
+    limits: Statement | None = None  # the set for CVXPY: a list of constraints
+    equations: tuple[Vector, Vector] | None = None  # A and b of the set's equations A x = b
+    slope: Callable[[Vector], Vector] | None = None  # a subgradient of the penalty
+    minimum: float | None = None  # where a formula gives it
+    smooth: bool = False  # whether `fun` has a continuous gradient
+
+    def value(self, x: Vector) -> float:
+        """Return f(x) + penalty(x)."""
+        value = float(self.fun(x)[0])
+        return value if self.penalty is None else value + self.penalty.value(x)
+
+    def whole(self, x: Vector) -> tuple[float, Vector]:
+        """Return f(x) + penalty(x) and a subgradient of the sum."""
+        value, gradient = self.fun(x)
+        if self.penalty is None or self.slope is None:
+            return value, gradient
+        return value + self.penalty.value(x), gradient + self.slope(x)
+
+
+Builder = Callable[[], Function]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A function by name. `build` makes its data anew, always the same."""
+
+    name: str
+    kind: str
+    words: str
+    build: Builder
+
+
+class Cases(dict[str, Case]):
+    """Cases by name, with a decorator that adds one."""
+
+    def add(self, kind: str, words: str) -> Callable[[Builder], Builder]:
+        """Return the decorator: the builder's name, with hyphens, is the case's."""
+
+        def adding(build: Builder) -> Builder:
+            name = build.__name__.replace("_", "-")
+            self[name] = Case(name, kind, words, build)
+            return build
+
+        return adding
+
+
+def of_formula(
+    formula: Formula, start: Vector | int, *, term: Formula | None = None, **more: Any
+) -> Function:
+    """Return the function of a formula from a start, or from the origin of so many coordinates.
+
+    `term` is the formula of the penalty.
+    """
+    x0 = np.zeros(start) if isinstance(start, int) else start
+    if term is None:
+        return Function(formula.fun, x0, formula.statement, **more)
+    slope, statement = term.fun, (formula + term).statement
+    return Function(formula.fun, x0, statement, slope=lambda x: slope(x)[1], **more)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 
-from accelegrad_lab.engine.content import Claim, Verdict
+from accelegrad_lab.engine.experiment import Claim, Verdict
 
 
 @cache

@@ -9,28 +9,27 @@ import numpy as np
 
 from accelegrad.errors import Vector
 from accelegrad.models.losses import LOSSES
-from accelegrad_lab.engine.content import Claim, Figure, Panel
 from accelegrad_lab.engine.experiment import (
     POINTS,
+    Claim,
     Experiment,
     Family,
-    Results,
+    Figure,
+    Panel,
     Setup,
     cells_text,
     number,
     verdict_of,
 )
+from accelegrad_lab.engine.models import minimum_task, model_of
 from accelegrad_lab.engine.recording import NAMES, record
-from accelegrad_lab.engine.stored_data import minimum_task, model_of
 from accelegrad_lab.engine.tasks import Outcome, Store, Task, task
 from accelegrad_lab.paper import judged
-from accelegrad_lab.report.palette import tints
+from accelegrad_lab.report.prepared import tints
 
 PAPERS_LOSSES = ("logistic", "hinge")
-SHORT = {"logistic": "logistic", "hinge": "SVM"}
 METHODS = ("adagrad", "accelegrad")
 DIAMETERS = (1e4, 2e2)  # the paper's, and one that fits: ||w*|| is about 56 on RCV1
-PAPERS, SMALLER = DIAMETERS
 Cells = dict[tuple[str, float, str, int], Family]
 
 
@@ -41,7 +40,7 @@ def run_method(parameters: dict[str, Any], store: Store) -> Outcome:
     Parameters besides those of the model: method, diameter, batch, epochs, draw (the seed of the
     order of rows).
     """
-    model = model_of(parameters, store)
+    model = model_of(parameters)
     known = store.get(minimum_task(parameters))
     lowest, batch = known.facts["minimum"], min(parameters["batch"], model.n_samples)
     steps = parameters["epochs"] * model.n_samples // batch
@@ -105,7 +104,7 @@ class LargeBatch(Experiment):
         """Return 1: gaps are shown as they are."""
         return 1.0
 
-    def figures(self, setup: Setup, results: Results) -> list[Figure]:
+    def figures(self, setup: Setup, results: Store) -> list[Figure]:
         """Return a figure for each loss and diameter, averaged iterates above the last ones."""
         cells = self.families(setup, results)
         return [
@@ -115,9 +114,9 @@ class LargeBatch(Experiment):
         ]
 
     def _figure(
-        self, setup: Setup, results: Results, cells: Cells, loss: str, diameter: float
+        self, setup: Setup, results: Store, cells: Cells, loss: str, diameter: float
     ) -> Figure:
-        known = results[minimum_task(self.model(setup, loss))].facts
+        known = results.get(minimum_task(self.model(setup, loss))).facts
         chosen = batches(setup)
         shades = dict(zip(chosen, tints(len(chosen)), strict=True))
         rows = [
@@ -139,7 +138,7 @@ class LargeBatch(Experiment):
         ]
         n, d = known["shape"]
         return Figure(
-            figure_name(loss, diameter),
+            f"large-batch-{loss}-{diameter:g}",
             f"Large minibatches: {LOSSES[loss].words}, D = {diameter:g}",
             f"Objective gap against gradient computations, by minibatch size b, for "
             f"{LOSSES[loss].words} with an l2 term of 1/n, D = {diameter:g} for both methods.",
@@ -152,43 +151,26 @@ class LargeBatch(Experiment):
                 "seeds": f"order of rows {', '.join(map(str, range(setup.seeds)))}",
                 "P*": f"{known['minimum']:.12f} by {known['solver']}",
             },
-            short=f"Batches: {SHORT[loss]}, D = {diameter:g}",
         )
 
-    def claims(self, setup: Setup, results: Results) -> list[Claim]:
+    def claims(self, setup: Setup, results: Store) -> list[Claim]:
         """Return the claims about large minibatches; none where there are no large ones."""
         if 1000 not in batches(setup):
             return []
         cells = self.families(setup, results)
-        chosen = batches(setup)
-        return [
-            adagrad_degrades(cells, chosen),
-            accelegrad_improves(cells, chosen),
-            same_for_svm(cells, chosen),
-        ]
+        return [adagrad_degrades(cells), accelegrad_improves(cells), same_for_svm(cells)]
 
 
-def figure_name(loss: str, diameter: float) -> str:
-    """Return the name of a figure."""
-    return f"large-batch-{loss}-{diameter:g}".replace("+", "")
+def batches_of(cells: Cells, loss: str, diameter: float, method: str) -> dict[int, Family]:
+    """Return the results of each batch size."""
+    return {b: family for (*kind, b), family in cells.items() if kind == [loss, diameter, method]}
 
 
-def at_budget(
-    cells: Cells, loss: str, diameter: float, method: str, chosen: list[int]
-) -> dict[int, float]:
+def at_budget(cells: Cells, loss: str, diameter: float, method: str) -> dict[int, float]:
     """Return the averages' gaps after the epochs that all batches have done."""
-    families = {b: cells[loss, diameter, method, b] for b in chosen}
+    families = batches_of(cells, loss, diameter, method)
     budget = min(float(family.x["epochs"][-1]) for family in families.values())
-    return {b: family.value_at("average", "epochs", budget) for b, family in families.items()}
-
-
-def epochs_to(
-    cells: Cells, loss: str, diameter: float, method: str, level: float, chosen: list[int]
-) -> dict[int, float]:
-    """Return after how many epochs each batch size's average is within a level."""
-    return {
-        b: cells[loss, diameter, method, b].first_below("average", level, "epochs") for b in chosen
-    }
+    return {b: one.value_at("average", "epochs", budget) for b, one in families.items()}
 
 
 def degrades(gaps: dict[int, float]) -> bool:
@@ -196,91 +178,76 @@ def degrades(gaps: dict[int, float]) -> bool:
     return all(gap > 1.2 * gaps[1000] for b, gap in gaps.items() if b > 1000)
 
 
-def judged_levels(cells: Cells, loss: str, diameter: float, chosen: list[int]) -> list[float]:
-    """Return the gaps at which AcceleGrad's batch sizes are compared.
+def epochs_to_levels(cells: Cells, loss: str, diameter: float) -> dict[float, dict[int, float]]:
+    """Return the epochs of AcceleGrad's averages to the gaps at which batch sizes are compared.
 
-    1e-2, and 1e-3 where it is reached; where no batch gets to 1e-2, the next to the lowest gap that
-    any of them gets to, so that two at least are compared.
+    These are 1e-2, and 1e-3 where it is reached; where no batch gets to 1e-2, the next to the
+    lowest gap that any of them gets to, so that two at least are compared.
     """
-    lowest = sorted(
-        float(np.nanmin(cells[loss, diameter, "accelegrad", b].average)) for b in chosen
-    )
-    return [level for level in (1e-2, 1e-3) if lowest[0] <= level] or [lowest[1]]
+    families = batches_of(cells, loss, diameter, "accelegrad")
+    lowest = sorted(float(np.nanmin(family.average)) for family in families.values())
+    levels = [level for level in (1e-2, 1e-3) if lowest[0] <= level] or [lowest[1]]
+    return {
+        level: {b: one.first_below("average", level, "epochs") for b, one in families.items()}
+        for level in levels
+    }
 
 
-def improves(cells: Cells, loss: str, diameter: float, chosen: list[int]) -> bool:
+def improves(cells: Cells, loss: str, diameter: float) -> bool:
     """Whether AcceleGrad gets there in fewer epochs with some b >= 100 than with b = 1 and 10."""
-    reached = [
-        epochs_to(cells, loss, diameter, "accelegrad", level, chosen)
-        for level in judged_levels(cells, loss, diameter, chosen)
-    ]
     return all(
-        min(epochs[b] for b in chosen if b >= 100) < min(epochs[1], epochs[10])
-        for epochs in reached
+        min(after for b, after in epochs.items() if b >= 100) < min(epochs[1], epochs[10])
+        for epochs in epochs_to_levels(cells, loss, diameter).values()
     )
 
 
-def adagrad_degrades(cells: Cells, chosen: list[int]) -> Claim:
+def adagrad_degrades(cells: Cells) -> Claim:
     """AdaGrad beyond b = 1000."""
-    evidence, holds = [], []
-    for diameter in DIAMETERS:
-        gaps = at_budget(cells, "logistic", diameter, "adagrad", chosen)
-        holds.append(degrades(gaps))
-        evidence.append((f"D = {diameter:g}: gap after the same epochs by b", cells_text(gaps)))
-    return judged("adagrad-degrades-with-batch", verdict_of(holds, part=0.0), evidence)
-
-
-def accelegrad_improves(cells: Cells, chosen: list[int]) -> Claim:
-    """AcceleGrad with growing batches."""
-    evidence, holds = [], []
-    for diameter in DIAMETERS:
-        holds.append(improves(cells, "logistic", diameter, chosen))
-        gaps = at_budget(cells, "logistic", diameter, "accelegrad", chosen)
-        evidence.append((f"D = {diameter:g}: gap after the same epochs by b", cells_text(gaps)))
-        evidence += _epochs_in_words(cells, "logistic", diameter, chosen)
+    found = {diameter: at_budget(cells, "logistic", diameter, "adagrad") for diameter in DIAMETERS}
     return judged(
-        "accelegrad-improves-with-batch",
-        verdict_of(holds, part=0.0),
-        evidence,
-        _lost(cells, ["logistic"], chosen),
+        "adagrad-degrades-with-batch",
+        verdict_of(map(degrades, found.values()), part=0.0),
+        [
+            (f"D = {diameter:g}: gap after the same epochs by b", cells_text(gaps))
+            for diameter, gaps in found.items()
+        ],
     )
 
 
-def _epochs_in_words(
-    cells: Cells, loss: str, diameter: float, chosen: list[int]
-) -> list[tuple[str, str]]:
-    """Return how many epochs each batch size needs to the gaps that are judged."""
-    return [
-        (
-            f"D = {diameter:g}: AcceleGrad's epochs to {number(level)} by b",
-            cells_text(epochs_to(cells, loss, diameter, "accelegrad", level, chosen)),
-        )
-        for level in judged_levels(cells, loss, diameter, chosen)
-    ]
+def accelegrad_improves(cells: Cells) -> Claim:
+    """AcceleGrad with growing batches."""
+    evidence = []
+    for diameter in DIAMETERS:
+        gaps = at_budget(cells, "logistic", diameter, "accelegrad")
+        evidence.append((f"D = {diameter:g}: gap after the same epochs by b", cells_text(gaps)))
+        evidence += _epochs_in_words(cells, "logistic", diameter)
+    holds = [improves(cells, "logistic", diameter) for diameter in DIAMETERS]
+    verdict = verdict_of(holds, part=0.0)
+    return judged("accelegrad-improves-with-batch", verdict, evidence, _lost(cells, "logistic"))
 
 
-def _lost(cells: Cells, losses: list[str], chosen: list[int]) -> str:
-    """Say where larger batches are not better for AcceleGrad."""
-    lost = [
-        f"{LOSSES[loss].words}, D = {diameter:g}"
-        for loss in losses
-        for diameter in DIAMETERS
-        if not improves(cells, loss, diameter, chosen)
-    ]
-    return f"Small batches are as good here: {'; '.join(lost)}." if lost else ""
-
-
-def same_for_svm(cells: Cells, chosen: list[int]) -> Claim:
+def same_for_svm(cells: Cells) -> Claim:
     """The hinge loss."""
     evidence, holds = [], []
     for diameter in DIAMETERS:
-        adagrad = at_budget(cells, "hinge", diameter, "adagrad", chosen)
-        ours = at_budget(cells, "hinge", diameter, "accelegrad", chosen)
-        holds += [degrades(adagrad), improves(cells, "hinge", diameter, chosen)]
-        for name, gaps in (("AdaGrad", adagrad), ("AcceleGrad", ours)):
-            what = f"D = {diameter:g}: {name}'s gap after the same epochs by b"
+        found = {method: at_budget(cells, "hinge", diameter, method) for method in METHODS}
+        holds += [degrades(found["adagrad"]), improves(cells, "hinge", diameter)]
+        for method, gaps in found.items():
+            what = f"D = {diameter:g}: {NAMES[method]}'s gap after the same epochs by b"
             evidence.append((what, cells_text(gaps)))
-        evidence += _epochs_in_words(cells, "hinge", diameter, chosen)
-    return judged(
-        "same-for-svm", verdict_of(holds, part=0.0), evidence, _lost(cells, ["hinge"], chosen)
-    )
+        evidence += _epochs_in_words(cells, "hinge", diameter)
+    return judged("same-for-svm", verdict_of(holds, part=0.0), evidence, _lost(cells, "hinge"))
+
+
+def _epochs_in_words(cells: Cells, loss: str, diameter: float) -> list[tuple[str, str]]:
+    """Return how many epochs each batch size needs to the gaps that are judged."""
+    return [
+        (f"D = {diameter:g}: AcceleGrad's epochs to {number(level)} by b", cells_text(epochs))
+        for level, epochs in epochs_to_levels(cells, loss, diameter).items()
+    ]
+
+
+def _lost(cells: Cells, loss: str) -> str:
+    """Say where larger batches are not better for AcceleGrad."""
+    lost = [f"D = {diameter:g}" for diameter in DIAMETERS if not improves(cells, loss, diameter)]
+    return f"Small batches are as good here: {'; '.join(lost)}." if lost else ""

@@ -11,16 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from accelegrad.errors import nearest
+from accelegrad.errors import nearest, whole_number
 from accelegrad.files import whole_file
 from accelegrad_lab.datasets import as_binary, find
-from accelegrad_lab.engine.content import Claim, Figure, Report, Verdict
-from accelegrad_lab.engine.experiment import Experiment, Results, Setup
-from accelegrad_lab.engine.runner import Progress, run_tasks
-from accelegrad_lab.engine.stored_data import generated_data, imported_data, stored_rows
-from accelegrad_lab.engine.tasks import Store
-from accelegrad_lab.paper.deterministic import Deterministic
+from accelegrad_lab.engine.experiment import Claim, Experiment, Figure, Report, Setup, Verdict
+from accelegrad_lab.engine.models import file_data, generated_data, rows_of
+from accelegrad_lab.engine.tasks import Progress, Store, run_tasks
 from accelegrad_lab.paper.large_batch import LargeBatch
+from accelegrad_lab.paper.regression import Deterministic
 from accelegrad_lab.paper.stochastic import Stochastic
 from accelegrad_lab.report.report import versions, write_report
 
@@ -46,7 +44,7 @@ class Request:
     out: Path
     names: Sequence[str] = ()
     quick: bool = False
-    seeds: int = 0  # 0: one in a quick run, three in a full one
+    seeds: int | None = None  # by default one in a quick run, three in a full one
     jobs: int = 1
     data: Path | None = None
     progress: bool = True
@@ -64,8 +62,11 @@ def reproduce(request: Request) -> Path:
     """Run what is missing, and write the report; return the page's path."""
     begun = time.perf_counter()
     names = chosen_names(request.names)
+    seeds = request.seeds if request.seeds is not None else (1 if request.quick else 3)
+    whole_number("seeds", seeds, least=1)
+    whole_number("jobs", request.jobs, least=1)
     store = Store(request.out / "results")
-    setup = _setup(request, names, store)
+    setup = _setup(request, names, seeds)
     progress = Progress(len(names), shown=request.progress)
     seconds: dict[str, float] = {}
     try:
@@ -78,22 +79,20 @@ def reproduce(request: Request) -> Path:
                     run_tasks(tasks, store, jobs=request.jobs, progress=progress)
             seconds[name] = time.perf_counter() - since
             _save_traces(EXPERIMENTS[name], setup, store, request.out / "traces")
-            progress.part_done()
     finally:
         progress.close()
     seconds["in all"] = time.perf_counter() - begun
-    facts = _facts(request, names, setup, store, seconds)
+    facts = _facts(request, names, setup, seconds)
     return write_report(_report(names, setup, store, facts), request.out)
 
 
-def _setup(request: Request, names: Sequence[str], store: Store) -> Setup:
-    seeds = request.seeds or (1 if request.quick else 3)
+def _setup(request: Request, names: Sequence[str], seeds: int) -> Setup:
     if "large-batch" not in names:
         return Setup(request.quick, seeds)
     path = request.data or find(RCV1)
     generated = generated_data(20_242, 47_236, 74, seed=0)  # RCV1's shape
-    data = generated if path is None else imported_data(path, store, as_binary)
-    return Setup(request.quick, seeds, data, stored_rows(data, store).y.size)
+    data = generated if path is None else file_data(path, as_binary)
+    return Setup(request.quick, seeds, data, rows_of({"data": data}).y.size)
 
 
 def _save_traces(experiment: Experiment, setup: Setup, store: Store, folder: Path) -> None:
@@ -113,12 +112,11 @@ def _save_traces(experiment: Experiment, setup: Setup, store: Store, folder: Pat
 def _report(
     names: Sequence[str], setup: Setup, store: Store, facts: dict[str, dict[str, str]]
 ) -> Report:
-    results = Results(store)
     figures: list[Figure] = []
     claims: list[Claim] = []
     for name in names:
-        figures += EXPERIMENTS[name].figures(setup, results)
-        claims += EXPERIMENTS[name].claims(setup, results)
+        figures += EXPERIMENTS[name].figures(setup, store)
+        claims += EXPERIMENTS[name].claims(setup, store)
     drawn = {figure.name for figure in figures}
     claims = [claim.beside(drawn) for claim in claims]
     held = sum(claim.verdict is Verdict.HOLDS for claim in claims)
@@ -136,7 +134,7 @@ def _report(
 
 
 def _facts(
-    request: Request, names: Sequence[str], setup: Setup, store: Store, seconds: dict[str, float]
+    request: Request, names: Sequence[str], setup: Setup, seconds: dict[str, float]
 ) -> dict[str, dict[str, str]]:
     facts = {
         "Run": {
@@ -147,23 +145,14 @@ def _facts(
             "raw traces": "traces/NAME.npz, one file an experiment",
         },
         "Timings": {
-            **{name: _timing(name, spent, setup, store) for name, spent in seconds.items()},
+            **{name: f"{spent:.1f} s" for name, spent in seconds.items()},
             "note": "results that were there already took no time",
         },
         "Versions": versions(),
     }
     if setup.data:
         facts["Data"] = {
-            "large-batch": stored_rows(setup.data, store).description,
+            "large-batch": rows_of({"data": setup.data}).description,
             **{name: str(value) for name, value in setup.data.items()},
         }
     return facts
-
-
-def _timing(name: str, spent: float, setup: Setup, store: Store) -> str:
-    """Say how long an experiment took now, and its runs when they were done."""
-    if name not in EXPERIMENTS:
-        return f"{spent:.1f} s"
-    runs = EXPERIMENTS[name].tasks(setup)
-    inside = sum(store.get(one).facts["seconds"] for one in runs)
-    return f"{spent:.1f} s ({len(runs)} runs, {inside:.1f} s within the methods)"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from accelegrad_lab.engine.content import Claim, Figure, Verdict
+from itertools import product
+
 from accelegrad_lab.engine.experiment import (
-    Results,
+    Claim,
+    Figure,
     Setup,
+    Verdict,
     cells_text,
     number,
     pairs_text,
@@ -13,14 +16,15 @@ from accelegrad_lab.engine.experiment import (
     verdict_of,
 )
 from accelegrad_lab.engine.recording import NAMES
+from accelegrad_lab.engine.tasks import Store
 from accelegrad_lab.paper import judged
-from accelegrad_lab.paper.deterministic import Deterministic
 from accelegrad_lab.paper.regression import (
     ADAPTIVE,
     GAP_FLOOR,
     PROBLEMS,
     RHOS,
     RIGHT,
+    Deterministic,
     Families,
     RegressionExperiment,
     adaptive_curve,
@@ -58,7 +62,7 @@ class Stochastic(RegressionExperiment):
         iterations = steps // 4 if method in NOISY_SEARCHES else steps
         return {"batch": 1, "draw": 1000 + seed, "iterations": iterations}
 
-    def figures(self, setup: Setup, results: Results) -> list[Figure]:
+    def figures(self, setup: Setup, results: Store) -> list[Figure]:
         """Return the paper's figure, and beside it the line searches."""
         families, rows = self.families(setup, results), []
         for p, kind in PROBLEMS.items():
@@ -91,7 +95,7 @@ class Stochastic(RegressionExperiment):
             caption += " The methods ignore the projection."
         return [Figure(self.name, self.title, caption, rows, facts)]
 
-    def claims(self, setup: Setup, results: Results) -> list[Claim]:
+    def claims(self, setup: Setup, results: Store) -> list[Claim]:
         """Return the claims of appendix E about noise, or about leaving the projection out."""
         own = self.families(setup, results)
         if self.projected:
@@ -110,14 +114,11 @@ class Stochastic(RegressionExperiment):
         return [works_without_projection(projected, free), works_underestimated(free)]
 
 
-def _ratio(families: Families, p: int, rho: float) -> float:
-    """AcceleGrad's final gap over AdaGrad's."""
-    ours, theirs = (families[p, method, rho].final("average") for method in ADAPTIVE)
-    return ours / theirs
-
-
 def _ratios(families: Families) -> dict[tuple[int, float], float]:
-    return {(p, rho): _ratio(families, p, rho) for p in PROBLEMS for rho in RIGHT}
+    """AcceleGrad's final gaps over AdaGrad's."""
+    final = {cell: family.final("average") for cell, family in families.items()}
+    cells = product(PROBLEMS, RIGHT)
+    return {(p, r): final[p, "accelegrad", r] / final[p, "adagrad", r] for p, r in cells}
 
 
 def _ratios_evidence(ratios: dict[tuple[int, float], float]) -> list[tuple[str, str]]:

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad_lab.engine.content import Claim, Figure, Report, Verdict
-from accelegrad_lab.engine.line_file import put
+from accelegrad_lab.engine.experiment import Claim, Figure, Report, Verdict
+from accelegrad_lab.engine.tasks import put
 from accelegrad_lab.playground import playground
 from accelegrad_lab.report.prepared import Entry, PreparedFigure, prepare
 
@@ -110,7 +110,6 @@ def _page(report: Report, prepared: Sequence[PreparedFigure], plotly: str) -> st
         css=(files / "page.css").read_text("utf-8"),
         navigation=_navigation(report),
         summary=_paragraphs(report.summary),
-        verdicts=_verdicts(report.claims) if report.claims else "",
         claims=_claims(report) if report.claims else "",
         figures="\n".join(_figure(figure, report.claims) for figure in prepared),
         facts="\n".join(_facts(name, table) for name, table in report.facts.items()),
@@ -143,24 +142,13 @@ def _navigation(report: Report) -> str:
         listed = "".join(link(target, text) for target, text in targets)
         return f'<p class="nav-head">{head}</p><ul>{listed}</ul>' if listed else ""
 
-    figures = ((_figure_id(figure.name), figure.short or figure.title) for figure in report.figures)
+    figures = ((_figure_id(figure.name), figure.title) for figure in report.figures)
     facts = ((_facts_id(name), name) for name in report.facts)
     claims = link("claims", "Claims") if report.claims else ""
     return (
         f"<ul>{link('summary', 'Summary')}</ul>{links('Figures', figures)}"
         f"<ul>{claims}</ul>{links('Facts', facts)}"
     )
-
-
-def _verdicts(claims: Sequence[Claim]) -> str:
-    """Return how many claims have which verdict, in a line that leads to them."""
-    counts = {verdict: sum(claim.verdict is verdict for claim in claims) for verdict in Verdict}
-    parts = " · ".join(
-        f"{SIGNS[verdict]} {count} {verdict.value if count == 1 else COUNTED[verdict]}"
-        for verdict, count in counts.items()
-        if count
-    )
-    return f'<p class="verdicts"><a href="#claims">{len(claims)} claims: {parts}</a></p>'
 
 
 def _counters(claims: Sequence[Claim]) -> str:
@@ -367,13 +355,6 @@ def _table_of(rows: Iterable[tuple[str, Iterable[str]]], kind: str, head: str = 
 # --- words as HTML --------------------------------------------------------------------------------
 
 _SUBSCRIPT = re.compile(r"\b([A-Za-z])_([A-Za-z0-9])\b")
-_SPELLED = {
-    "accelegrad": "AcceleGrad",
-    "adagrad": "AdaGrad",
-    "epsilon": "ε",
-    "nonsmooth": "non-smooth",
-    "svm": "SVM",
-}
 
 
 def typeset(text: str) -> str:
@@ -383,9 +364,7 @@ def typeset(text: str) -> str:
 
 def claim_title(name: str) -> str:
     """Return a claim's name, such as "last-beats-average", as a heading in words."""
-    words = " ".join(_SPELLED.get(word, word) for word in name.split("-"))
-    first = words[:1].upper() if words[:1].isascii() else words[:1]  # a capital ε looks like an E
-    return typeset(first + words[1:])
+    return escape(name[:1].upper() + name[1:].replace("-", " "))
 
 
 def evidence_tables(evidence: Iterable[tuple[str, str]]) -> str:
