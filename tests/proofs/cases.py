@@ -125,12 +125,18 @@ class Data:
         return np.ascontiguousarray(X, dtype=np.float64)
 
     @property
-    def eps(self) -> float:
-        return float(np.finfo(np.float64).eps)  # everything is computed in float64
-
-    @property
     def n_parameters(self) -> int:
         return int(self.X.shape[1]) + self.keywords["fit_intercept"]
+
+    @property
+    def wide(self) -> float:
+        """The size of the entries of X."""
+        return float(np.abs(self.dense).max(initial=0.0)) or 1.0
+
+    @property
+    def scale(self) -> float:
+        """The size of the weights, in orders that sets and steps may have."""
+        return min(max(float(np.abs(self.y).max()) / self.wide, 1e-8), 1e8)
 
     @property
     def words(self) -> list[str]:
@@ -621,9 +627,8 @@ def _model_case(rng: np.random.Generator, seed: int) -> Case:
     n, d, size = *data.X.shape, data.n_parameters
     l2, intercept = data.keywords["l2"], data.keywords["fit_intercept"]
     options: dict[str, Any] = {}
-    wide = float(np.abs(data.dense).max(initial=0.0)) or 1.0
-    scale = min(max(float(np.abs(data.y).max()) / wide, 1e-8), 1e8)
-    terms = _draw_terms(rng, [11, 5, 4, 1], size, d, scale, max(1e-9, min(wide, 1e3)))
+    scale, steep = data.scale, max(1e-9, min(data.wide, 1e3))
+    terms = _draw_terms(rng, [11, 5, 4, 1], size, d, scale, steep)
     batch = terms.penalty is None and _chance(rng, 0.12)
     methods = _model_methods(data, terms, batch)
     x0 = _draw_start(rng, size, scale, None, terms.chosen)
