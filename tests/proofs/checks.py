@@ -63,7 +63,8 @@ def check(seed: int) -> None:
     try:
         inspect(case)
     except FindingError as finding:
-        told = f"{finding.detail}\n{' '.join(case.tags)}, {case.options}"
+        terms = [formula.name for formula in (case.chosen, case.penalty) if formula is not None]
+        told = f"{finding.detail}\n{' '.join([*case.tags, *terms])}, {case.options}"
         raise FindingError(finding.kind, told) from finding
 
 
