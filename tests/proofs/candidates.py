@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
-from scipy.optimize import OptimizeResult, linprog
+from scipy.optimize import OptimizeResult, linprog, minimize
 
 import accelegrad as ag
 from accelegrad.models.scaling import ColumnScaling, column_scaling, near_start
@@ -182,40 +182,27 @@ class Search:
         free = self.case.chosen is None and self.case.penalty is None
         start = self.best()[1].astype(np.float64)
         if free and self.case.x0.size <= 40:
-            start = self._newton(formula, start)
-            self.note(start)
+            self._bfgs(formula, start)
             if CURVATURES[formula.loss] == np.inf and formula.l2 == 0 and len(formula.y) <= 400:
                 self._linear_programme(formula)
             return
-        for smoothing in _smoothings(formula, start):
+        for smoothing in _smoothings(formula):
             start = self._descend(lambda x, s=smoothing: _smooth(formula, x, s), start, region, 60)
             self.note(start)
 
-    def _newton(self, formula: LinearObjective, x: Vector) -> Vector:
-        """Newton's method on the model, its kinks smoothed less and less."""
-        X, p = formula.rows, formula.shares
-        units = np.sqrt(p @ (X * X))
-        units = np.where(units > 0, 1 / np.where(units > 0, units, 1), 1.0)
-        for smoothing in _smoothings(formula, x):
-            for _ in range(12 if smoothing == 0 else 5):
-                value, gradient = _smooth(formula, x, smoothing)
-                bends = _curvatures(formula, X @ x, smoothing)
-                H = (X * (p * bends)[:, None]).T @ X + np.diag(formula.ridge)
-                H = units[:, None] * H * units
-                H[np.diag_indices_from(H)] += 1e-14 * max(H.diagonal().max(), 1e-300)
-                try:
-                    step = units * np.linalg.solve(H, units * gradient)
-                except np.linalg.LinAlgError:
-                    break
-                for length in (1.0, 0.3, 0.05, 0.002):
-                    trial = x - length * step
-                    if _smooth(formula, trial, smoothing)[0] < value:
-                        x = trial
-                        break
-                else:
-                    break
+    def _bfgs(self, formula: LinearObjective, x: Vector) -> None:
+        """Minimise a model by SciPy, its kinks smoothed less and less."""
+        squares = formula.shares @ formula.rows**2
+        units = 1 / np.sqrt(np.where(squares > 0, squares, 1.0))
+        options = {"gtol": 1e-14, "maxiter": 200}
+        for smoothing in _smoothings(formula):
+
+            def scaled(z: Vector, s: float = smoothing) -> tuple[float, Vector]:
+                value, gradient = _smooth(formula, units * z, s)
+                return value, units * gradient
+
+            x = units * minimize(scaled, x / units, jac=True, method="BFGS", options=options).x
             self.note(x)
-        return x
 
     def _linear_programme(self, formula: LinearObjective) -> None:
         """Minimise a piecewise linear objective by HiGHS."""
@@ -305,24 +292,13 @@ class Search:
                 self.found[tuple(trial)] = (known, trial)
 
 
-def _smoothings(formula: LinearObjective, x: Vector) -> list[float]:
+def _smoothings(formula: LinearObjective) -> list[float]:
     """Return how far kinks are smoothed, less and less; nothing but 0 where there are none."""
     if CURVATURES[formula.loss] < np.inf:
         return [0.0]
     size = max(float(np.abs(formula.y).max()), 1e-300)
     size = max(float(np.std(formula.y)), 1e-9 * size)
     return [size * 10.0**-k for k in (0, 1, 2, 3, 5, 7)]
-
-
-def _curvatures(formula: LinearObjective, m: Vector, smoothing: float) -> Vector:
-    """Return about the second derivatives of the (smoothed) loss."""
-    y, name, parameter = formula.y, formula.loss, formula.parameter
-    if CURVATURES[name] == np.inf:
-        off = abs(m - y) - (parameter if name == "epsilon_insensitive" else 0.0)
-        return (abs(off) <= smoothing) / smoothing + 1e-12
-    width = max(1e-300, 1e-7 * (float(np.abs(y).max()) + 1))
-    up, down = (loss_slopes(name, m + side, y, parameter) for side in (width, -width))
-    return np.maximum((up - down) / (2 * width), 1e-12)
 
 
 def _smooth(formula: LinearObjective, x: Vector, smoothing: float) -> tuple[float, Vector]:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose
-from scipy.optimize import linprog, nnls
+from scipy.optimize import linprog
+from sklearn.linear_model import LinearRegression
 
 import accelegrad as ag
 from accelegrad import LinearModel
@@ -262,14 +263,12 @@ def above_zero(model):
     return ag.Box(lower, np.full(model.n_parameters, np.inf))
 
 
-def by_nnls(model):
-    """Return the minimiser that SciPy finds; an intercept is the difference of two weights."""
+def by_peer(model):
+    """Return the minimiser that scikit-learn finds, by SciPy's nnls."""
     X = model.X.toarray() if sp.issparse(model.X) else np.asarray(model.X, dtype=np.float64)
-    ones = np.ones((len(X), int(model.fit_intercept)))
-    roots = np.sqrt(model.shares)
-    found, _ = nnls(np.hstack([X, ones, -ones]) * roots[:, None], model.y * roots)
-    d = model.n_features
-    return np.append(found[:d], found[d : d + 1] - found[d + 1 :])
+    peer = LinearRegression(positive=True, fit_intercept=model.fit_intercept)
+    peer.fit(X, model.y, sample_weight=model.shares)
+    return np.append(peer.coef_, [peer.intercept_] * model.fit_intercept)
 
 
 def dual_of(model, chosen=None):
@@ -280,7 +279,7 @@ def check_nonnegative(model, rtol=1e-9):
     result = ag.minimize(model, feasible_set=above_zero(model), rtol=rtol)
     assert result.success
     assert result.certified_radius == math.inf
-    least = model.value(by_nnls(model))
+    least = model.value(by_peer(model))
     assert_allclose(result.fun, least, rtol=rtol)
     assert result.lower_bound <= least
     return result
@@ -296,8 +295,8 @@ def test_nonnegative_least_squares_end_where_scipys_do_and_are_proved(seed, more
     assert result.nit <= 2
     sizes = np.append(np.sqrt(model.column_squares()), 1.0)[: result.x.size]
     # Both solve with products of columns, whose rounding is that of squares.
-    assert_allclose(result.x * sizes, by_nnls(model) * sizes, atol=1e-7)
-    x, rng = by_nnls(model), np.random.default_rng(seed)
+    assert_allclose(result.x * sizes, by_peer(model) * sizes, atol=1e-7)
+    x, rng = by_peer(model), np.random.default_rng(seed)
     least, dual, found = model.value(x), dual_of(model), []
     for size in (0.0, 1e-12, 1e-9, 1e-6, 1e-3, 1.0):
         slopes = model.at(x).derivatives
@@ -309,7 +308,7 @@ def test_a_negative_weight_has_the_other_sign():
     model = nonnegative(2, intercept=False)
     mirrored = LinearModel(-model.X, model.y, "squared", sample_weight=model.sample_weight)
     below = ag.Box(np.full(model.n_features, -np.inf), np.zeros(model.n_features))
-    at = mirrored.at(-by_nnls(model))
+    at = mirrored.at(-by_peer(model))
     assert dual_of(mirrored, below).by_balanced(at) >= at.value * (1.0 - 1e-9)
 
 
