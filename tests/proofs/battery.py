@@ -158,10 +158,8 @@ def separable_squares(rng: Rng, d: int) -> Problem:
     a, b, p, q = (1.3, 0.7, 0.2, -0.1) if rng.random() < 0.5 else np.round(rng.random(4) + 0.05, 2)
 
     def fun(x):
-        return (
-            ((a * x - b) ** 2).sum() + ((p * x - q) ** 2).sum(),
-            2 * a * (a * x - b) + 2 * p * (p * x - q),
-        )
+        r, s = a * x - b, p * x - q
+        return (r**2).sum() + (s**2).sum(), 2 * a * r + 2 * p * s
 
     return Problem(fun, np.full(d, (a * b + p * q) / (a * a + p * p)), size=float(d))
 
@@ -267,14 +265,15 @@ def powers(rng: Rng, d: int) -> Problem:
     )
 
 
+def norm(v: Vector) -> tuple[float, Vector]:
+    """Return the Euclidean norm and its slope."""
+    length = np.linalg.norm(v)
+    return length, v / length if length > 0 else np.zeros(v.shape)
+
+
 def norms(rng: Rng, d: int) -> Problem:
     """Euclidean norms, with their kink, with and without more."""
     kind, c = int(rng.integers(4)), np.round(rng.standard_normal(d), 2)
-
-    def norm(v):
-        length = np.linalg.norm(v)
-        return length, v / length if length > 0 else np.zeros(v.shape)
-
     if kind == 0:
         return Problem(lambda x: norm(x - c), c)
     if kind == 1:
@@ -381,12 +380,10 @@ def logistic(rng: Rng, d: int) -> Problem:
     def fun(w):
         m = y * (X @ w)
         p = 1 / (1 + np.exp(m))
+        slope, square = -X.T @ (y * p), alpha / 2 * w @ w
         if mean:
-            return (
-                np.mean(np.logaddexp(0, -m)) + alpha / 2 * w @ w,
-                -X.T @ (y * p) / n + alpha * w,
-            )
-        return np.logaddexp(0, -m).sum() + alpha / 2 * w @ w, -X.T @ (y * p) + alpha * w
+            return np.mean(np.logaddexp(0, -m)) + square, slope / n + alpha * w
+        return np.logaddexp(0, -m).sum() + square, slope + alpha * w
 
     return Problem(fun, smooth_minimiser(fun, np.zeros(d)), far=30, size=float(n))
 
@@ -404,10 +401,8 @@ def textbook(rng: Rng, d: int) -> Problem:
     if kind == 1:
 
         def matyas(x):
-            return (
-                0.26 * (x[0] ** 2 + x[1] ** 2) - 0.48 * x[0] * x[1],
-                np.array([0.52 * x[0] - 0.48 * x[1], 0.52 * x[1] - 0.48 * x[0]]),
-            )
+            slope = np.array([0.52 * x[0] - 0.48 * x[1], 0.52 * x[1] - 0.48 * x[0]])
+            return 0.26 * (x[0] ** 2 + x[1] ** 2) - 0.48 * x[0] * x[1], slope
 
         return Problem(matyas, np.zeros(2))
     if kind == 2:  # Trid
@@ -709,6 +704,8 @@ def judged(entry: Problem, tol: float, result: Any) -> tuple[str, str]:
         return "proved", ""
     if result.success:
         return "false", f"success with a gap of {result.gap}"
+    if result.status == ag.Status.NOT_CONVEX:
+        return "false", str(result.message)
     if result.status == ag.Status.AT_ROUNDING:
         if tol < ROUNDING_TOL and result.gap <= ROUNDING_GAP * size:
             return "rounding", ""
@@ -780,7 +777,7 @@ def check(seed: int) -> None:
     tol = float(rng.choice([1e-4, 1e-6, 1e-8]))
     outcome, _ = run(entry, tol)
     allowed = ("proved", "rounding", "unproved") if tol < 1e-7 else ("proved", "rounding")
-    if outcome.verdict not in allowed:  # at 1e-8 one in a hundred may go unproved
+    if outcome.verdict not in allowed:  # at 1e-8 some may go unproved, most of them nearly so
         text = f"{outcome.line()}\ndrawn({family!r}, {COUNT + seed}, {start!r}, {d})"
         raise FindingError(f"{outcome.verdict}, {outcome.status or outcome.detail[:40]}", text)
 

@@ -6,7 +6,6 @@ and that it surely is inside, and both are told by `extended`.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from typing import Any
 import numpy as np
 from scipy.optimize import OptimizeResult, linprog, minimize
 
-import accelegrad as ag
 from accelegrad.models.scaling import ColumnScaling, column_scaling, near_start
 from proofs.cases import OF_ROWS, Case, Data, build_penalty, build_set
 from proofs.extended import CURVATURES, LONG, Kind, Known, LinearObjective, loss_slopes
@@ -158,18 +156,7 @@ class Search:
                 if limited or case.problem.slope is not None:  # else the target is the minimiser
                     for start in (self.best()[1].astype(np.float64), case.x0):
                         self.note(self._descend(case.problem, start, region, 40))
-            if self.rng.random() < 0.04:
-                self._ask_another_method()
             self._around(region)
-
-    def _ask_another_method(self) -> None:
-        """Run another method of the product for longer: its point may be lower."""
-        kept = {"feasible_set", "penalty", "jac", "exact"}
-        fun, keywords = self.case.arguments()
-        keywords = {name: value for name, value in keywords.items() if name in kept}
-        keywords |= {"method": str(self.rng.choice(["auto", "u-dog"])), "max_iter": 1000}
-        with contextlib.suppress(Exception):  # whatever is wrong with that run, it is not looked at
-            self.note(ag.minimize(fun, self.case.x0.copy(), **keywords).x)
 
     # -- linear models -----------------------------------------------------------------------------
 

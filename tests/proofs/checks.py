@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import math
 import re
 import tempfile
@@ -360,39 +361,29 @@ def check_seen_bounds(case: Case, result: OptimizeResult, seen: list[OptimizeRes
 
 def check_resumed(case: Case, result: OptimizeResult) -> None:
     """A run that was killed and resumed is the one that was not, bit for bit."""
-    if result.nit < 2 or (
-        case.data is None and case.options.get("exact") is False and case.problem.noise < 0
-    ):
+    if result.nit < 2:
         return
     rng = np.random.default_rng([17, case.seed])
-    stop = int(rng.integers(1, result.nit))
+    stop, killed = int(rng.integers(1, result.nit)), rng.random() >= 0.5
+    every = int(rng.integers(1, stop + 1)) if killed else stop
+    how = f"{'killed by a callback' if killed else 'ended'} after {stop}, checkpoint_every={every}"
+    calls = itertools.count(1)
+
+    def kill(x: Any) -> None:
+        if next(calls) == stop:
+            raise _KilledError
+
+    more: dict[str, Any] = {"trace": True, "checkpoint_every": every}
+    whole = {**more, "callback": lambda x: None} if killed else more
+    ended = {**more, "callback": kill} if killed else {**more, "max_iter": stop}
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
-        path, whole = Path(folder) / "run.agc", Path(folder) / "whole.agc"
-        if rng.random() < 0.5:
-            how = f"max_iter={stop}"
-            more: dict[str, Any] = {"trace": True, "checkpoint_every": stop}
-            uninterrupted = attempt(case, checkpoint=whole, **more)
-            attempt(case, **{**more, "checkpoint": path, "max_iter": stop})
-            resumed = attempt(case, resume=path, checkpoint=path, **more)
-        else:
-            every = int(rng.integers(1, stop + 1))
-            how = f"callback kills it after {stop}, checkpoint_every={every}"
-            more = {"trace": True, "checkpoint_every": every}
-            seen = [0]
-
-            def kill(x: Any) -> None:
-                seen[0] += 1
-                if seen[0] == stop:
-                    raise _KilledError
-
-            with contextlib.suppress(_KilledError):
-                attempt(case, checkpoint=path, callback=kill, **more)
-            if seen[0] < stop or not path.exists():  # it ended before
-                return
-            uninterrupted = attempt(case, checkpoint=whole, callback=lambda x: None, **more)
-            resumed = attempt(case, resume=path, checkpoint=path, callback=lambda x: None, **more)
-    if uninterrupted.nit <= stop:  # it had come to its end before it was stopped
-        return
+        path = Path(folder) / "run.agc"
+        uninterrupted = attempt(case, checkpoint=Path(folder) / "whole.agc", **whole)
+        with contextlib.suppress(_KilledError):
+            attempt(case, checkpoint=path, **ended)
+        if uninterrupted.nit <= stop or not path.exists():  # it came to its end before
+            return
+        resumed = attempt(case, resume=path, checkpoint=path, **whole)
     check_same("resumed differs", how, uninterrupted, resumed)
 
 

@@ -91,8 +91,7 @@ def sets(rng: np.random.Generator) -> None:
     radius = scale * 10.0 ** (rng.uniform(6, 16) if rng.random() < 0.3 else rng.uniform(-2, 2))
     points = _low_points(formula, g, center, scale, radius, rng)
     tiny = 64 * LONG_EPS * float(abs(g).max()) * scale  # how far off the points themselves may be
-    _check_minima(chosen, formula, g, points, tiny)
-    _check_minima_in_ball(chosen, formula, g, (center, radius), points, tiny)
+    _check_minima(chosen, formula, g, (center, radius), points, tiny)
     diameter = chosen.diameter_for(d)
     far = max(float(LONG.norm(a - b)) for a in points[:6] for b in points[-6:])
     told = f"{formula.name} {diameter}, but two points are {far} apart"
@@ -148,16 +147,6 @@ def _nearly_normal(formula: SetFormula, g: Vector, rng: np.random.Generator) -> 
 
 
 def _check_minima(
-    chosen: Any, formula: SetFormula, g: Vector, points: list[Any], tiny: float
-) -> None:
-    least, where = chosen.linear_minimum(g), (formula.name, formula.arguments, g.tolist())
-    units = 4e-12 if _is_flat(formula) else UNITS * EPS  # documented: up to 1e-12
-    for u in points:
-        size = float(np.linalg.norm(g)) * LONG.norm(u)
-        _refuse("linear_minimum", least, g @ u, units * size + tiny, where, u.tolist())
-
-
-def _check_minima_in_ball(
     chosen: Any,
     formula: SetFormula,
     g: Vector,
@@ -165,20 +154,25 @@ def _check_minima_in_ball(
     points: list[Any],
     tiny: float,
 ) -> None:
+    """Compare linear minima, over the set and over its part in a ball, with the values at points."""
     center, radius = ball
+    where = formula.name, formula.arguments, g.tolist(), center.tolist(), radius
+    least, length = chosen.linear_minimum(g), float(np.linalg.norm(g))
+    units = 4e-12 if _is_flat(formula) else UNITS * EPS  # documented: up to 1e-12
+    for u in points:
+        allowed = units * length * LONG.norm(u) + tiny
+        _refuse("linear_minimum", least, g @ u, allowed, where, u.tolist())
     nearest = formula.nearest(center)
     if not radius - LONG.norm(nearest - center) > 1e-9 * radius:
         return
     least = chosen.linear_minimum_in_ball(g, center, radius)
-    where = formula.name, formula.arguments, g.tolist(), center.tolist(), radius
     for u in points:
         if not LONG.norm(u - center) <= radius:
             u = nearest + (u - nearest) * _part(nearest - center, u - nearest, radius)
-        if not LONG.norm(u - center) <= radius:
-            continue
-        size = float(np.linalg.norm(g)) * (LONG.norm(u) + LONG.norm(LONG.array(center)))
-        allowed = UNITS * EPS * size + tiny
-        _refuse("linear_minimum_in_ball", least, g @ u, allowed, where, u.tolist())
+        if LONG.norm(u - center) <= radius:
+            size = length * (LONG.norm(u) + LONG.norm(LONG.array(center)))
+            allowed = UNITS * EPS * size + tiny
+            _refuse("linear_minimum_in_ball", least, g @ u, allowed, where, u.tolist())
 
 
 def _part(start: Any, way: Any, radius: float) -> Any:

@@ -105,14 +105,14 @@ def test_corrected_slopes_are_balanced_and_between_the_ends():
         np.testing.assert_array_equal(corrected[low == high], theta[low == high])
         assert (space.largest_imbalance(corrected) <= 1e-14) == success
         A = np.column_stack([X, np.ones(90)])
-        possible = linprog(
-            np.zeros(90), A_eq=A.T, b_eq=np.zeros(5), bounds=np.column_stack([low, high])
-        )
-        assert success <= possible.success
-        found.append((success, possible.success))
+        ends = np.column_stack([low, high])
+        possible = linprog(np.zeros(90), A_eq=A.T, b_eq=np.zeros(5), bounds=ends).success
+        assert success <= possible
+        found.append((success, possible))
     # Where it is possible at all it mostly succeeds.
-    assert sum(success for success, _ in found) >= 0.8 * sum(able for _, able in found) > 0
-    assert not all(able for _, able in found)
+    reached, able = np.sum(found, axis=0)
+    assert 20 > able > 0
+    assert reached >= 0.8 * able
 
 
 # Columns that are dependent, or of all sizes
@@ -148,9 +148,8 @@ def test_awkward_columns(name, form):
     scaled = np.sqrt(weights) * y
     residual = scaled - basis @ (basis.T @ scaled)
     assert space.rank == basis.shape[1]
-    np.testing.assert_allclose(
-        np.sqrt(weights) * space.project(y), residual, rtol=0, atol=tolerance * np.abs(y).max()
-    )
+    projected = np.sqrt(weights) * space.project(y)
+    assert_allclose(projected, residual, rtol=0, atol=tolerance * np.abs(y).max())
     minimum = 0.5 * residual @ residual / weights.sum()
     model = LinearModel(FORMS[form](Z), y, "squared", fit_intercept=True, sample_weight=weights)
     bound = model.dual_value_at(-y)
@@ -307,9 +306,8 @@ def test_nonnegative_least_squares_end_where_scipys_do_and_are_proved(seed, more
 def test_a_negative_weight_has_the_other_sign():
     model = nonnegative(2, intercept=False)
     mirrored = LinearModel(-model.X, model.y, "squared", sample_weight=model.sample_weight)
-    below = ag.Box(np.full(model.n_features, -np.inf), np.zeros(model.n_features))
     at = mirrored.at(-by_peer(model))
-    assert dual_of(mirrored, below).by_balanced(at) >= at.value * (1.0 - 1e-9)
+    assert dual_of(mirrored, ag.Box(-np.inf, 0.0)).by_balanced(at) >= at.value * (1.0 - 1e-9)
 
 
 def test_columns_that_cancel_have_no_such_bound():
