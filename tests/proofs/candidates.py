@@ -6,16 +6,15 @@ and that it surely is inside, and both are told by `extended`.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
-from scipy.optimize import OptimizeResult, linprog
+from scipy.optimize import OptimizeResult, linprog, minimize
 
-import accelegrad as ag
 from accelegrad.models.scaling import ColumnScaling, column_scaling, near_start
 from proofs.cases import OF_ROWS, Case, Data, build_penalty, build_set
 from proofs.extended import CURVATURES, LONG, Kind, Known, LinearObjective, loss_slopes
@@ -119,7 +118,7 @@ class Search:
         self.case, self.objective, self.rng = case, objective, rng
         self.set = None if case.chosen is None else build_set(case.chosen)
         self.penalty = None if case.penalty is None else build_penalty(case.penalty)
-        self.found: dict[bytes, tuple[Known, Any]] = {}
+        self.found: dict[tuple[Any, ...], tuple[Known, Any]] = {}
 
     def note(self, x: Any) -> None:
         """Evaluate a point of the set near x."""
@@ -128,11 +127,8 @@ class Search:
             return
         if self.case.chosen is not None:
             x = self.case.chosen.nearest(x)
-        key = (
-            x.astype(np.float64).tobytes() + (x - x.astype(np.float64)).astype(np.float64).tobytes()
-        )
-        if key not in self.found:
-            self.found[key] = (self.objective.at(x, LONG), x)
+        if tuple(x) not in self.found:
+            self.found[tuple(x)] = (self.objective.at(x, LONG), x)
 
     def best(self) -> tuple[Known, Any]:
         return min(self.found.values(), key=lambda pair: pair[0].value)
@@ -147,44 +143,25 @@ class Search:
     def run(self, result: OptimizeResult, region: Region) -> None:
         """Look at what is known, at what a search from there finds, and around that."""
         case = self.case
-        d = case.x0.size
-        for name in ("x", "x_best", "x_average", "x_last"):
-            if result.get(name) is not None:
-                self.note(result[name])
-        self.note(case.x0)
-        self.note(np.zeros(d))
+        known = [result.get(name) for name in ("x", "x_best", "x_average", "x_last")]
+        for x in (*known, case.x0, np.zeros(case.x0.size)):
+            if x is not None:
+                self.note(x)
         with np.errstate(all="ignore"):
             if case.data is not None:
                 self._search_model(case.data, region)
             else:
                 self.note(case.problem.target)
-                if (
-                    case.chosen is not None
-                    or case.penalty is not None
-                    or case.problem.slope is not None
-                    or region.radius < np.inf
-                ):
-                    self._search_function(region)
-            if self.rng.random() < 0.04:
-                self._ask_another_method()
+                limited = case.chosen or case.penalty or region.radius < np.inf
+                if limited or case.problem.slope is not None:  # else the target is the minimiser
+                    for start in (self.best()[1].astype(np.float64), case.x0):
+                        self.note(self._descend(case.problem, start, region, 40))
             self._around(region)
-
-    def _ask_another_method(self) -> None:
-        """Run another method of the product for longer: its point may be lower."""
-        kept = {"feasible_set", "penalty", "jac", "exact"}
-        fun, keywords = self.case.arguments()
-        keywords = {name: value for name, value in keywords.items() if name in kept}
-        method = str(self.rng.choice(["auto", "u-dog"]))
-        with contextlib.suppress(Exception):  # whatever is wrong with that run, it is not looked at
-            self.note(
-                ag.minimize(fun, self.case.x0.copy(), method=method, max_iter=1000, **keywords).x
-            )
 
     # -- linear models -----------------------------------------------------------------------------
 
     def _search_model(self, data: Data, region: Region) -> None:
         formula = data.objective
-        d = data.X.shape[1]
         if formula.fit_intercept:
             fit = np.zeros(self.case.x0.size)
             fit[-1] = np.median(data.y)
@@ -192,79 +169,39 @@ class Search:
         free = self.case.chosen is None and self.case.penalty is None
         start = self.best()[1].astype(np.float64)
         if free and self.case.x0.size <= 40:
-            start = self._newton(formula, start)
-            self.note(start)
-            if CURVATURES[formula.loss] == np.inf and formula.l2 == 0:
-                self._vertex(formula, start)
-                if len(formula.y) <= 80 and d <= 20 and self.rng.random() < 0.15:
-                    self._linear_programme(formula)
+            self._bfgs(formula, start)
+            if CURVATURES[formula.loss] == np.inf and formula.l2 == 0 and len(formula.y) <= 400:
+                self._linear_programme(formula)
             return
-        for smoothing in _smoothings(formula, start):
+        for smoothing in _smoothings(formula):
             start = self._descend(lambda x, s=smoothing: _smooth(formula, x, s), start, region, 60)
             self.note(start)
 
-    def _newton(self, formula: LinearObjective, x: Vector) -> Vector:
-        """Newton's method on the model, its kinks smoothed less and less."""
-        X, p = _rows(formula), _shares(formula)
-        units = np.sqrt(p @ (X * X))
-        units = np.where(units > 0, 1 / np.where(units > 0, units, 1), 1.0)
-        ridge = np.full(X.shape[1], formula.l2)
-        if formula.fit_intercept:
-            ridge[-1] = 0.0
-        for smoothing in _smoothings(formula, x):
-            for _ in range(12 if smoothing == 0 else 5):
-                value, gradient = _smooth(formula, x, smoothing)
-                bends = _curvatures(formula, X @ x, smoothing)
-                H = (X * (p * bends)[:, None]).T @ X + np.diag(ridge)
-                H = units[:, None] * H * units
-                H[np.diag_indices_from(H)] += 1e-14 * max(H.diagonal().max(), 1e-300)
-                try:
-                    step = units * np.linalg.solve(H, units * gradient)
-                except np.linalg.LinAlgError:
-                    break
-                for length in (1.0, 0.3, 0.05, 0.002):
-                    trial = x - length * step
-                    if _smooth(formula, trial, smoothing)[0] < value:
-                        x = trial
-                        break
-                else:
-                    break
-            self.note(x)
-        return x
+    def _bfgs(self, formula: LinearObjective, x: Vector) -> None:
+        """Minimise a model by SciPy, its kinks smoothed less and less."""
+        squares = formula.shares @ formula.rows**2
+        units = 1 / np.sqrt(np.where(squares > 0, squares, 1.0))
+        options = {"gtol": 1e-14, "maxiter": 200}
+        for smoothing in _smoothings(formula):
 
-    def _vertex(self, formula: LinearObjective, x: Vector) -> None:
-        """Solve for the point at which the rows next to a kink are on it."""
-        X = _rows(formula)
-        m, size = X @ x, X.shape[1]
-        kinks = _kinks(formula)
-        gaps = np.array([abs(m - kink) for kink in kinks])
-        nearest = np.argmin(gaps, axis=0)
-        targets = np.array(kinks)[nearest, np.arange(len(m))]
-        order = np.argsort(np.where(_shares(formula) > 0, gaps.min(axis=0), np.inf))
-        for count in (size, size + 2):
-            rows = order[:count]
-            solved = np.asarray(x, dtype=np.longdouble)
-            inverse = np.linalg.pinv(X[rows])
-            for _ in range(3):
-                solved = solved - inverse @ (X[rows] @ solved - targets[rows]).astype(np.float64)
-            self.note(solved)
+            def scaled(z: Vector, s: float = smoothing) -> tuple[float, Vector]:
+                value, gradient = _smooth(formula, units * z, s)
+                return value, units * gradient
+
+            x = units * minimize(scaled, x / units, jac=True, method="BFGS", options=options).x
+            self.note(x)
 
     def _linear_programme(self, formula: LinearObjective) -> None:
         """Minimise a piecewise linear objective by HiGHS."""
-        X = _rows(formula)
+        X = formula.rows
         n, size = X.shape
-        y, p, q = formula.y, _shares(formula), formula.parameter
-        above, below, rest = {
-            "hinge": (0.0 * y, y, y),
-            "absolute": (np.ones(n), -np.ones(n), y),
-            "quantile": (np.full(n, 1 - q), np.full(n, -q), y),
-            "epsilon_insensitive": (np.ones(n), -np.ones(n), y),
-        }[formula.loss]
+        y, p, q = formula.y, formula.shares, formula.parameter
         # t_i >= slope (m_i - y_i) - epsilon on either side; the hinge's 1 - y m is y (y - m).
+        slopes = {"hinge": (-y,), "quantile": (np.full(n, 1 - q), np.full(n, -q))}
+        sides = slopes.get(formula.loss, (np.ones(n), -np.ones(n)))
         width = q if formula.loss == "epsilon_insensitive" else 0.0
-        sides = [above, -y] if formula.loss == "hinge" else [above, below]
         A = np.vstack([np.column_stack([side[:, None] * X, -np.eye(n)]) for side in sides])
-        b = np.concatenate([side * rest + width for side in sides])
+        b = np.concatenate([side * y + width for side in sides])
         bounds = [(None, None)] * size + [(0, None)] * n
         solved = linprog(np.r_[np.zeros(size), p], A_ub=A, b_ub=b, bounds=bounds, method="highs")
         if solved.x is not None:
@@ -272,17 +209,11 @@ class Search:
 
     # -- sets, penalties and users' functions ------------------------------------------------------
 
-    def _search_function(self, region: Region) -> None:
-        f = self.case.problem
-        for start in (self.best()[1].astype(np.float64), self.case.x0):
-            self.note(self._descend(f, start, region, 40))
-
     def _descend(
         self, f: Callable[[Vector], tuple[float, Vector]], x: Vector, region: Region, steps: int
     ) -> Vector:
         """Do some proximal gradient steps, accelerated, with a length that is searched for."""
-        bounded = region.radius < np.inf
-        x = self._inside(x, region, bounded)
+        x = self._inside(x, region)
         value, gradient = f(x)
         size = float(np.sqrt(gradient @ gradient))
         if not (size > 0 and np.isfinite(size)):
@@ -297,7 +228,7 @@ class Search:
                 if self.penalty is not None:
                     head = self.case.penalty.size
                     trial = np.append(self.penalty.prox(trial[:head], float(step)), trial[head:])
-                trial = self._inside(trial, region, bounded)
+                trial = self._inside(trial, region)
                 move = trial - ahead
                 bound = value + float(gradient @ move) + float(move @ move) / (2 * step)
                 after = f(trial)[0]
@@ -316,10 +247,10 @@ class Search:
             return value
         return value + float(self.penalty.value(x[: self.case.penalty.size]))
 
-    def _inside(self, x: Vector, region: Region, bounded: bool) -> Vector:
+    def _inside(self, x: Vector, region: Region) -> Vector:
         if self.set is not None:
             x = np.asarray(self.set.project(np.array(x)), dtype=np.float64)
-        return region.pulled(x).astype(np.float64) if bounded else x
+        return region.pulled(x).astype(np.float64) if region.radius < np.inf else x
 
     # -- around the best ---------------------------------------------------------------------------
 
@@ -329,8 +260,7 @@ class Search:
         inside = list(self.points(region))
         if not inside:
             return
-        values = [self.objective.at(x, LONG).value for x in inside]
-        low, x = min(zip(values, inside, strict=True), key=lambda pair: pair[0])
+        low, x = min(((self.objective.at(x, LONG).value, x) for x in inside), key=itemgetter(0))
         size = float(abs(x).max()) or 1.0
         for number in range(24):
             way = rng.standard_normal(x.size) * (rng.random(x.size) < 0.5)
@@ -346,23 +276,10 @@ class Search:
             known = self.objective.at(trial, LONG)
             if known.value < low and region.holds(trial):
                 low, x = known.value, trial
-                self.found[rng.bytes(16)] = (known, trial)
+                self.found[tuple(trial)] = (known, trial)
 
 
-def _rows(formula: LinearObjective) -> Any:
-    """Return X, with a column of ones for an intercept."""
-    X = formula.X
-    return np.column_stack([X, np.ones(len(X))]) if formula.fit_intercept else X
-
-
-def _shares(formula: LinearObjective) -> Vector:
-    given = formula.sample_weight
-    weights = np.ones(len(formula.y)) if given is None else np.asarray(given)
-    shares = weights / weights.max()
-    return shares / shares.sum()
-
-
-def _smoothings(formula: LinearObjective, x: Vector) -> list[float]:
+def _smoothings(formula: LinearObjective) -> list[float]:
     """Return how far kinks are smoothed, less and less; nothing but 0 where there are none."""
     if CURVATURES[formula.loss] < np.inf:
         return [0.0]
@@ -371,43 +288,17 @@ def _smoothings(formula: LinearObjective, x: Vector) -> list[float]:
     return [size * 10.0**-k for k in (0, 1, 2, 3, 5, 7)]
 
 
-def _kinks(formula: LinearObjective) -> list[Vector]:
-    if formula.loss == "epsilon_insensitive":
-        return [formula.y - formula.parameter, formula.y + formula.parameter]
-    return [formula.y]
-
-
-def _curvatures(formula: LinearObjective, m: Vector, smoothing: float) -> Vector:
-    """Return second derivatives of the (smoothed) loss."""
-    y, name = formula.y, formula.loss
-    if name == "logistic":
-        s = 1 / (1 + np.exp(-np.abs(m)))
-        return s * (1 - s)
-    if CURVATURES[name] == np.inf:
-        gaps = np.min([abs(m - kink) for kink in _kinks(formula)], axis=0)
-        return (gaps <= smoothing) / smoothing + 1e-12
-    if name == "squared":
-        return np.ones_like(m)
-    width = max(1e-300, 1e-7 * (float(np.abs(y).max()) + 1))
-    slopes = (loss_slopes(name, m + side, y, formula.parameter) for side in (width, -width))
-    up, down = slopes
-    return np.maximum((up - down) / (2 * width), 1e-12)
-
-
 def _smooth(formula: LinearObjective, x: Vector, smoothing: float) -> tuple[float, Vector]:
     """Return value and gradient in float64, the kinks smoothed."""
-    d, p = formula.X.shape[1], _shares(formula)
-    m = formula.X @ x[:d]
-    if formula.fit_intercept:
-        m = m + x[d]
+    rows, p = formula.rows, formula.shares
+    ridge = formula.ridge * x
+    m = rows @ x
     slopes = loss_slopes(formula.loss, m, formula.y, formula.parameter, smoothing)
     if smoothing > 0:
         losses = _envelope(formula, m, slopes, smoothing)
     else:
         losses = loss_values(formula.loss, m, formula.y, LONG, formula.parameter)
-    gradient = (p * slopes) @ formula.X + formula.l2 * x[:d]
-    value = float(p @ losses) + formula.l2 / 2 * float(x[:d] @ x[:d])
-    return value, np.append(gradient, p @ slopes) if formula.fit_intercept else gradient
+    return float(p @ losses + ridge @ x / 2), (p * slopes) @ rows + ridge
 
 
 def _envelope(formula: LinearObjective, m: Vector, slopes: Vector, smoothing: float) -> Vector:

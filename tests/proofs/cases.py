@@ -28,7 +28,6 @@ from reference.losses import PARAMETER
 
 Vector = Any
 
-AUTO = "auto"
 OUTPUTS = ("auto", "best", "average", "last")
 #: Methods by what they can do; a method with a radius of its own certifies without a diameter.
 WITH_RADIUS = (
@@ -46,18 +45,8 @@ METHODS = (*PLAIN, *OF_ROWS)
 WEIGHTS = {"auto": 4.0, "bundle": 3.0}
 DIAGONAL_SETS = ("Box", "NonNegative")
 SETS = (
-    "Ball",
-    "Box",
-    "Simplex",
-    "L1Ball",
-    "NonNegative",
-    "Halfspace",
-    "Affine",
-    "Polyhedron",
-    "Product",
-    "WholeSpace",
-    "OnlyBall",
-    "OnlyBox",
+    *("Ball", "Box", "Simplex", "L1Ball", "NonNegative", "Halfspace", "Affine", "Polyhedron"),
+    *("Product", "WholeSpace", "OnlyBall", "OnlyBox"),
 )
 #: The share of polyhedra among the sets, where they may be drawn
 POLYHEDRA = 0.12
@@ -106,18 +95,9 @@ class Data:
     @property
     def objective(self) -> LinearObjective:
         """The same by its formula."""
-        given = self.keywords
-        loss = given["loss"]
-        parameter = float(given[PARAMETER[loss]]) if loss in PARAMETER else 0.0
-        return LinearObjective(
-            self.dense,
-            self.y,
-            loss,
-            parameter,
-            given["l2"],
-            given["fit_intercept"],
-            given.get("sample_weight"),
-        )
+        given = dict(self.keywords)
+        parameter = float(given.pop(PARAMETER.get(given["loss"]), 0.0))
+        return LinearObjective(self.dense, self.y, parameter=parameter, **given)
 
     @property
     def dense(self) -> Any:
@@ -125,25 +105,18 @@ class Data:
         return np.ascontiguousarray(X, dtype=np.float64)
 
     @property
-    def eps(self) -> float:
-        return float(np.finfo(np.float64).eps)  # everything is computed in float64
-
-    @property
     def n_parameters(self) -> int:
         return int(self.X.shape[1]) + self.keywords["fit_intercept"]
 
     @property
-    def words(self) -> list[str]:
-        """Say what it is, in a few words."""
-        given = self.keywords
-        layout = "CSR" if sp.issparse(self.X) else "C" if self.X.flags.c_contiguous else "F"
-        words = ["weights"] * ("sample_weight" in given) + [
-            given["loss"],
-            layout,
-            self.X.dtype.name,
-        ]
-        words += ["streamed"] * (self.chunk > 0)
-        return [*words, "l2" if given["l2"] else "no l2", *["intercept"] * given["fit_intercept"]]
+    def wide(self) -> float:
+        """The size of the entries of X."""
+        return float(np.abs(self.dense).max(initial=0.0)) or 1.0
+
+    @property
+    def scale(self) -> float:
+        """The size of the weights, in orders that sets and steps may have."""
+        return min(max(float(np.abs(self.y).max()) / self.wide, 1e-8), 1e8)
 
     def model(self) -> ag.LinearModel:
         if not self.chunk:
@@ -165,9 +138,8 @@ class Case:
     seed: int
     problem: Data | Function
     x0: Vector
-    options: dict[str, Any] = field(
-        default_factory=dict
-    )  # keywords of minimize, but for the two below
+    #: keywords of `minimize`, but for the set and the penalty
+    options: dict[str, Any] = field(default_factory=dict)
     chosen: SetFormula | None = None
     penalty: PenaltyFormula | None = None
     kernels: str = "auto"
@@ -207,8 +179,7 @@ class Case:
     def run(self, **more: Any) -> OptimizeResult:
         """Do it."""
         fun, keywords = self.arguments()
-        mode = nullcontext() if self.kernels == "auto" else kernels.use(self.kernels)
-        with mode:
+        with nullcontext() if self.kernels == "auto" else kernels.use(self.kernels):
             return ag.minimize(fun, self.x0.copy(), **{**keywords, **more})
 
 
@@ -260,19 +231,8 @@ def _pick(rng: np.random.Generator, options: Any, weights: Any = None) -> Any:
 
 
 TROUBLES = (
-    "zero columns",
-    "constant column",
-    "twin columns",
-    "collinear",
-    "twin rows",
-    "separable",
-    "one class",
-    "offset X",
-    "offset y",
-    "column scales",
-    "y scale",
-    "exact fit",
-    "zero X",
+    *("zero columns", "constant column", "twin columns", "collinear", "twin rows", "separable"),
+    *("one class", "offset X", "offset y", "column scales", "y scale", "exact fit", "zero X"),
     "sparse",
 )
 
@@ -290,25 +250,17 @@ def draw_data(
     """Draw a linear model, degenerate in one way or two, or in none."""
     drawn_n, drawn_d = _draw_shape(rng)
     n, d = drawn_n if n is None else n, drawn_d if d is None else d
-    tags = [
-        str(tag)
-        for tag in rng.choice(TROUBLES, size=int(_pick(rng, [0, 1, 2], [5, 4, 2])), replace=False)
-    ]
-    X = rng.standard_normal((n, d))
-    X = _troubled(rng, X, tags)
+    count = int(_pick(rng, [0, 1, 2], [5, 4, 2]))
+    tags = rng.choice(TROUBLES, size=count, replace=False).tolist()
+    X = _troubled(rng, rng.standard_normal((n, d)), tags)
     y = _targets(rng, X, loss, tags)
     X = X.astype(np.float32 if _chance(rng, 0.3) else np.float64)
     layout = _pick(rng, LAYOUTS, [5, 2, 3])
     X = sp.csr_array(X) if layout == "CSR" else np.asarray(X, order=layout)
-    keywords: dict[str, Any] = {
-        "loss": loss,
-        "l2": 0.0
-        if _chance(rng, 0.4)
-        else _power(rng, -6, 1)
-        if _chance(rng, 0.7)
-        else _power(rng, -12, 2),
-        "fit_intercept": _chance(rng, 0.4),
-    }
+    l2 = 0.0
+    if not _chance(rng, 0.4):
+        l2 = _power(rng, -6, 1) if _chance(rng, 0.7) else _power(rng, -12, 2)
+    keywords: dict[str, Any] = {"loss": loss, "l2": l2, "fit_intercept": _chance(rng, 0.4)}
     if loss in PARAMETER:
         keywords[PARAMETER[loss]] = {
             "quantile": _pick(rng, [0.5, 0.02, 0.9, float(rng.uniform(0.05, 0.95))]),
@@ -324,6 +276,7 @@ def draw_data(
     # Of another stream of numbers: what seeds drew before there were chunks stays as it was.
     chunks = rng.spawn(1)[0]
     chunk = int(chunks.integers(1, n + 1)) if chunks.random() < 0.15 else 0
+    tags += [loss, layout, X.dtype.name, *["streamed"] * (chunk > 0)]
     return Data(X, y, keywords, chunk), tags
 
 
@@ -482,9 +435,8 @@ def _draw_goal(rng: np.random.Generator, options: dict[str, Any], certain: bool)
 
 
 def _draw_iterations(rng: np.random.Generator, options: dict[str, Any], most: int) -> None:
-    options["max_iter"] = min(
-        most, int(_pick(rng, [5, 20, 60, 200, 400, 3000], [2, 3, 4, 4, 2, 0.25]))
-    )
+    drawn = int(_pick(rng, [5, 20, 60, 200, 400, 3000], [2, 3, 4, 4, 2, 0.25]))
+    options["max_iter"] = min(most, drawn)
 
 
 def _draw_start(
@@ -496,10 +448,8 @@ def _draw_start(
 ) -> Vector:
     kind = _pick(rng, ["zero", "near", "far", "target"], [5, 3, 1, 2])
     x0 = np.zeros(d)
-    if kind == "near":
-        x0 = scale * rng.standard_normal(d)
-    if kind == "far":
-        x0 = 1e4 * scale * rng.standard_normal(d)
+    if kind in ("near", "far"):
+        x0 = (1e4 if kind == "far" else 1.0) * scale * rng.standard_normal(d)
     if kind == "target" and target is not None:
         x0 = target.copy()
     if formula is None:
@@ -529,10 +479,8 @@ def _draw_method(
     if method in LINE_SEARCHES:
         options["epsilon"] = _power(rng, -8, 0) * max(scale, 1e-6)
         if _chance(rng, 0.2):
-            options |= {
-                "initial_smoothness": _power(rng, -3, 3),
-                "max_trials": int(rng.integers(1, 80)),
-            }
+            options["initial_smoothness"] = _power(rng, -3, 3)
+            options["max_trials"] = int(rng.integers(1, 80))
     if method == "linear-coupling":
         options["smoothness"] = smoothness if smoothness > 0 else 1.0
     if method == "subgradient":
@@ -565,16 +513,11 @@ def _draw_policies(
         options["project_y"] = _chance(rng, 0.5)
 
 
-def _draw_watch(rng: np.random.Generator) -> str:
-    return str(_pick(rng, ["", "look", "resume"], [8, 1, 1]))
-
-
 class Terms(NamedTuple):
     """What comes with a function: a set, a penalty, both or neither."""
 
-    form: str
-    chosen: SetFormula | None
-    penalty: PenaltyFormula | None
+    chosen: SetFormula | None = None
+    penalty: PenaltyFormula | None = None
 
     @property
     def constrained(self) -> bool:
@@ -585,13 +528,10 @@ class Terms(NamedTuple):
         return not self.constrained and self.penalty is None
 
     @property
-    def names(self) -> list[str]:
-        return [formula.name for formula in (self.chosen, self.penalty) if formula is not None]
-
-    @property
     def scalable(self) -> bool:
         """Whether `scale` may be given too."""
-        return set(self.names) <= {"L1", "WholeSpace", *DIAGONAL_SETS}
+        names = {formula.name for formula in (self.chosen, self.penalty) if formula is not None}
+        return names <= {"L1", "WholeSpace", *DIAGONAL_SETS}
 
     def able(self, methods: Any) -> list[str]:
         """Return those of the methods that can do with these terms."""
@@ -613,7 +553,7 @@ def _draw_terms(
     if form in ("penalty", "both"):
         names = ("L1", "ElasticNet") if form == "both" else PENALTIES
         penalty = draw_penalty(rng, penalised, steep, names)
-    return Terms(form, chosen, penalty)
+    return Terms(chosen, penalty)
 
 
 def _model_case(rng: np.random.Generator, seed: int) -> Case:
@@ -621,9 +561,8 @@ def _model_case(rng: np.random.Generator, seed: int) -> Case:
     n, d, size = *data.X.shape, data.n_parameters
     l2, intercept = data.keywords["l2"], data.keywords["fit_intercept"]
     options: dict[str, Any] = {}
-    wide = float(np.abs(data.dense).max(initial=0.0)) or 1.0
-    scale = min(max(float(np.abs(data.y).max()) / wide, 1e-8), 1e8)
-    terms = _draw_terms(rng, [11, 5, 4, 1], size, d, scale, max(1e-9, min(wide, 1e3)))
+    scale, steep = data.scale, max(1e-9, min(data.wide, 1e3))
+    terms = _draw_terms(rng, [11, 5, 4, 1], size, d, scale, steep)
     batch = terms.penalty is None and _chance(rng, 0.12)
     methods = _model_methods(data, terms, batch)
     x0 = _draw_start(rng, size, scale, None, terms.chosen)
@@ -639,7 +578,7 @@ def _model_case(rng: np.random.Generator, seed: int) -> Case:
         options["scale"] = _pick(rng, ["columns", None, 10.0 ** rng.uniform(-2, 2, d)])
     _draw_policies(rng, options, method, terms, exact=not batch)
     _draw_goal(rng, options, _model_certain(data, options, terms, method))
-    slow = n > 80 or ((method in OF_ROWS or method == "auto") and terms.form == "free")
+    slow = n > 80 or ((method in OF_ROWS or method == "auto") and terms == Terms())
     _draw_iterations(rng, options, 60 if slow else 3000)
     if method == "dual-ascent" or (n > 80 and method in OF_ROWS):
         options["max_iter"] = min(options["max_iter"], 20)
@@ -647,57 +586,40 @@ def _model_case(rng: np.random.Generator, seed: int) -> Case:
     options["rng"] = int(rng.integers(1000))
     mode = "auto" if n > 600 else _pick(rng, ["auto", "never", "always"], [18, 1, 1])
     watch = _pick(rng, ["", "look", "resume", "other data"], [16, 2, 2, 1])
-    tags += [*data.words, method, terms.form, *terms.names, f"output={options['output']}"]
-    return Case(seed, data, x0, options, *terms[1:], kernels=mode, watch=watch, tags=tuple(tags))
+    return Case(seed, data, x0, options, *terms, kernels=mode, watch=watch, tags=tuple(tags))
 
 
 def _rows_case(rng: np.random.Generator, seed: int) -> Case:
     """Draw what methods for sums over rows are made for: many rows, few columns, a goal."""
-    data, tags = draw_data(
-        rng,
-        _pick(rng, LOSSES),
-        n=int(_pick(rng, [150, 400, 1200], [4, 2, 1])),
-        d=int(rng.integers(1, 6)),
-    )
-    keywords = {
-        **data.keywords,
-        "l2": _power(rng, -6, 0) if _chance(rng, 0.8) else 0.0,
-        "fit_intercept": _chance(rng, 0.6),
-    }
-    data = replace(data, keywords=keywords)
-    methods = [
-        "auto",
-        *(
-            name
-            for name in _model_methods(data, Terms("free", None, None), False)
-            if name in OF_ROWS
-        ),
-    ]
-    method = _pick(rng, methods)
+    loss, n = _pick(rng, LOSSES), int(_pick(rng, [150, 400, 1200], [4, 2, 1]))
+    data, tags = draw_data(rng, loss, n=n, d=int(rng.integers(1, 6)))
+    l2 = _power(rng, -6, 0) if _chance(rng, 0.8) else 0.0
+    given = {"l2": l2, "fit_intercept": _chance(rng, 0.6)}
+    data = replace(data, keywords=data.keywords | given)
+    able = _model_methods(data, Terms(), False)
+    method = _pick(rng, ["auto", *(name for name in able if name in OF_ROWS)])
     options: dict[str, Any] = {} if method == "auto" else {"method": method}
     options[_pick(rng, ["tol", "rtol"])] = float(10.0 ** -rng.uniform(1, 8))
     options |= {"max_iter": int(_pick(rng, [3, 10, 30])), "rng": int(rng.integers(1000))}
     options["output"] = _pick(rng, OUTPUTS, [5, 2, 1, 1])
     x0 = _draw_start(rng, data.n_parameters, 1.0, None, None)
-    tags += [*data.words, method, "rows", f"output={options['output']}"]
     watch = _pick(rng, ["", "look", "resume", "other data"], [16, 2, 2, 1])
     return Case(seed, data, x0, options, watch=watch, tags=tuple(tags))
 
 
 def _model_methods(data: Data, terms: Terms, batch: bool) -> list[str]:
-    methods = list(METHODS)
-    l2 = data.keywords["l2"]
+    unable: set[str] = set()
+    curved = data.keywords["l2"] > 0
     kinks = CURVATURES[data.keywords["loss"]] == np.inf
-    if l2 == 0:
-        methods.remove("dual-ascent")
-    unable: tuple[str, ...] = ()
-    if l2 == 0 and kinks and data.X.shape[0] <= data.n_parameters:
-        unable = ("accelegrad-newton",)
-    if l2 == 0 or data.keywords["loss"] not in ONE_KINK:
-        unable = (*unable, "interior-point")
+    if not curved:
+        unable.add("dual-ascent")
+    if not curved and kinks and data.X.shape[0] <= data.n_parameters:
+        unable.add("accelegrad-newton")
+    if not curved or data.keywords["loss"] not in ONE_KINK:
+        unable.add("interior-point")
     if batch:
-        unable = (*OF_ROWS, *LINE_SEARCHES, "linear-coupling", "bundle")
-    return [name for name in terms.able(methods) if name not in unable]
+        unable |= {*OF_ROWS, *LINE_SEARCHES, "linear-coupling", "bundle"}
+    return [name for name in terms.able(METHODS) if name not in unable]
 
 
 def _model_certain(data: Data, options: dict[str, Any], terms: Terms, method: str) -> bool:
@@ -723,9 +645,8 @@ def _function_case(rng: np.random.Generator, seed: int) -> Case:
     if noisy:
         f = replace(f, noise=0.0 if only else 0.1 * f.factor)
         options["exact"] = False
-    methods = terms.able(
-        name for name in PLAIN if not (noisy and name in (*LINE_SEARCHES, "bundle"))
-    )
+    unable = (*LINE_SEARCHES, "bundle") if noisy else ()
+    methods = terms.able(name for name in PLAIN if name not in unable)
     x0 = _draw_start(rng, d, scale, f.target, terms.chosen)
     distance = float(np.linalg.norm(f.target - x0))
     with np.errstate(over="ignore"):
@@ -736,15 +657,7 @@ def _function_case(rng: np.random.Generator, seed: int) -> Case:
     slow = d > 12 and terms.constrained  # some projections take long then
     _draw_iterations(rng, options, 60 if slow else 3000)
     options["output"] = _pick(rng, ["auto", "average", "last"] if noisy else OUTPUTS)
-    tags = [f.shape, method, terms.form, *terms.names, f"output={options['output']}"]
-    return Case(
-        seed,
-        f,
-        x0,
-        options,
-        *terms[1:],
-        separate=not only and _chance(rng, 0.2),
-        gradient_only=only,
-        watch=_draw_watch(rng),
-        tags=(*tags, *(["noisy"] * noisy)),
-    )
+    separate = not only and _chance(rng, 0.2)
+    watch = _pick(rng, ["", "look", "resume"], [8, 1, 1])
+    case = Case(seed, f, x0, options, *terms, separate=separate, watch=watch, tags=(f.shape,))
+    return replace(case, gradient_only=only)

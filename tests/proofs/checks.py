@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import math
 import re
 import tempfile
@@ -26,6 +27,8 @@ from proofs.functions import Function
 Status = ag.Status
 #: Checkpoints are flushed to disk; where there is a folder in memory that costs nothing.
 FOLDER = "/dev/shm" if Path("/dev/shm").is_dir() else None
+#: How closely points meet equations, of the size of the terms
+INSIDE_EQUATIONS = 1e-16
 #: Of valid input nothing is refused but distances beyond what squares of float64 can hold.
 REFUSED = re.compile(r"(diameter|initial_radius) must be between \S+ and \S+, but it is ")
 #: What else a `StreamedModel` may say: some methods need rows in memory, and so do bounds without l2.
@@ -49,13 +52,20 @@ class FindingError(AssertionError):
         self.kind, self.detail = kind, detail
 
 
+def require(fine: Any, kind: str, detail: str = "") -> None:
+    """Raise a FindingError unless all is well."""
+    if not fine:
+        raise FindingError(kind, detail)
+
+
 def check(seed: int) -> None:
     """Draw the case of a seed, run it and raise a FindingError if anything is false."""
     case = drawn(seed)
     try:
         inspect(case)
     except FindingError as finding:
-        told = f"{finding.detail}\n{' '.join(case.tags)}, {case.options}"
+        terms = [formula.name for formula in (case.chosen, case.penalty) if formula is not None]
+        told = f"{finding.detail}\n{' '.join([*case.tags, *terms])}, {case.options}"
         raise FindingError(finding.kind, told) from finding
 
 
@@ -108,21 +118,13 @@ def examine(case: Case, result: OptimizeResult) -> None:
     """Check all that a result claims."""
     check_points(case, result)
     if not case.exact:
-        if (
-            result.lower_bound != -math.inf
-            or result.gap != math.inf
-            or result.status in (Status.CONVERGED, Status.STATIONARY)
-        ):
-            raise FindingError(
-                "noise certified",
-                f"lower_bound {result.lower_bound}, gap {result.gap}, {result.message}",
-            )
+        nothing = result.lower_bound == -math.inf and result.gap == math.inf
+        proved = result.status in (Status.CONVERGED, Status.STATIONARY)
+        require(nothing and not proved, "noise certified", str(result))
         return
     if math.isnan(result.fun):
-        if result.success or result.lower_bound != -math.inf:
-            raise FindingError(
-                "success or bound without a value", f"{result.message} bound {result.lower_bound}"
-            )
+        nothing = not result.success and result.lower_bound == -math.inf
+        require(nothing, "success or bound without a value", str(result))
         return
     objective = Objective.of(case)
     check_value(case, objective, result)
@@ -150,10 +152,8 @@ def check_points(case: Case, result: OptimizeResult) -> None:
         excess = float(case.chosen.excess(np.asarray(x, dtype=np.longdouble), LONG))
         # A point between two others has their rounding, and the start may be far larger.
         size = 1 + float(abs(case.x0).max()) / (float(abs(x).max()) + 1e-300)
-        if excess > 64 * x.size * EPS * size:
-            raise FindingError(
-                "point outside of the set", f"{name} by {excess:.3g}, {case.chosen.name}"
-            )
+        told = f"{name} by {excess:.3g}, {case.chosen.name}"
+        require(excess <= 64 * x.size * EPS * size, "point outside of the set", told)
 
 
 def check_value(case: Case, objective: Objective, result: OptimizeResult) -> None:
@@ -161,11 +161,11 @@ def check_value(case: Case, objective: Objective, result: OptimizeResult) -> Non
     x = np.asarray(result.x, dtype=np.longdouble)
     known = objective.at(x, LONG)
     allowed = value_rounding(case, objective, result.x)
-    if not abs(known.value - result.fun) <= allowed:
-        raise FindingError(
-            "fun is not f(x)",
-            f"fun {result.fun!r}, f(x) {float(known.value)!r}, off by {float(known.value - result.fun):.3g}, allowed {allowed:.3g}",
-        )
+    off = float(abs(known.value - result.fun))
+    told = (
+        f"fun {result.fun!r}, f(x) {float(known.value)!r}, off by {off:.3g}, allowed {allowed:.3g}"
+    )
+    require(off <= allowed, "fun is not f(x)", told)
 
 
 def value_rounding(case: Case, objective: Objective, x: Any) -> float:
@@ -173,7 +173,7 @@ def value_rounding(case: Case, objective: Objective, x: Any) -> float:
     wide = np.asarray(x, dtype=np.longdouble)
     known = objective.at(wide, LONG)
     if case.data is not None:
-        allowed = case.data.objective.rounding(x, case.data.eps)
+        allowed = case.data.objective.rounding(x)
     else:
         allowed = float(EPS * abs(known.value) + 1e3 * case.problem.eps * known.size + SMALLEST)
     if case.penalty is not None:
@@ -186,25 +186,18 @@ def value_rounding(case: Case, objective: Objective, x: Any) -> float:
 
 def check_gap(case: Case, result: OptimizeResult) -> None:
     """The gap is what it says, and a success is one."""
-    if math.isnan(result.lower_bound) or result.lower_bound == math.inf:
-        raise FindingError("bound not a number", f"{result.lower_bound}")
-    if not result.gap == result.fun - result.lower_bound:
-        raise FindingError(
-            "gap is not fun - lower_bound", f"{result.gap} {result.fun} {result.lower_bound}"
-        )
+    bound, told = float(result.lower_bound), f"gap {result.gap!r}, fun {result.fun!r}"
+    require(bound < math.inf, "bound not a number", f"{bound}")
+    require(result.gap == result.fun - bound, "gap is not fun - lower_bound", f"{told} {bound!r}")
     if not result.success:
         return
-    if result.gap < 0:
-        raise FindingError("success below the bound", f"gap {result.gap}, {result.message}")
+    require(result.gap >= 0, "success below the bound", f"{told}, {result.message}")
     tol, rtol = case.options.get("tol"), case.options.get("rtol")
     if tol is None and rtol is None:
         return
     goal = max((tol or 0.0) * max(1.0, abs(result.fun)), (rtol or 0.0) * abs(result.fun))
-    if not result.gap <= goal:
-        raise FindingError(
-            f"success without the goal, {Status(result.status).name}",
-            f"gap {result.gap:.3g}, goal {goal:.3g}, fun {result.fun}, {result.message}",
-        )
+    kind = f"success without the goal, {Status(result.status).name}"
+    require(result.gap <= goal, kind, f"{told}, goal {goal:.3g}, {result.message}")
 
 
 def check_bound(
@@ -234,12 +227,9 @@ def check_true_gap(
     for x in search.points(region):
         known = objective.at(x, LONG)
         slack = long_slack(case, at.size + known.size) + EPS * abs(result.gap)
-        if at.value - known.value > result.gap + slack:
-            excess = float(at.value - known.value) - result.gap
-            raise FindingError(
-                "false gap",
-                f"{result.gap!r}, but a point is lower by {excess:.3g} more: {x.tolist()}",
-            )
+        excess = at.value - known.value - result.gap
+        told = f"{result.gap!r}, but a point is lower by {float(excess):.3g} more: {x.tolist()}"
+        require(excess <= slack, "false gap", told)
 
 
 def long_slack(case: Case, size: Any) -> Any:
@@ -262,50 +252,38 @@ def confirm(case: Case, objective: Objective, region: Region, x: Any, bound: flo
         size = known.size
         if case.problem.plain:  # cuts are as far off as the values at their points, x0 the farthest
             size = size + objective.at(MANY.array(case.x0), MANY).size
-        allowed = (
-            allowed
-            + 64 * case.problem.eps * size
-            + SMALLEST * (4 + abs(many).sum() + abs(case.x0).sum())
-        )
+        allowed = allowed + 64 * case.problem.eps * size
+        allowed = allowed + SMALLEST * (4 + abs(many).sum() + abs(case.x0).sum())
     if case.penalty is not None and case.penalty.name == "OwnRidge":
         allowed = allowed + 32 * EPS * abs(known.size)
     if known.value + allowed < bound and inside_set(case, many, MANY):
-        false_by = float(bound - known.value)
-        raise FindingError(
-            "false bound",
-            f"lower_bound {bound!r}, but f(u) = {float(known.value)!r}, lower by {false_by:.3g} ({false_by / (abs(bound) + 1e-300):.2g} relative, "
-            f"{false_by / float(known.size + 1e-300):.2g} of the terms) at u = {np.asarray(x, dtype=float).tolist()}, certified_radius {region.radius}",
+        false_by, size = float(bound - known.value), float(known.size + 1e-300)
+        told = (
+            f"{bound!r}, but f(u) = {float(known.value)!r}, lower by {false_by:.3g}, of the terms "
         )
-
-
-INSIDE_EQUATIONS = 1e-16
+        told += f"{false_by / size:.2g}, certified_radius {region.radius}, at u = {x.tolist()}"
+        raise FindingError("false bound", told)
 
 
 def check_status(case: Case, objective: Objective, result: OptimizeResult, search: Search) -> None:
     """The status says what is so."""
     known, point = search.best()
     if result.status == Status.REGION_REFUTED:
-        told = "diameter" in case.options and not bounded(case.chosen, case.x0.size)
+        given = "diameter" in case.options and not bounded(case.chosen, case.x0.size)
         # Without project_y the set is taken to hold a minimiser, as the paper's ball is.
-        if not told and case.options.get("project_y") is not False:
-            raise FindingError("region refuted that nobody gave", result.message)
-        if not (result.fun < result.lower_bound or known.value < result.lower_bound):
-            raise FindingError(
-                "region refuted without a witness",
-                f"{result.message} bound {result.lower_bound}, best {float(known.value)}",
-            )
+        assumed = given or case.options.get("project_y") is False
+        require(assumed, "region refuted that nobody gave", result.message)
+        lowest = min(result.fun, known.value)
+        told = f"{result.message} bound {result.lower_bound}, lowest {float(lowest)}"
+        require(lowest < result.lower_bound, "region refuted without a witness", told)
     if result.status == Status.STATIONARY:
         at = objective.at(np.asarray(result.x, dtype=np.longdouble), LONG)
         allowed = 1e-12 * at.size + value_rounding(case, objective, result.x)
-        if known.value < at.value - allowed:
-            raise FindingError(
-                "stationary, but no minimiser",
-                f"f(x) = {float(at.value)!r}, but {float(known.value)!r} at {np.asarray(point, dtype=float).tolist()}; output {case.options.get('output')}",
-            )
-    if result.status == Status.NOT_CONVEX:
-        raise FindingError("a convex function refused", result.message)
-    if result.status == Status.CONVERGED and not result.success:
-        raise FindingError("converged without success", result.message)
+        told = f"f(x) = {float(at.value)!r}, but {float(known.value)!r} at {point.tolist()}"
+        require(known.value >= at.value - allowed, "stationary, but no minimiser", told)
+    require(result.status != Status.NOT_CONVEX, "a convex function refused", result.message)
+    converged = result.status == Status.CONVERGED
+    require(result.success or not converged, "converged without success", result.message)
 
 
 def check_evidence(case: Case, result: OptimizeResult, search: Search) -> None:
@@ -314,13 +292,9 @@ def check_evidence(case: Case, result: OptimizeResult, search: Search) -> None:
     if result.status != Status.CONVERGED or radius > 1e-9 * size or "diameter" in case.options:
         return
     known, _ = search.best()
-    if known.value < result.fun - 2 * abs(result.gap) - value_rounding(
-        case, search.objective, result.x
-    ):
-        raise FindingError(
-            "converged on nothing",
-            f"certified_radius {radius}, fun {result.fun}, but {float(known.value)} elsewhere",
-        )
+    least = result.fun - 2 * abs(result.gap) - value_rounding(case, search.objective, result.x)
+    told = f"certified_radius {radius}, fun {result.fun}, but {float(known.value)} elsewhere"
+    require(known.value >= least, "converged on nothing", told)
 
 
 # -- several runs ----------------------------------------------------------------------------------
@@ -330,9 +304,13 @@ class _KilledError(Exception):
     """What a callback raises to kill a run."""
 
 
-def differences(one: OptimizeResult, other: OptimizeResult, names: Any = COMPARED) -> list[str]:
-    """Return what is not the same bit for bit."""
-    return [name for name in names if not same(one.get(name), other.get(name))]
+def check_same(kind: str, told: str, one: OptimizeResult, other: OptimizeResult) -> None:
+    """The results of two runs are the same, bit for bit."""
+    pairs = {name: (one.get(name), other.get(name)) for name in COMPARED}
+    if one.trace is not None and other.trace is not None:
+        pairs |= {name: (one.trace[name], other.trace[name]) for name in TRACED}
+    changed = [f"{name} {a} / {b}" for name, (a, b) in pairs.items() if not same(a, b)]
+    require(not changed, kind, f"{told}: {', '.join(changed)}")
 
 
 def same(a: Any, b: Any) -> bool:
@@ -361,10 +339,7 @@ def check_observers(case: Case, result: OptimizeResult) -> None:
             more["checkpoint_every"] = int(rng.integers(1, 50))
         with contextlib.redirect_stderr(io.StringIO()):
             seen = attempt(case, **more)
-    changed = differences(result, seen)
-    if changed:
-        pairs = ", ".join(f"{name} {result.get(name)} / {seen.get(name)}" for name in changed)
-        raise FindingError("looking on changes the result", f"{'+'.join(chosen)}: {pairs}")
+    check_same("looking on changes the result", "+".join(chosen), result, seen)
     if case.exact:
         check_seen_bounds(case, result, seen_bounds)
 
@@ -386,50 +361,30 @@ def check_seen_bounds(case: Case, result: OptimizeResult, seen: list[OptimizeRes
 
 def check_resumed(case: Case, result: OptimizeResult) -> None:
     """A run that was killed and resumed is the one that was not, bit for bit."""
-    if result.nit < 2 or (
-        case.data is None and case.options.get("exact") is False and case.problem.noise < 0
-    ):
+    if result.nit < 2:
         return
     rng = np.random.default_rng([17, case.seed])
-    stop = int(rng.integers(1, result.nit))
+    stop, killed = int(rng.integers(1, result.nit)), rng.random() >= 0.5
+    every = int(rng.integers(1, stop + 1)) if killed else stop
+    how = f"{'killed by a callback' if killed else 'ended'} after {stop}, checkpoint_every={every}"
+    calls = itertools.count(1)
+
+    def kill(x: Any) -> None:
+        if next(calls) == stop:
+            raise _KilledError
+
+    more: dict[str, Any] = {"trace": True, "checkpoint_every": every}
+    whole = {**more, "callback": lambda x: None} if killed else more
+    ended = {**more, "callback": kill} if killed else {**more, "max_iter": stop}
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
-        path, whole = Path(folder) / "run.agc", Path(folder) / "whole.agc"
-        if rng.random() < 0.5:
-            how = f"max_iter={stop}"
-            more: dict[str, Any] = {"trace": True, "checkpoint_every": stop}
-            uninterrupted = attempt(case, checkpoint=whole, **more)
-            attempt(case, **{**more, "checkpoint": path, "max_iter": stop})
-            resumed = attempt(case, resume=path, checkpoint=path, **more)
-        else:
-            every = int(rng.integers(1, stop + 1))
-            how = f"callback kills it after {stop}, checkpoint_every={every}"
-            more = {"trace": True, "checkpoint_every": every}
-            seen = [0]
-
-            def kill(x: Any) -> None:
-                seen[0] += 1
-                if seen[0] == stop:
-                    raise _KilledError
-
-            with contextlib.suppress(_KilledError):
-                attempt(case, checkpoint=path, callback=kill, **more)
-            if seen[0] < stop or not path.exists():  # it ended before
-                return
-            uninterrupted = attempt(case, checkpoint=whole, callback=lambda x: None, **more)
-            resumed = attempt(case, resume=path, checkpoint=path, callback=lambda x: None, **more)
-    if uninterrupted.nit <= stop:  # it had come to its end before it was stopped
-        return
-    changed = differences(uninterrupted, resumed)
-    changed += [
-        f"trace.{name}"
-        for name in TRACED
-        if not same(uninterrupted.trace[name], resumed.trace[name])
-    ]
-    if changed:
-        pairs = ", ".join(
-            f"{name} {uninterrupted.get(name)} / {resumed.get(name)}" for name in changed
-        )
-        raise FindingError("resumed differs", f"{how}: {pairs}")
+        path = Path(folder) / "run.agc"
+        uninterrupted = attempt(case, checkpoint=Path(folder) / "whole.agc", **whole)
+        with contextlib.suppress(_KilledError):
+            attempt(case, checkpoint=path, **ended)
+        if uninterrupted.nit <= stop or not path.exists():  # it came to its end before
+            return
+        resumed = attempt(case, resume=path, checkpoint=path, **whole)
+    check_same("resumed differs", how, uninterrupted, resumed)
 
 
 def check_other_data(case: Case, result: OptimizeResult) -> None:
@@ -438,23 +393,17 @@ def check_other_data(case: Case, result: OptimizeResult) -> None:
     if data is None or result.nit < 2:
         return
     rng = np.random.default_rng([19, case.seed])
-    X, keywords = data.X.copy(), dict(data.keywords)
-    n = X.shape[0]
-    if rng.random() < 0.7 or n < 2:
-        dense = X.toarray() if sp.issparse(X) else np.array(X, order="K", copy=True)
+    X, keywords, n = data.X, dict(data.keywords), data.y.size
+    what = "X" if rng.random() < 0.7 or n < 2 else "sample_weight"
+    if what == "X":
         at = int(rng.integers(n)), int(rng.integers(X.shape[1]))
-        dense[at] = 2 * dense[at] + 1
-        X = sp.csr_array(dense) if sp.issparse(data.X) else dense
-        what = "X"
+        X = X.tolil() if sp.issparse(X) else X.copy(order="K")
+        X[at] = 2 * X[at] + 1
+        X = sp.csr_array(X) if sp.issparse(X) else X
     else:
-        weights = (
-            np.ones(n)
-            if keywords.get("sample_weight") is None
-            else keywords["sample_weight"].copy()
-        )
+        weights = keywords.get("sample_weight", np.ones(n)).copy()
         weights[int(rng.integers(n))] += weights.max()
         keywords["sample_weight"] = weights
-        what = "sample_weight"
     other = replace(case, problem=replace(data, X=X, keywords=keywords))
     stop = int(rng.integers(1, result.nit))
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
@@ -466,6 +415,5 @@ def check_other_data(case: Case, result: OptimizeResult) -> None:
             if isinstance(finding.__cause__, ag.CheckpointError):
                 return
             raise
-    raise FindingError(
-        "resumed with other data", f"{what} differs, and the checkpoint was accepted"
-    )
+    told = f"{what} differs, and the checkpoint was accepted"
+    raise FindingError("resumed with other data", told)

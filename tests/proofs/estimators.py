@@ -35,8 +35,8 @@ from accelegrad.sklearn import (
 from accelegrad.solvers.direct import ACCURATE
 from proofs.candidates import Objective, Region, Search
 from proofs.cases import Case, Data, draw_data
-from proofs.checks import FindingError, long_slack, raised_at, value_rounding
-from proofs.extended import EPS, LONG, Kind, Known, PenaltyFormula, SetFormula
+from proofs.checks import FindingError, long_slack, raised_at, require, value_rounding
+from proofs.extended import EPS, LONG, Classes, PenaltyFormula, SetFormula
 from reference.losses import OTHER_NAMES, PARAMETER, loss_values
 
 FLOOR = 1e-3  # of what a constant prediction gets: docs/estimators.md, "The tolerance"
@@ -62,50 +62,6 @@ class Fit:
         return hasattr(self.estimator, "class_weight")
 
 
-@dataclass(frozen=True, eq=False)
-class Classes:
-    """The logistic loss of several classes; parameters are a row per class, its intercept last."""
-
-    X: Any
-    y: Any
-    shares: Any
-    count: int
-    l2: float
-    eps: float = EPS
-    plain: bool = True
-    slope: Any = None
-
-    @property
-    def target(self) -> Any:
-        return np.zeros(self.count * (self.X.shape[1] + 1))
-
-    def _losses(self, x: Any, kind: Kind) -> tuple[Any, Any, Any]:
-        rows = x.reshape(self.count, -1)
-        margins = kind.array(self.X) @ rows[:, :-1].T + rows[:, -1]
-        shifted = margins - margins.max(axis=1)[:, None]
-        exponents = kind.exp(shifted)
-        totals = exponents.sum(axis=1)
-        own = shifted[np.arange(self.y.size), self.y]
-        return rows, kind.log(totals) - own, exponents / totals[:, None]
-
-    def at(self, x: Any, kind: Kind) -> Known:
-        """Return value and size of the terms."""
-        rows, losses, _ = self._losses(x, kind)
-        ridge = self.l2 * (rows[:, :-1] ** 2).sum() / 2
-        value = (kind.array(self.shares) * losses).sum() + ridge
-        reach = abs(kind.array(self.X)) @ abs(rows[:, :-1].T) + abs(rows[:, -1])
-        return Known(value, value + (kind.array(self.shares)[:, None] * reach).sum())
-
-    def __call__(self, x: Any) -> tuple[float, Any]:
-        """Return value and gradient in float64, for the search."""
-        rows, losses, s = self._losses(np.asarray(x, dtype=np.longdouble), LONG)
-        s[np.arange(self.y.size), self.y] -= 1
-        slopes = self.shares[:, None] * s
-        gradient = np.column_stack([slopes.T @ self.X + self.l2 * rows[:, :-1], slopes.sum(axis=0)])
-        value = self.shares @ losses + self.l2 * (rows[:, :-1] ** 2).sum() / 2
-        return float(value), gradient.ravel().astype(np.float64)
-
-
 def check(seed: int) -> None:
     """Draw the fit of a seed, run it, and raise a FindingError if a claim of its is wrong."""
     fit = draw(seed)
@@ -128,9 +84,8 @@ def draw(seed: int) -> Fit:
     data, _ = draw_data(rng, OTHER_NAMES.get(loss, loss), n=int(rng.integers(2, 45)))
     y = data.y
     if classifies:  # of two to four classes
-        scores = data.dense @ rng.standard_normal(data.X.shape[1]) + 0.3 * rng.standard_normal(
-            y.size
-        )
+        scores = data.dense @ rng.standard_normal(data.X.shape[1])
+        scores = scores + 0.3 * rng.standard_normal(y.size)
         count = int(rng.integers(2, 5)) if rng.random() < 0.7 else 2
         y = np.searchsorted(np.quantile(scores, np.arange(1, count) / count), scores)
         y = np.arange(y.size) % 2 if np.unique(y).size < 2 else y
@@ -209,8 +164,8 @@ def run(fit: Fit) -> list[str]:
     # The best of two alphas always is at an end of them.
     told = [known for known in caught if not str(known.message).startswith("The best alpha")]
     for known in told:
-        if not issubclass(known.category, ConvergenceWarning):
-            raise FindingError(f"{known.category.__name__}", str(known.message))
+        expected = issubclass(known.category, ConvergenceWarning)
+        require(expected, known.category.__name__, str(known.message))
     return [str(known.message) for known in told]
 
 
@@ -246,34 +201,28 @@ def parts_of(fit: Fit) -> list[tuple[Case, float]]:
     own = set_formula(fitted.feasible_set)
     count = fitted.classes_.size if fit.classifies else 0
     several = count > 2 and loss == "log_loss" and fitted.multi_class != "ovr"
-    size = (count if several else 1) * (d + 1)
-    # Without an intercept the last number is held at 0, which a box of no width does.
-    rest = (
-        SetFormula("WholeSpace", {})
-        if fitted.fit_intercept
-        else SetFormula("Box", {"lower": np.zeros(1), "upper": np.zeros(1)})
-    )
-    blocks = [(own or SetFormula("WholeSpace", {}), d), (rest, 1)] * (size // (d + 1))
-    chosen = (
-        None if own is None and fitted.fit_intercept else SetFormula("Product", {"blocks": blocks})
-    )
-    strength = np.tile(np.append(np.full(d, l1), 0.0), size // (d + 1))
-    penalty = PenaltyFormula("L1", {"strength": strength}, size) if l1 > 0.0 else None
+    copies = count if several else 1
+    chosen = penalty = None
+    if own is not None or not fitted.fit_intercept:
+        # Without an intercept the last number is held at 0, which a box of no width does.
+        free, none = SetFormula("WholeSpace", {}), SetFormula("Box", {"lower": 0.0, "upper": 0.0})
+        pair = [(own or free, d), (free if fitted.fit_intercept else none, 1)]
+        chosen = SetFormula("Product", {"blocks": pair * copies})
+    if l1 > 0.0:
+        strength = np.tile(np.append(np.full(d, l1), 0.0), copies)
+        penalty = PenaltyFormula("L1", {"strength": strength}, strength.size)
     if several:
-        case = Case(
-            0, Classes(X, y, shares, count, l2), np.zeros(size), chosen=chosen, penalty=penalty
-        )
+        classes = Classes(X, y, shares, count, l2)
+        case = Case(0, classes, classes.target, chosen=chosen, penalty=penalty)
         return [(case, _no_skill(shares, y, count, fitted))]
     keywords: dict[str, Any] = {"loss": name, "l2": l2, "fit_intercept": True}
     if name in PARAMETER:
         given = getattr(fitted, PARAMETER[name])
         keywords[PARAMETER[name]] = given if name == "quantile" else given * scale
     keywords["sample_weight"] = weights
-    targets = (
-        [y]
-        if not fit.classifies
-        else [np.where(y == k, 1.0, -1.0) for k in ([1] if count == 2 else range(count))]
-    )
+    targets = [y]
+    if fit.classifies:
+        targets = [np.where(y == k, 1.0, -1.0) for k in ([1] if count == 2 else range(count))]
     found = []
     for target in targets:
         data = Data(X, target, keywords)
@@ -315,10 +264,9 @@ def checked_scale(fitted: Any, y: Any, shares: Any) -> float:
         centre = shares @ y if fitted.fit_intercept else 0.0
         expected = 1.0 if np.ptp(y) == 0.0 and fitted.fit_intercept else shares @ abs(y - centre)
         expected = float(expected) or 1.0
-    if not abs(fitted.target_scale_ - expected) <= 8 * y.size * EPS * float(abs(y).max()):
-        raise FindingError(
-            "target_scale_ is not as documented", f"{fitted.target_scale_} {expected}"
-        )
+    off, allowed = abs(fitted.target_scale_ - expected), 8 * y.size * EPS * float(abs(y).max())
+    told = f"{fitted.target_scale_} {expected}"
+    require(off <= allowed, "target_scale_ is not as documented", told)
     return float(fitted.target_scale_)
 
 
@@ -351,13 +299,14 @@ def judge(fit: Fit, told: list[str], seed: int) -> None:
     fitted, parts = fit.estimator, parts_of(fit)
     rows = np.column_stack([np.atleast_2d(fitted.coef_), np.ravel(fitted.intercept_)])
     kept = [rows.ravel()] if len(parts) == 1 else list(rows)
-    if not (np.isfinite(rows).all() and rows.dtype == np.float64):
-        raise FindingError("coefficients are not finite, or no float64", f"{rows}")
+    finite = np.isfinite(rows).all() and rows.dtype == np.float64
+    require(finite, "coefficients are not finite, or no float64", f"{rows}")
     values, allowed, lowest, slack = [], 0.0, np.longdouble(0), 0.0
     for (case, _), x in zip(parts, kept, strict=True):
         objective, rng = Objective.of(case), np.random.default_rng([37, seed])
-        if case.chosen is not None and case.chosen.excess(LONG.array(x), LONG) > 8 * x.size * EPS:
-            raise FindingError("coefficients outside of the set", f"{x} {fitted.feasible_set!r}")
+        excess = case.chosen.excess(LONG.array(x), LONG) if case.chosen else 0
+        where = f"{x} {fitted.feasible_set!r}"
+        require(excess <= 8 * x.size * EPS, "coefficients outside of the set", where)
         known = objective.at(LONG.array(x), LONG)
         values.append(float(known.value))
         allowed += value_rounding(case, objective, x)
@@ -368,34 +317,33 @@ def judge(fit: Fit, told: list[str], seed: int) -> None:
         slack += float(long_slack(case, best.size))
     # Of least squares the value may come from products of columns.
     cancelled = ACCURATE * sum(values) if fitted.loss == "squared_error" else 0.0
-    if not abs(fitted.objective_ - sum(values)) <= allowed + cancelled:
-        raise FindingError("objective_ is false", f"{fitted.objective_!r} {values} {allowed:.2g}")
+    off = abs(fitted.objective_ - sum(values))
+    text = f"{fitted.objective_!r} {values} {allowed:.2g}"
+    require(off <= allowed + cancelled, "objective_ is false", text)
     bound = np.longdouble(fitted.objective_) - np.longdouble(fitted.gap_)
-    if np.isinf(fitted.certified_radius_) and not lowest >= bound - slack - 4 * allowed:
-        raise FindingError(
-            "false gap_", f"{fitted.gap_!r}: a point is lower by {bound - lowest:.3g}"
-        )
+    if np.isinf(fitted.certified_radius_):
+        text = f"{fitted.gap_!r}: a point is lower by {bound - lowest:.3g}"
+        require(lowest >= bound - slack - 4 * allowed, "false gap_", text)
     floors = [FLOOR * null for _, null in parts]
-    check_tolerance(fit, told, sum(max(pair) for pair in zip(values, floors, strict=True)))
+    size = sum(max(pair) for pair in zip(values, floors, strict=True))
+    check_tolerance(fit, told, size, allowed)
 
 
-def check_tolerance(fit: Fit, told: list[str], size: float) -> None:
-    """Check what `converged_` says, and that a miss is told."""
+def check_tolerance(fit: Fit, told: list[str], size: float, allowed: float) -> None:
+    """Check what `converged_` says of a size that may be off by rounding, and that a miss is told."""
     fitted = fit.estimator
     said = f"gap_ {fitted.gap_!r}, size {size!r}, warnings {told}"
-    if not fitted.gap_ >= 0.0:
-        raise FindingError("gap_ below 0", said)
+    require(fitted.gap_ >= 0.0, "gap_ below 0", said)
     if fitted.tol is None:
-        if fitted.converged_ or told:
-            raise FindingError("converged_ or a warning without a tolerance", said)
+        silent = not (fitted.converged_ or told)
+        require(silent, "converged_ or a warning without a tolerance", said)
         return
+    goal = fitted.tol * size
     if fitted.converged_:
-        if not fitted.gap_ <= fitted.tol * size * (1 + 1e-9):
-            raise FindingError("converged_ without the tolerance", said)
-        if told and not hasattr(fitted, "alphas_"):
-            raise FindingError("converged_ and a warning", said)
+        require(fitted.gap_ <= goal * (1 + 1e-9), "converged_ without the tolerance", said)
+        require(not told or hasattr(fitted, "alphas_"), "converged_ and a warning", said)
         return
-    if np.isinf(fitted.certified_radius_) and fitted.gap_ <= fitted.tol * size * (1 - 1e-9):
-        raise FindingError("not converged_ within the tolerance", said)
-    if not (told or fitted.early_stopping):
-        raise FindingError("a miss without a warning", said)
+    if np.isinf(fitted.certified_radius_):
+        least = goal * (1 - 1e-9) - fitted.tol * allowed
+        require(fitted.gap_ > least, "not converged_ within the tolerance", said)
+    require(told or fitted.early_stopping, "a miss without a warning", said)

@@ -7,7 +7,8 @@ wider than float64, every comparison goes to `MANY`. `PLAIN` is float64, as user
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import mpmath
@@ -22,6 +23,7 @@ LONG_EPS = float(np.finfo(np.longdouble).eps)
 LONG_IS_WIDE = LONG_EPS < 1e-18
 SMALLEST = 5e-324  # of float64: what an underflow may lose
 mpmath.mp.dps = 60
+MPF = np.vectorize(lambda number: mpmath.mpf(float(number)), otypes=[object])
 
 Array = Any  # of long doubles, or of mpmath's numbers as objects
 
@@ -41,32 +43,24 @@ class Kind:
             return wide
         high = wide.astype(np.float64)
         low = np.where(np.isfinite(high), wide - high, 0).astype(np.float64)
-        exact = [
-            mpmath.mpf(float(a)) + mpmath.mpf(float(b))
-            for a, b in zip(high.flat, low.flat, strict=True)
-        ]
-        return np.array([*exact, None], dtype=object)[:-1].reshape(wide.shape)
+        return np.asarray(MPF(high) + MPF(low), dtype=object)
 
-    def _map(self, function: Any, numpys: Any, x: Array) -> Array:
+    def _map(self, name: str, x: Array) -> Array:
         if not self.many:
-            return numpys(x)
-        if not isinstance(x, np.ndarray):
-            return function(x)
-        return np.array([*(function(one) for one in x.flat), None], dtype=object)[:-1].reshape(
-            x.shape
-        )
+            return getattr(np, name)(x)
+        return np.vectorize(getattr(mpmath, name), otypes=[object])(x)[()]
 
     def exp(self, x: Array) -> Array:
-        return self._map(mpmath.exp, np.exp, x)
+        return self._map("exp", x)
 
     def log1p(self, x: Array) -> Array:
-        return self._map(mpmath.log1p, np.log1p, x)
+        return self._map("log1p", x)
 
     def log(self, x: Array) -> Array:
-        return self._map(mpmath.log, np.log, x)
+        return self._map("log", x)
 
     def sqrt(self, x: Array) -> Array:
-        return self._map(mpmath.sqrt, np.sqrt, x)
+        return self._map("sqrt", x)
 
     def norm(self, x: Array) -> Any:
         """Return the Euclidean norm of a vector."""
@@ -160,19 +154,35 @@ class LinearObjective:
     fit_intercept: bool
     sample_weight: Any = None
 
+    @property
+    def rows(self) -> Any:
+        """X, with a column of ones for an intercept."""
+        return np.column_stack([self.X, np.ones(len(self.X))]) if self.fit_intercept else self.X
+
+    @property
+    def weights(self) -> Any:
+        given = self.sample_weight
+        return np.ones(len(self.y)) if given is None else np.asarray(given)
+
+    @property
+    def shares(self) -> Any:
+        """The weights in proportion, which sum to one."""
+        shares = self.weights / self.weights.max()
+        return shares / shares.sum()
+
+    @property
+    def ridge(self) -> Any:
+        """The curvature of the l2 term, which the intercept has no part in."""
+        return np.append(np.full(self.X.shape[1], self.l2), [0.0] * self.fit_intercept)
+
     def at(self, x: Array, kind: Kind) -> Known:
         """Return the objective at one point."""
-        X, y = kind.array(self.X), kind.array(self.y)
-        parameter = kind.array(self.parameter)[()]
-        if kind.many and X.size > 4000:
+        if kind.many and self.X.size > 4000:
             return self._in_blocks(x, kind)
-        n, d = X.shape
-        w = x[:d]
-        margins = X @ w
-        reach = abs(X) @ abs(w) + abs(y)
-        if self.fit_intercept:
-            margins, reach = margins + x[d], reach + abs(x[d])
-        weights = kind.array(np.ones(n) if self.sample_weight is None else self.sample_weight)
+        rows, y, weights = (kind.array(part) for part in (self.rows, self.y, self.weights))
+        parameter, w = kind.array(self.parameter)[()], x[: self.X.shape[1]]
+        margins = rows @ x
+        reach = abs(rows) @ abs(x) + abs(y)
         losses = loss_values(self.loss, margins, y, kind, parameter)
         steep = steepness(self.loss, margins.astype(float), self.y, self.parameter)
         total = weights.sum()
@@ -182,47 +192,30 @@ class LinearObjective:
 
     def _in_blocks(self, x: Array, kind: Kind) -> Known:
         """The same for many rows, a few of them at a time."""
-        rows = max(1, 4000 // self.X.shape[1])
-        weights = np.ones(len(self.y)) if self.sample_weight is None else self.sample_weight
+        rows, weights = max(1, 4000 // self.X.shape[1]), self.weights
         value = size = total = kind.array(0.0)[()]
         ridge = kind.array(self.l2)[()] * (x[: self.X.shape[1]] ** 2).sum() / 2
         for first in range(0, len(self.y), rows):
             some = slice(first, first + rows)
             if not weights[some].any():
                 continue
-            part = LinearObjective(
-                self.X[some],
-                self.y[some],
-                self.loss,
-                self.parameter,
-                0.0,
-                self.fit_intercept,
-                weights[some],
-            )
-            share, known = kind.array(weights[some]).sum(), part.at(x, kind)
-            value, size, total = (
-                value + share * known.value,
-                size + share * known.size,
-                total + share,
-            )
+            X, y, own = self.X[some], self.y[some], weights[some]
+            part = replace(self, X=X, y=y, l2=0.0, sample_weight=own)
+            share, known = kind.array(own).sum(), part.at(x, kind)
+            value, size = value + share * known.value, size + share * known.size
+            total = total + share
         return Known(value / total + ridge, size / total + ridge)
 
-    def rounding(self, x: Any, eps: float) -> float:
-        """Return how far float64 may be off at x, if the products with X have this unit of rounding.
+    def rounding(self, x: Any) -> float:
+        """Return how far float64 may be off at x.
 
-        A margin is off by at most d + 2 units of |a| |w| + |b|, a sum of n losses by n units of
+        A margin is off by at most d + 3 units of |a| |w| + |b|, a sum of n losses by n units of
         float64; what an error of a margin does to a loss is its slope there and its curvature.
         """
         n, d = self.X.shape
         x = np.asarray(x, dtype=np.longdouble)
-        margins, reach = self.X @ x[:d], abs(self.X) @ abs(x[:d])
-        off = (d + 4) * eps * reach
-        if self.fit_intercept:
-            margins = margins + x[d]
-            off = off + (d + 4) * EPS * (reach + abs(x[d]))
-        weights = np.ones(n) if self.sample_weight is None else np.asarray(self.sample_weight)
-        shares = weights / np.longdouble(weights.max())
-        shares = shares / shares.sum()
+        margins = self.rows @ x
+        off = (d + 5) * EPS * (abs(self.rows) @ abs(x))
         steep = steepness(self.loss, margins, self.y, self.parameter)
         curvature = CURVATURES[self.loss]
         bent = 0.0 if curvature == np.inf else curvature
@@ -230,7 +223,51 @@ class LinearObjective:
         losses = loss_values(self.loss, margins, self.y, LONG, self.parameter)
         errors = steep * own + bent * own * own + (n + 8) * EPS * losses
         ridge = self.l2 * (x[:d] ** 2).sum() / 2
-        return float((shares * errors).sum() + (d + 8) * EPS * ridge)
+        return float((self.shares * errors).sum() + (d + 8) * EPS * ridge)
+
+
+@dataclass(frozen=True, eq=False)
+class Classes:
+    """The logistic loss of several classes; parameters are one row per class, its intercept last."""
+
+    X: Any
+    y: Any
+    shares: Any
+    count: int
+    l2: float
+    eps: float = EPS
+    plain: bool = True
+    slope: Any = None
+
+    @property
+    def target(self) -> Any:
+        return np.zeros(self.count * (self.X.shape[1] + 1))
+
+    def _losses(self, x: Any, kind: Kind) -> tuple[Any, Any, Any]:
+        rows = x.reshape(self.count, -1)
+        margins = kind.array(self.X) @ rows[:, :-1].T + rows[:, -1]
+        shifted = margins - margins.max(axis=1)[:, None]
+        exponents = kind.exp(shifted)
+        totals = exponents.sum(axis=1)
+        own = shifted[np.arange(self.y.size), self.y]
+        return rows, kind.log(totals) - own, exponents / totals[:, None]
+
+    def at(self, x: Any, kind: Kind) -> Known:
+        """Return value and size of the terms."""
+        rows, losses, _ = self._losses(x, kind)
+        ridge = self.l2 * (rows[:, :-1] ** 2).sum() / 2
+        value = (kind.array(self.shares) * losses).sum() + ridge
+        reach = abs(kind.array(self.X)) @ abs(rows[:, :-1].T) + abs(rows[:, -1])
+        return Known(value, value + (kind.array(self.shares)[:, None] * reach).sum())
+
+    def __call__(self, x: Any) -> tuple[float, Any]:
+        """Return value and gradient in float64, for the search."""
+        rows, losses, s = self._losses(np.asarray(x, dtype=np.longdouble), LONG)
+        s[np.arange(self.y.size), self.y] -= 1
+        slopes = self.shares[:, None] * s
+        gradient = np.column_stack([slopes.T @ self.X + self.l2 * rows[:, :-1], slopes.sum(axis=0)])
+        value = self.shares @ losses + self.l2 * (rows[:, :-1] ** 2).sum() / 2
+        return float(value), gradient.ravel().astype(np.float64)
 
 
 # -- penalties -------------------------------------------------------------------------------------
@@ -274,80 +311,70 @@ class SetFormula:
     name: str
     arguments: dict[str, Any]
 
-    #: whether it has equations, which a point of finitely many digits meets only nearly
     @property
     def has_equations(self) -> bool:
+        """Whether there are equations, which a point of finitely many digits meets only nearly."""
         if self.name == "Product":
             return any(block.has_equations for block, _ in self.arguments["blocks"])
-        return self.name in ("Simplex", "Affine", "Polyhedron") or (
-            self.name in ("Box",)
-            and bool(np.any(np.equal(self.arguments["lower"], self.arguments["upper"])))
-        )
+        level = self.name == "Box" and bool(np.any(np.equal(*self._ends)))
+        return level or self.name in ("Simplex", "Affine", "Polyhedron")
+
+    @property
+    def _ends(self) -> Any:
+        """The limits of the coordinates; None for sets that are no boxes."""
+        known = {"NonNegative": (0.0, np.inf), "WholeSpace": (-np.inf, np.inf)}
+        if self.name in ("Box", "OnlyBox"):
+            return self.arguments["lower"], self.arguments["upper"]
+        return known.get(self.name)
 
     def nearest(self, x: Any) -> Any:
         """Return about the nearest point of the set, in long doubles; `excess` tells whether it is inside."""
         given = self.arguments
         x = np.asarray(x, dtype=np.longdouble)
-        if self.name in ("WholeSpace",):
-            return x
+        if self._ends is not None:
+            return np.minimum(np.maximum(x, self._ends[0]), self._ends[1])
         if self.name in ("Ball", "OnlyBall"):
             offset = x - given["center"]
             length = LONG.norm(offset)
-            inside = length <= given["radius"]
-            return (
-                x
-                if inside
-                else given["center"]
-                + offset * (given["radius"] / length * (1 - 4 * np.longdouble(LONG_EPS)))
-            )
-        if self.name in ("Box", "OnlyBox"):
-            return np.minimum(np.maximum(x, given["lower"]), given["upper"])
-        if self.name == "NonNegative":
-            return np.maximum(x, 0)
+            if length <= given["radius"]:
+                return x
+            share = given["radius"] / length * (1 - 4 * np.longdouble(LONG_EPS))
+            return given["center"] + offset * share
         if self.name == "Simplex":
             return _on_simplex(x, np.longdouble(given["total"]))
         if self.name == "L1Ball":
             offset = x - given["center"]
             if abs(offset).sum() <= given["radius"]:
                 return x
-            short = _on_simplex(
-                abs(offset), np.longdouble(given["radius"]) * (1 - 16 * np.longdouble(LONG_EPS))
-            )
-            return given["center"] + np.sign(offset) * short
+            radius = np.longdouble(given["radius"]) * (1 - 16 * np.longdouble(LONG_EPS))
+            return given["center"] + np.sign(offset) * _on_simplex(abs(offset), radius)
         if self.name == "Halfspace":
             normal = np.asarray(given["normal"], dtype=np.longdouble)
             over = normal @ x - given["offset"]
             size = abs(normal) @ abs(x) + abs(given["offset"])
             return x if over <= 0 else x - (over + 8 * LONG_EPS * size) / (normal @ normal) * normal
         if self.name == "Affine":
-            return self._on_affine(x)
+            return _solved(x, np.asarray(given["A"], np.longdouble), given["b"])
         if self.name == "Polyhedron":
             return self._on_polyhedron(x)
         assert self.name == "Product", self.name
-        parts, first = [], 0
-        for block, size in given["blocks"]:
-            parts.append(block.nearest(x[first : first + size]))
-            first += size
-        return np.concatenate(parts)
+        return np.concatenate([block.nearest(x[some]) for block, some in self.blocks()])
 
-    def _on_affine(self, x: Any) -> Any:
-        A, b = (np.asarray(self.arguments[name], dtype=np.longdouble) for name in ("A", "b"))
-        inverse = np.linalg.pinv(A.astype(np.float64))
-        for _ in range(4):  # each round leaves float64's precision of what was left
-            x = x - inverse @ (A @ x - b).astype(np.float64)
-        return x
+    def blocks(self) -> Any:
+        """Return each block of a product with its coordinates; the set itself if it is none."""
+        if self.name != "Product":
+            return [(self, slice(None))]
+        ends = np.cumsum([0, *(size for _, size in self.arguments["blocks"])])
+        slices = (slice(*pair) for pair in pairwise(ends.tolist()))
+        return list(zip((block for block, _ in self.arguments["blocks"]), slices, strict=True))
 
     def _inequalities(self) -> tuple[Any, Any]:
         """Return G and h of a polyhedron {u: G u <= h}."""
         given = self.arguments
         A, d = given["A"], given["A"].shape[1]
         low, high = (-np.inf, np.inf) if given["bounds"] is None else given["bounds"]
-        limits = [
-            given["upper"],
-            -given["lower"],
-            np.broadcast_to(high, d),
-            -np.broadcast_to(low, d),
-        ]
+        ends = np.broadcast_to(high, d), -np.broadcast_to(low, d)
+        limits = [given["upper"], -given["lower"], *ends]
         G, h = np.vstack([A, -A, np.eye(d), -np.eye(d)]), np.concatenate(limits)
         lengths = np.linalg.norm(G, axis=1)
         kept = np.isfinite(h) & (lengths > 0)
@@ -362,9 +389,7 @@ class SetFormula:
                 return x
             rows = np.vstack([-G.T, -distance / abs(distance).max()])
             held = nnls(rows, np.eye(len(rows))[-1], maxiter=10**4)[0] > 0
-            inverse = np.linalg.pinv(G[held])
-            for _ in range(4):
-                x = x - inverse @ (G[held] @ x - h[held]).astype(np.float64)
+            x = _solved(x, G[held], h[held])
         inside = self.excess(x, LONG) <= 4 * LONG_EPS
         return x if inside else np.asarray(self.arguments["inner"], dtype=np.longdouble)
 
@@ -372,38 +397,28 @@ class SetFormula:
         """Return how far outside a point is, relative to the numbers involved; at most 0 inside."""
         given, zero = self.arguments, kind.array(0.0)[()]
         tiny = kind.array(1e-300)[()]
-        if self.name == "WholeSpace":
-            return zero
         if self.name in ("Ball", "OnlyBall", "L1Ball"):
             center, radius = kind.array(given["center"]), kind.array(given["radius"])[()]
             offset = x - center
             length = abs(offset).sum() if self.name == "L1Ball" else kind.norm(offset)
             scale = radius + abs(center).max() + abs(x).max()
             return (length - radius) / scale
-        if self.name in ("Box", "OnlyBox"):
-            lower, upper = (
-                np.broadcast_to(np.asarray(given[name], dtype=float), x.shape)
-                for name in ("lower", "upper")
-            )
+        if self._ends is not None:
             worst = zero
-            for ends, sign in ((lower, -1), (upper, 1)):
+            for ends, sign in zip(self._ends, (-1, 1), strict=True):
+                ends = np.broadcast_to(np.asarray(ends, dtype=float), x.shape)
                 finite = np.isfinite(ends)
                 if finite.any():
-                    end = kind.array(ends[finite])
-                    worst = max(
-                        worst, (sign * (x[finite] - end) / (abs(end) + abs(x[finite]) + tiny)).max()
-                    )
+                    end, own = kind.array(ends[finite]), x[finite]
+                    worst = max(worst, (sign * (own - end) / (abs(end) + abs(own) + tiny)).max())
             return worst
-        if self.name == "NonNegative":
-            return (-x).max() / (abs(x).max() + tiny)
         if self.name == "Simplex":
             total = kind.array(given["total"])[()]
             return max((-x).max(), abs(x.sum() - total)) / total
         if self.name == "Halfspace":
             normal, offset = kind.array(given["normal"]), kind.array(given["offset"])[()]
-            return ((normal * x).sum() - offset) / (
-                abs(normal * x).sum() + abs(offset) + kind.norm(normal) * abs(x).max() + tiny
-            )
+            scale = abs(normal * x).sum() + abs(offset) + kind.norm(normal) * abs(x).max() + tiny
+            return ((normal * x).sum() - offset) / scale
         if self.name == "Affine":
             A, b = kind.array(given["A"]), kind.array(given["b"])
             scale = np.array([kind.norm(row) for row in A]) * kind.norm(x) + abs(b) + tiny
@@ -411,11 +426,15 @@ class SetFormula:
         if self.name == "Polyhedron":
             G, h = (kind.array(part) for part in self._inequalities())
             return ((G @ x - h) / (kind.norm(x) + abs(h) + tiny)).max() if len(h) else zero
-        worst, first = zero, 0
-        for block, size in given["blocks"]:
-            worst = max(worst, block.excess(x[first : first + size], kind))
-            first += size
-        return worst
+        return max(block.excess(x[some], kind) for block, some in self.blocks())
+
+
+def _solved(x: Any, A: Any, b: Any) -> Any:
+    """Return the point next to x that solves equations."""
+    inverse = np.linalg.pinv(A.astype(np.float64))
+    for _ in range(4):  # each round leaves float64's precision of what was left
+        x = x - inverse @ (A @ x - b).astype(np.float64)
+    return x
 
 
 def _on_simplex(x: Any, total: Any) -> Any:

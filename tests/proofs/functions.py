@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from proofs.extended import EPS, LONG, LONG_EPS, LONG_IS_WIDE, PLAIN, Kind, Known
+from proofs.extended import EPS, LONG, LONG_EPS, LONG_IS_WIDE, PLAIN, Kind
 
 Vector = Any
 #: The share of functions that are computed in float64, among those of ordinary size
@@ -52,40 +52,29 @@ class Function:
         """The precision with which the product is given values and gradients."""
         return EPS if self.plain or not LONG_IS_WIDE else LONG_EPS
 
-    def parts(self, x: Any, kind: Kind) -> Parts:
+    def at(self, x: Any, kind: Kind) -> Parts:
         """Return all that is known at x, in numbers of this kind."""
         matrix, factor = kind.array(self.matrix), kind.array(self.factor)[()]
         target, constant = kind.array(self.target), kind.array(self.constant)[()]
-        moved = x - target
+        moved, wide = x - target, abs(x) + abs(target)
         plain = matrix.ndim == 1
         r = matrix * moved if plain else matrix @ moved
-        reach = (
-            abs(matrix) * (abs(x) + abs(target)) if plain else abs(matrix) @ (abs(x) + abs(target))
-        )
+        reach = abs(matrix) * wide if plain else abs(matrix) @ wide
         value, slopes = SHAPES[self.shape](r, kind)
-        gradient = matrix * slopes if plain else slopes @ matrix
-        size = abs(value) + (abs(slopes) * reach).sum()
-        value, gradient, size = (
-            factor * value + constant,
-            factor * gradient,
-            factor * size + abs(constant),
-        )
+        gradient = factor * (matrix * slopes if plain else slopes @ matrix)
+        size = factor * (abs(value) + (abs(slopes) * reach).sum()) + abs(constant)
+        value = factor * value + constant
         if self.slope is not None:
             slope = kind.array(self.slope)
             value, gradient = value + slope @ x, gradient + slope
             size = size + abs(slope) @ abs(x)
         return Parts(value, gradient, size)
 
-    def at(self, x: Any, kind: Kind) -> Known:
-        """Return the value at one point."""
-        parts = self.parts(x, kind)
-        return Known(parts.value, parts.size)
-
     def __call__(self, x: Vector) -> tuple[float, Vector]:
         """Return value and gradient in float64, with noise where there is any."""
         with np.errstate(over="ignore", under="ignore"):
             kind = PLAIN if self.plain else LONG
-            parts = self.parts(kind.array(x), kind)
+            parts = self.at(kind.array(x), kind)
             value, gradient = float(parts.value), np.array(parts.gradient, dtype=np.float64)
         if self.noise > 0:  # a function of the point alone, so that a run can be had again
             rng = np.random.default_rng(zlib.crc32(x.tobytes()))
@@ -176,9 +165,8 @@ def drawn(rng: np.random.Generator, d: int) -> Function:
     if shape in ("largest", "log_sum_exp") or rng.random() < 0.4:
         rows = rng.standard_normal((int(rng.integers(1, d + 4)), d)) * sizes
         # With a row's opposite, or minus the sum of all rows, the target is a lowest point.
-        matrix = (
-            np.vstack([rows, -rows]) if rng.random() < 0.5 else np.vstack([rows, -rows.sum(axis=0)])
-        )
+        opposite = -rows if rng.random() < 0.5 else -rows.sum(axis=0)
+        matrix = np.vstack([rows, opposite])
     else:
         matrix = sizes
     factor = 10.0 ** rng.choice(

@@ -39,13 +39,12 @@ class HungError(BaseException):
 
 
 class Report(NamedTuple):
-    """What a worker tells: a case is begun (no kind yet), is done, or is a finding."""
+    """What a worker says of a case."""
 
     worker: int
     check: str
     seed: int
-    state: str  # "begun", "done" or "found"
-    kind: str = ""
+    kind: str | None = None  # of finding: none yet where a case begins, an empty one if all is well
     text: str = ""
 
 
@@ -84,11 +83,10 @@ def work(worker: int, first: int, step: int, until: float, reports: Any) -> None
     parent = multiprocessing.parent_process()
     while time.time() < until and (parent is None or parent.is_alive()):
         name = turns[seed // step % len(turns)]
-        reports.put(Report(worker, name, seed, "begun"))
+        reports.put(Report(worker, name, seed))
         # Ends the process where it is stuck in compiled code, by the clock, on a busy machine.
         faulthandler.dump_traceback_later(10 * TIME_LIMIT, exit=True)
-        kind, text = guarded(check_of(name), seed)
-        reports.put(Report(worker, name, seed, "found" if kind else "done", kind, text))
+        reports.put(Report(worker, name, seed, *guarded(check_of(name), seed)))
         seed += step
 
 
@@ -98,55 +96,40 @@ def command(report: Report) -> str:
     return f"python tests/proofs/fuzz.py --only {report.seed}{check}"
 
 
-class Watch:
-    """The parent: starts workers, prints what they find, and replaces one that has died."""
+def watch(processes: int, first: int, until: float) -> tuple[int, collections.Counter[str]]:
+    """Start workers, print what they find, replace one that has died; count runs and findings."""
+    context = multiprocessing.get_context("spawn")
+    reports: Any = context.Queue()
 
-    def __init__(self, processes: int, first: int, until: float) -> None:
-        self.context = multiprocessing.get_context("spawn")
-        self.reports: Any = self.context.Queue()
-        self.step, self.until = processes, until
-        self.runs, self.kinds = 0, collections.Counter[str]()
-        self.busy: dict[int, Report] = {}
-        self.workers = {number: self._start(number, first + number) for number in range(processes)}
-
-    def _start(self, number: int, seed: int) -> Any:
-        arguments = (number, seed, self.step, self.until, self.reports)
-        worker = self.context.Process(target=work, args=arguments, daemon=True)
+    def start(number: int, seed: int) -> Any:
+        arguments = (number, seed, processes, until, reports)
+        worker = context.Process(target=work, args=arguments, daemon=True)
         worker.start()
         return worker
 
-    def run(self) -> int:
-        """Listen until all workers are done; return how many findings there were."""
-        while any(worker.is_alive() for worker in self.workers.values()) or self.busy:
-            try:
-                self._take(self.reports.get(timeout=1.0))
-            except queue.Empty:
-                self._replace_dead()
-        return sum(self.kinds.values())
-
-    def _take(self, report: Report) -> None:
-        if report.state == "begun":
-            self.busy[report.worker] = report
-            return
-        self.busy.pop(report.worker, None)
-        self.runs += 1
-        if report.state == "found":
-            self._print(report)
-
-    def _print(self, report: Report) -> None:
-        self.kinds[report.kind] += 1
-        print(f"\n--- {report.kind}\n{command(report)}\n{report.text}", flush=True)
-
-    def _replace_dead(self) -> None:
-        for number, report in list(self.busy.items()):
-            worker = self.workers[number]
-            if worker.is_alive():
+    workers = [start(number, first + number) for number in range(processes)]
+    busy: dict[int, Report] = {}
+    runs, kinds = 0, collections.Counter[str]()
+    while busy or any(worker.is_alive() for worker in workers):
+        try:
+            news = [reports.get(timeout=1.0)]
+        except queue.Empty:
+            news = []
+            for number, report in busy.items():
+                if not workers[number].is_alive():
+                    kind = f"stuck, or the process died, exit code {workers[number].exitcode}"
+                    news.append(report._replace(kind=kind))
+                    workers[number] = start(number, report.seed + processes)
+        for report in news:
+            if report.kind is None:
+                busy[report.worker] = report
                 continue
-            del self.busy[number]
-            self.runs += 1
-            code = worker.exitcode
-            self._print(report._replace(kind=f"stuck, or the process died, exit code {code}"))
-            self.workers[number] = self._start(number, report.seed + self.step)
+            del busy[report.worker]
+            runs += 1
+            if report.kind:
+                kinds[report.kind] += 1
+                print(f"\n--- {report.kind}\n{command(report)}\n{report.text}", flush=True)
+    return runs, kinds
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -168,11 +151,11 @@ def main(arguments: list[str] | None = None) -> int:
     first = secrets.randbelow(10**9) if given.seed is None else given.seed
     print(f"seeds from {first} on; checks: {', '.join(CHECKS)}", flush=True)
     begun = time.time()
-    watch = Watch(given.processes, first, begun + 60 * given.minutes)
-    found = watch.run()
-    speed = watch.runs / max(time.time() - begun, 1e-9)
-    print(f"\n{watch.runs} runs ({speed:.1f} a second), {found} findings, seeds from {first} on")
-    for kind, count in watch.kinds.most_common():
+    runs, kinds = watch(given.processes, first, begun + 60 * given.minutes)
+    speed = runs / max(time.time() - begun, 1e-9)
+    found = sum(kinds.values())
+    print(f"\n{runs} runs ({speed:.1f} a second), {found} findings, seeds from {first} on")
+    for kind, count in kinds.most_common():
         print(f"{count:6d}  {kind}")
     return int(found > 0)
 

@@ -167,7 +167,5 @@ def slsqp(problem: Drawn) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it clips its own steps and says so
         options = {"maxiter": 1000, "ftol": 1e-10}
-        return scipy_minimize(
-            *(problem.fun, problem.start), jac=True, method="SLSQP", options=options,
-            **problem.limits,
-        )  # fmt: skip
+        given = {"method": "SLSQP", "options": options, **problem.limits}
+        return scipy_minimize(problem.fun, problem.start, jac=True, **given)

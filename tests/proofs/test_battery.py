@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import accelegrad as ag
-from proofs.battery import FAMILIES, Entry, drawn, enough, falsehood, limits, run, specifications
+from proofs.battery import FAMILIES, drawn, enough, falsehood, limits, run, specifications
 
 #: One in fourteen, of every family and every start
 SAMPLE = [
@@ -88,6 +90,6 @@ def test_the_battery_finds_a_false_bound():
     assert falsehood(entry, result) == ""
     result.lower_bound = entry.minimum + 1e-6 * entry.size
     assert "above the minimum" in falsehood(entry, result)
-    far = Entry(entry.name, lambda x: (entry.fun(x)[0] + 1e-3, None), entry.x0)
+    far = replace(entry, fun=lambda x: (entry.fun(x)[0] + 1e-3, None))
     assert "is not f(x)" in falsehood(far, result)
     assert enough([run(entry, 1e-4)[0]])

@@ -9,13 +9,11 @@ import pytest
 from scipy.optimize import linprog
 
 import accelegrad as ag
-import proofs.battery
-import proofs.estimators
-import proofs.polyhedra
 from accelegrad import kernels
+from proofs import polyhedra
 from proofs.battery import drawn
 from proofs.cases import OwnRidge
-from proofs.checks import check
+from proofs.fuzz import check_of
 
 
 def test_dual_ascent_leaves_rows_without_weight_or_entries_alone():
@@ -261,11 +259,6 @@ def test_a_start_at_the_minimiser_of_a_dual_with_bounds(seed, rows):
     assert result.nit <= 20
 
 
-def test_the_dual_over_a_polyhedron_without_a_box_trusts_no_projection():
-    """With a tiny l2 term a point was projected from far away, and the bound 1e-5 too high."""
-    check(580735703)
-
-
 def test_tiny_slopes_and_a_penalty_end_with_a_result():
     """A step in the model of the cuts overflowed, and the prox refused it."""
     signs = np.array([[1.0, 0.5], [-1.0, -0.5], [0.3, -1.0], [-0.3, 1.0]])
@@ -282,42 +275,42 @@ def test_tiny_slopes_and_a_penalty_end_with_a_result():
     assert result.gap <= 0.01
 
 
-def test_equal_weights_count_as_none_for_the_tolerance():
-    """Of two medians the weighted one was the smaller, which made the tolerance larger."""
-    proofs.estimators.check(332411854)
+@pytest.mark.parametrize("seed", [31000106, 77000117])
+def test_a_vertex_where_no_way_leads_down_is_proved_at_once(seed):
+    """It took 129 calls and 23: a proof was not tried before the twentieth step."""
+    problem = polyhedra.draw(seed)
+    result = ag.minimize(problem.fun, problem.start, tol=polyhedra.TOL, **problem.limits)
+    assert result.nfev <= 15
 
 
-@pytest.mark.parametrize("seed", [711899709, 692175533])
-def test_the_minimum_over_degenerate_or_nearly_parallel_rows_is_proved(seed):
-    """Multipliers found from far away lacked digits: no more than a gap of 7e-4 was proved."""
-    proofs.polyhedra.check(seed)
+#: Seeds of the fuzz, and what was wrong with each
+SEEDS = [
+    # Multipliers found from far away lacked digits: no more than a gap of 7e-4 was proved.
+    *(("polyhedra", seed) for seed in (711899709, 692175533)),
+    # It ended after max_iter: rounding over a set that is 1e10 wide took all digits.
+    ("polyhedra", 118),
+    # With a tiny l2 term a point was projected from far away, and the bound 1e-5 too high.
+    ("checks", 580735703),
+    # From 3e10 away: steps of L-BFGS where nothing changes ended at 1e28, and `NOT_CONVEX`.
+    ("checks", 640007313),
+    # Steps grew until they overflowed; a point that is not finite has no projection.
+    ("checks", 650000816),
+    # A sum of absolute values fell by exactly 1 in each step, and was taken for float32's.
+    ("checks", 640014726),
+    # Regressions from far away, and a dual with a bound, ended unproved after 1000 calls.
+    *(("battery", seed) for seed in (660008873, 660007512, 650004953)),
+    # Rough trials shortened steps to zero; a gradient overflowed where only a value was known.
+    *(("checks", seed) for seed in (710003525, 710005043, 710006756)),
+    # Of two medians the weighted one was the smaller, which made the tolerance larger.
+    ("estimators", 332411854),
+    # Targets of 5e15 and no spread: the size that the tolerance is relative to was rounding alone.
+    ("estimators", 5283),
+]
 
 
-def test_rounding_leads_nowhere_along_directions_that_a_function_does_not_depend_on():
-    """From 3e10 away: steps of L-BFGS along such a direction ended at 1e28, and `NOT_CONVEX`."""
-    check(640007313)
-
-
-def test_steps_do_not_grow_without_end_where_nothing_is_left():
-    """They overflowed, and a point that is not finite has no projection onto a polyhedron."""
-    check(650000816)
-
-
-def test_integers_at_every_point_are_not_taken_for_float32():
-    """A sum of absolute values fell by exactly 1 in each step, and was refused."""
-    check(640014726)
-
-
-@pytest.mark.parametrize("seed", [660008873, 660007512, 650004953])
-def test_steps_grow_where_the_gradient_did_not_change(seed):
-    """Regressions from far away, and a dual with a bound, ended unproved after 1000 calls."""
-    proofs.battery.check(seed)
-
-
-@pytest.mark.parametrize("seed", [710003525, 710005043, 710006756])
-def test_steps_do_not_vanish_and_a_proved_point_has_perhaps_no_gradient(seed):
-    """Rough trials shortened the step to zero; a gradient overflowed where only a value was known."""
-    check(seed)
+@pytest.mark.parametrize(("check", "seed"), SEEDS)
+def test_a_seed_with_a_finding_has_none_any_more(check, seed):
+    check_of(check)(seed)
 
 
 @pytest.mark.parametrize(

@@ -10,41 +10,39 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
-from proofs import cases, checks, fuzz, mistakes, parts
+from proofs import cases, checks, estimators, fuzz, mistakes, polyhedra
 from proofs.extended import LONG, LOSSES, MANY
 from reference.losses import loss_values
 
-CASES, GROUPS = 320, 4  # cases by minimize, in so many tests that several processes share
-PARTS, PART_GROUPS = 600, 2
+#: How many seeds of each check, and in how many tests, which several processes share
+FIXED = {"checks": (320, 4), "parts": (600, 2), "estimators": (200, 4), "polyhedra": (25, 1)}
+GROUPS = [(name, group) for name, (_, groups) in FIXED.items() for group in range(groups)]
 
 
-@pytest.mark.parametrize("group", range(GROUPS))
-def test_whatever_is_claimed_of_random_problems_is_true(group):
+@pytest.mark.parametrize(("check", "group"), GROUPS)
+def test_whatever_is_claimed_of_random_problems_is_true(check, group):
+    count, groups = FIXED[check]
     found = []
-    for seed in range(group, CASES, GROUPS):
-        case = replace(cases.drawn(seed), kernels="auto")  # tests of the kernels compile them
+    for seed in range(group, count, groups):
         try:
-            checks.inspect(case)
-        except checks.FindingError as finding:
-            found.append(f"fuzz.py --only {seed}: {finding}")
+            if check == "checks":  # other tests compile the kernels
+                checks.inspect(replace(cases.drawn(seed), kernels="auto"))
+            else:
+                fuzz.check_of(check)(seed)
+        except AssertionError as finding:
+            found.append(f"fuzz.py --only {seed} --check {check}: {finding}")
     assert not found, f"{len(found)} findings, the first: {found[0]}"
 
 
-@pytest.mark.parametrize("group", range(PART_GROUPS))
-def test_each_bound_by_itself_holds(group):
-    found = []
-    for seed in range(group, PARTS, PART_GROUPS):
-        try:
-            parts.check(seed)
-        except checks.FindingError as finding:
-            found.append(f"fuzz.py --only {seed} --check parts: {finding}")
-    assert not found, f"{len(found)} findings, the first: {found[0]}"
+def seeds_of(check):
+    return range(FIXED[check][0])
 
 
 def test_the_fixed_seeds_cover_everything():
     seen = collections.Counter()
-    for seed in range(CASES):
+    for seed in seeds_of("checks"):
         case = cases.drawn(seed)
         options = case.options
         seen[options.get("method", "auto")] += 1
@@ -63,12 +61,7 @@ def test_the_fixed_seeds_cover_everything():
         else:
             seen["function", case.problem.shape] += 1
     wanted = [
-        *LOSSES,
-        *cases.METHODS,
-        *cases.SETS,
-        *cases.PENALTIES,
-        *cases.LAYOUTS,
-        *cases.TROUBLES,
+        *(*LOSSES, *cases.METHODS, *cases.SETS, *cases.PENALTIES, *cases.LAYOUTS, *cases.TROUBLES),
         *(("output", name) for name in cases.OUTPUTS),
         *(("watch", name) for name in ("", "look", "resume", "other data")),
         *(("function", name) for name in cases.functions.SHAPES),
@@ -76,6 +69,28 @@ def test_the_fixed_seeds_cover_everything():
         *("diameter", "restart", "scale", "batch_size", "tol", "rtol", "exact"),
     ]
     assert [name for name in wanted if seen[name] < 2] == []
+
+
+def test_the_fixed_seeds_cover_all_estimators():
+    fits = [estimators.draw(seed) for seed in seeds_of("estimators")]
+    told = [fit.estimator.get_params() for fit in fits]
+    losses = {*estimators.CLASSIFICATION, *estimators.REGRESSION}
+    assert {options["loss"] for options in told} == losses
+    assert {options["penalty"] for options in told} == {None, "l2", "l1", "elasticnet"}
+    for name in ("fit_intercept", "early_stopping", "warm_start"):
+        assert {options[name] for options in told if name in options} == {True, False}
+    sets = {str(options["feasible_set"]).split("(")[0] for options in told}
+    assert sets == {"None", "nonnegative", "simplex", "Box", "Ball", "L1Ball"}
+    kinds = {(sp.issparse(fit.X), fit.X.dtype) for fit in fits}
+    assert kinds == {(s, np.dtype(t)) for s in (True, False) for t in ("f4", "f8")}
+    assert {fit.feeding for fit in fits} == {"fit", "twice", "stream"}
+    assert {np.unique(fit.y).size for fit in fits if fit.classifies} == {2, 3, 4}
+    assert any(hasattr(fit.estimator, "alphas") for fit in fits)
+
+
+def test_the_fixed_seeds_cover_all_polyhedra():
+    names = " ".join(polyhedra.draw(seed).name for seed in seeds_of("polyhedra"))
+    assert all(kind in names for kind in (*polyhedra.ROWS, *polyhedra.FUNCTIONS, "bounds"))
 
 
 def test_a_case_is_the_same_whenever_it_is_drawn():
@@ -89,11 +104,8 @@ def test_a_case_is_the_same_whenever_it_is_drawn():
 def test_both_kinds_of_numbers_agree_on_losses(loss):
     rng = np.random.default_rng(5)
     m = 3 * rng.standard_normal(40)
-    y = (
-        np.sign(rng.standard_normal(40))
-        if loss in cases.CLASSIFICATION
-        else rng.standard_normal(40)
-    )
+    y = rng.standard_normal(40)
+    y = np.sign(y) if loss in cases.CLASSIFICATION else y
     long = loss_values(loss, LONG.array(m), LONG.array(y), LONG, LONG.array(0.3)[()])
     many = loss_values(loss, MANY.array(m), MANY.array(y), MANY, MANY.array(0.3)[()])
     np.testing.assert_allclose(long.astype(float), many.astype(float), rtol=1e-15, atol=1e-18)
@@ -113,6 +125,8 @@ SOON_FOUND = {
     "Penalty.affine_minorant": "parts",
     "Balance.of": "parts",
     "Terms._separable_least 0.1 %": "parts",
+    "sklearn.solve:minimize": "estimators",
+    "Problem.value": "estimators",
 }
 
 
@@ -123,13 +137,12 @@ def test_a_deliberate_mistake_is_found(name):
 
 
 def test_a_failing_seed_is_printed_with_its_command(capsys):
-    (mistake,) = (
-        mistake for mistake in mistakes.MISTAKES if "Region.minimum wrong sign" in mistake.name
-    )
+    name = "Region.minimum wrong sign"
+    (mistake,) = (mistake for mistake in mistakes.MISTAKES if name in mistake.name)
     found = mistakes.find(mistake, seconds=30)
     assert found is not None
     with mistakes.made(mistake):
         assert fuzz.main(["--only", str(found.seed), "--check", found.check]) == 1
     assert found.kind in capsys.readouterr().out
-    report = fuzz.Report(0, found.check, found.seed, "found")
+    report = fuzz.Report(0, found.check, found.seed)
     assert f"--only {found.seed}" in fuzz.command(report)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache, partial
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from proofs.battery import FAMILIES, SLACK, Entry, drawn, falsehood, largest_of_quadratics, run
+from proofs.battery import FAMILIES, SLACK, Problem, drawn, falsehood, largest_of_quadratics, run
 
 TOLS = (1e-4, 1e-6, 1e-7, 1e-8)
 ITERATIONS = (25, 75, 150, 400, 1000)
@@ -25,13 +26,12 @@ OTHERS = [(family, number % 2 * 5) for number, family in enumerate(FAMILIES)]
 
 
 @cache
-def ten_quadratics(seed: int) -> Entry:
+def ten_quadratics(seed: int) -> Problem:
     problem = largest_of_quadratics(np.random.default_rng(seed), 20, 10)
-    name = f"ten_quadratics-{seed}"
-    return Entry(name, problem.fun, np.zeros(20), {}, None, problem.best, problem.size)
+    return replace(problem, name=f"ten_quadratics-{seed}", x0=np.zeros(20))
 
 
-def of_battery(family: str, number: int) -> Entry:
+def of_battery(family: str, number: int) -> Problem:
     return drawn(family, number, ("near", "zero")[number % 2], 6)
 
 

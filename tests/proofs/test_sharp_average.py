@@ -10,41 +10,31 @@ from accelegrad_lab.functions.suite import SUITE
 UNIT = float(np.finfo(float).eps)
 
 
-def slopes_and_numbers(kind, rng):
-    """Return slopes, one a row, and the numbers of the linear term."""
-    n, d = int(rng.integers(2, 30)), int(rng.integers(2, 40))
-    A, e = rng.standard_normal((n, d)), rng.exponential(size=n) * (rng.random(n) < 0.8)
-    if kind == "dependent":
-        A = A[:, :2] @ rng.standard_normal((2, d))
-    elif kind == "equal":
-        A = A[rng.integers(0, 1 + n // 3, n)]
-    elif kind == "nearly equal":
-        A, e = A[:1] + 1e-7 * A, 1e-7 * e
-    elif kind == "two bunches":
-        A, e = np.where(rng.random((n, 1)) < 0.5, 1.0, -1.0) * A[:1] + 1e-7 * A, 1e-14 * e
-    elif kind == "some zero":
-        A[rng.random(n) < 0.4] = 0.0
-    elif kind == "one dimension":
-        A = A[:, :1]
-    elif kind == "one cut":
-        A, e = A[:1], e[:1]
-    elif kind == "no linear term":
-        e[:] = 0.0
-    return A, e
-
-
-KINDS = (
-    *("plain", "dependent", "equal", "nearly equal", "two bunches", "some zero", "one dimension"),
-    *("one cut", "no linear term"),
-)
+#: Slopes, one per row, and the numbers of the linear term, made from random ones
+KINDS = {
+    "plain": lambda A, e, rng: (A, e),
+    "dependent": lambda A, e, rng: (A[:, :2] @ rng.standard_normal((2, A.shape[1])), e),
+    "equal": lambda A, e, rng: (A[rng.integers(0, 1 + len(A) // 3, len(A))], e),
+    "nearly equal": lambda A, e, rng: (A[:1] + 1e-7 * A, 1e-7 * e),
+    "two bunches": lambda A, e, rng: (
+        rng.choice([1, -1], (len(A), 1)) * A[:1] + 1e-7 * A,
+        1e-14 * e,
+    ),
+    "some zero": lambda A, e, rng: (A * (rng.random((len(A), 1)) > 0.4), e),
+    "one dimension": lambda A, e, rng: (A[:, :1], e),
+    "one cut": lambda A, e, rng: (A[:1], e[:1]),
+    "no linear term": lambda A, e, rng: (A, 0.0 * e),
+}
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_cut_lowers_the_sum_any_more(kind, seed):
     """It is convex, so that this makes the weights the best ones."""
-    rng = np.random.default_rng((seed, KINDS.index(kind)))
-    A, e = slopes_and_numbers(kind, rng)
+    rng = np.random.default_rng((seed, list(KINDS).index(kind)))
+    n, d = int(rng.integers(2, 30)), int(rng.integers(2, 40))
+    A, e = rng.standard_normal((n, d)), rng.exponential(size=n) * (rng.random(n) < 0.8)
+    A, e = KINDS[kind](A, e, rng)
     begin = rng.random(len(e)) * (rng.random(len(e)) < 0.5)
     begin[0] += 1.0
     weights = sharp_average(A, e, begin)
