@@ -126,6 +126,7 @@ def drawn(count: int, seed: int, only: str | None) -> list[Fault]:
     rooms: dict[str, list[Fault]] = {room: [] for room in TESTS if only in (None, room)}
     for path in sorted(SOURCE.rglob("*.py")):
         for fault in faults(path):
+            assert fault.room in TESTS, f"no tests are named for {fault.room}"
             rooms.get(fault.room, []).append(fault)
     for found in rooms.values():
         rng.shuffle(found)

@@ -128,6 +128,7 @@ class Experiment(ABC):
 
     name: str
     title: str
+    relative = True  # whether gaps are divided by the minimum
 
     @abstractmethod
     def cells(self, setup: Setup) -> dict[Any, list[Task]]:
@@ -136,10 +137,6 @@ class Experiment(ABC):
     @abstractmethod
     def minimum(self, task: Task) -> Task:
         """Return the task that finds the minimum of a task's problem."""
-
-    @abstractmethod
-    def scale(self, minimum: float) -> float:
-        """Return what gaps are divided by."""
 
     @abstractmethod
     def figures(self, setup: Setup, results: Store) -> list[Figure]:
@@ -159,13 +156,12 @@ class Experiment(ABC):
 
     def families(self, setup: Setup, results: Store) -> dict[Any, Family]:
         """Return the results of each cell."""
-        return {
-            cell: Family.of(
-                [results.get(task) for task in tasks],
-                [self.scale(results.get(self.minimum(task)).facts["minimum"]) for task in tasks],
-            )
-            for cell, tasks in self.cells(setup).items()
-        }
+        found = {}
+        for cell, tasks in self.cells(setup).items():
+            minima = [results.get(self.minimum(task)).facts["minimum"] for task in tasks]
+            scale = minima if self.relative else [1.0] * len(tasks)
+            found[cell] = Family.of([results.get(task) for task in tasks], scale)
+        return found
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,6 @@ NAMES = {
     "universal": "Universal primal",
     "universal-dual": "Universal dual",
     "universal-fast": "Universal fast",
-    "linear-coupling": "Linear coupling",
-    "subgradient": "Subgradient",
 }
 
 

@@ -80,6 +80,7 @@ class LargeBatch(Experiment):
 
     name = "large-batch"
     title = "Large minibatches"
+    relative = False
 
     def model(self, setup: Setup, loss: str) -> dict[str, Any]:
         """Return the parameters of the model; the l2 term is 1/n."""
@@ -99,10 +100,6 @@ class LargeBatch(Experiment):
     def minimum(self, task: Task) -> Task:
         """Return the task that finds P*."""
         return minimum_task(task.parameters)
-
-    def scale(self, minimum: float) -> float:  # noqa: ARG002
-        """Return 1: gaps are shown as they are."""
-        return 1.0
 
     def figures(self, setup: Setup, results: Store) -> list[Figure]:
         """Return a figure for each loss and diameter, averaged iterates above the last ones."""

@@ -210,10 +210,6 @@ class RegressionExperiment(Experiment):
         """Return the task that finds F*."""
         return minimum_task(task.parameters)
 
-    def scale(self, minimum: float) -> float:
-        """Return F*: gaps are relative to it."""
-        return minimum
-
     def panel(self, title: str, curves: Sequence[Curve]) -> Panel:
         """Return a panel with this experiment's axes."""
         return Panel(title, curves, self.axes, "(F - F*) / F*")

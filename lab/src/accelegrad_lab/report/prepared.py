@@ -1,7 +1,7 @@
 """From the curves of a report to what is drawn: colours, thinned lines, entries of the legend.
 
 A method has one colour everywhere: on the page, in both themes, and in the still figures. The fixed
-colours start from Okabe and Ito's palette and were moved by a search in OKLab: of the twelve, any
+colours start from Okabe and Ito's palette and were moved by a search in OKLab: of the nine, any
 two differ by 0.08 at least for normal, deuteranope and protanope eyes, on either background.
 """
 
@@ -53,9 +53,6 @@ METHODS: Mapping[str, Colour] = {
     "universalprimal": Colour("#3DA173", "#40F2AA"),
     "universaldual": Colour("#AB569B", "#C96EB6"),
     "universalfast": Colour("#DDA302", "#FBE03F"),
-    "linearcoupling": Colour("#5AB1FF", "#80E0FE"),
-    "subgradient": Colour("#A8ADB3", "#ABB4B9"),
-    "unixgrad": Colour("#4027A1", "#8165F8"),
     "sgd": Colour("#78055A", "#D34E7B"),
     "saga": Colour("#404703", "#CEBC18"),
     "lbfgs": Colour("#1A1A1A", "#F2F2F2"),
