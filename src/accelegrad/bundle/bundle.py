@@ -90,7 +90,7 @@ class BundleState(NamedTuple):
     step_size: float  # t
     estimated_gap: float  # according to the model
     curvature: list[float]  # inverse curvatures of the last steps, newest last
-    flattest: float  # the largest median of these so far
+    flattest: float  # the largest median of these, since trials last missed for long
     counts: Counts
     search: LineSearch
     cuts: CutMemory
@@ -397,7 +397,11 @@ class Bundle(StepRule):
         error -= ddot(at.gradient, state.center - at.point)
         if error > promise and moved.counts.misses >= RECENT:
             shorter = max(LARGEST_CUT * t, min(lowest, t), min(t, state.flattest))
-            moved = moved._replace(step_size=shorter, counts=moved.counts._replace(misses=0))
+            counts = moved.counts._replace(misses=0)
+            moved = moved._replace(step_size=shorter, counts=counts)
+            if len(state.curvature) == CURVATURE_STEPS:
+                # Steps of another length begin: what was seen from far away no longer counts.
+                moved = moved._replace(flattest=_median(state.curvature))
         return moved, at
 
     def _without_model(self, state: BundleState, oracle: Recorder) -> tuple[BundleState, Evaluated]:
