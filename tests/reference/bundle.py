@@ -263,6 +263,9 @@ class Run:
         if error > promise and self.misses >= bundle.RECENT:
             self.misses = 0
             self.t = max(bundle.LARGEST_CUT * t, min(lowest, t), min(t, self.flattest))
+            newest = self.curvature[-bundle.CURVATURE_STEPS :]
+            if len(newest) == bundle.CURVATURE_STEPS:
+                self.flattest = float(np.median(newest))
 
     # -- AcceleGrad --------------------------------------------------------------------------------
 
