@@ -5,7 +5,6 @@ import re
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize as scipy_minimize
 
 import accelegrad as ag
 from accelegrad.catalogue import METHODS, MethodOptions
@@ -48,17 +47,6 @@ def test_in_options_and_as_a_keyword_is_the_same(name):
 def test_the_parameters_of_methods_are_those_of_the_catalogue():
     taken = {name for entry in METHODS.values() for name in (*entry.needs, *entry.takes)}
     assert taken - {"diameter"} == MethodOptions.__annotations__.keys() - {"project_y"}
-
-
-def test_options_through_scipy():
-    result = scipy_minimize(
-        PROBLEM,
-        START,
-        jac=True,
-        method=ag.scipy_method,
-        options={"method": "universal", "epsilon": 0.1, "maxiter": 12},
-    )
-    np.testing.assert_array_equal(result.x, run(method="universal", epsilon=0.1).x)
 
 
 def test_the_docstring_has_all_arguments_in_their_groups_and_in_order():

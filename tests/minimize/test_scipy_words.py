@@ -184,7 +184,7 @@ def test_function_and_gradient_apart_with_args_and_callback():
         lambda x, s: s * PROBLEM.gradient(x),
         args=(2.0,),
         callback=lambda intermediate_result: seen.append(intermediate_result.fun),
-        options={"diameter": 8.0, "max_iter": 2000},
+        options={"diameter": 8.0, "maxiter": 2000},
     )
     np.testing.assert_allclose(result.x, PROBLEM.minimiser, atol=1e-6)
     assert len(seen) == result.nit

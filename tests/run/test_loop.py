@@ -118,12 +118,14 @@ def test_states_of_any_kind_are_resumed_bit_for_bit(kind, exact, tmp_path):
 @pytest.mark.parametrize("kind", ["short", "mapping"])
 def test_a_plain_rule_of_the_users_own(kind, tmp_path):
     def solve(size=0.05, max_iter=30, **options):
-        options |= dict(method=Descent(kind, size), diameter=8.0, trace=True, max_iter=max_iter)
-        return ag.minimize(lambda x: (float(x @ x), 2 * x), np.ones(2), **options)
+        options = dict(diameter=8.0, trace=True, max_iter=max_iter) | options
+        fun = lambda x: (float(x @ x), 2 * x)  # noqa: E731
+        return ag.minimize(fun, np.ones(2), method=Descent(kind, size), **options)
 
     path, whole = tmp_path / "run.agc", solve()
-    solve(max_iter=7, checkpoint=path)
+    solve(max_iter=7, checkpoint=path, trace=False)
     resumed = solve(resume=path)
+    assert len(resumed.trace) == 23  # the run before was not traced
     np.testing.assert_array_equal(resumed.x, whole.x)
     assert resumed.lower_bound == whole.lower_bound <= 0 < whole.fun < 0.1
     with pytest.raises(ag.CheckpointError, match=r"size was 0\.05 there and is 0\.1 now"):
