@@ -378,30 +378,29 @@ def test_constructors_say_what_is_wrong(build, words):
         build()
 
 
-def test_dimensions():
-    for penalty, dimension in [
+@pytest.mark.parametrize(
+    ("penalty", "dimension"),
+    [
         (L1(1.0), None),
         (L1([1.0, 2.0]), 2),
-        (ElasticNet(1, 1), None),
         (GroupL2(1, [0, 1, -1]), 3),
         (GroupL2(1, [[0], [3]], size=7), 7),
         (GroupL2(1, [[0], [3]]), None),
         (NuclearNorm(1, (2, 3)), 6),
         (OnLeading(L1(1), 2, 5), 5),
-    ]:
-        assert penalty.dimension == dimension
-        if dimension is None:
-            penalty.check_dimension(9)
-            continue
-        penalty.check_dimension(dimension)
-        for wrong in (dimension - 1, dimension + 1):
-            words = rf"has dimension {dimension}, but the points have {wrong} coordinates"
+    ],
+)
+def test_dimensions(penalty, dimension):
+    assert penalty.dimension == dimension
+    penalty.check_dimension(dimension or 9)
+    for wrong in () if dimension is None else (dimension - 1, dimension + 1):
+        words = rf"has dimension {dimension}, but the points have {wrong} coordinates"
+        for refused in (penalty.value, lambda x: penalty.prox(x, 1.0)):
             with pytest.raises(ValueError, match=words):
-                penalty.check_dimension(wrong)
-            with pytest.raises(ValueError, match=words):
-                penalty.prox(np.ones(wrong), 1.0)
-            with pytest.raises(ValueError, match=words):
-                penalty.value(np.ones(wrong))
+                refused(np.ones(wrong))
+
+
+def test_groups_need_all_their_indices():
     GroupL2(1, [[0], [3]]).check_dimension(4)
     with pytest.raises(ValueError, match=r"has the index 3 .* have 3 coordinates; .* at least 4"):
         GroupL2(1, [[0], [3]]).prox(np.ones(3), 1.0)
