@@ -17,26 +17,15 @@ from stepping import oracle_of
 from toys import AbsoluteDeviations, LeastSquares
 
 
-def max_linear(seed, d=6, n=30):
-    """Return the largest of some linear functions."""
+def max_linear(seed, d=6, n=30, curvature=0.0):
+    """Return the largest of some linear functions, plus a square."""
     rng = np.random.default_rng(seed)
     A, b = rng.standard_normal((n, d)), rng.standard_normal(n)
 
     def fun(x):
         heights = A @ x - b
-        return float(heights.max()), A[heights.argmax()].copy()
-
-    return fun
-
-
-def curved_max(seed, d=14, n=20):
-    """Return the largest of some linear functions plus ||x||^2 / 20."""
-    rng = np.random.default_rng(seed)
-    A, b = rng.standard_normal((n, d)), rng.standard_normal(n)
-
-    def fun(x):
-        heights = A @ x + b
-        return float(heights.max() + 0.05 * x @ x), A[heights.argmax()] + 0.1 * x
+        square = 0.5 * curvature * x @ x
+        return float(heights.max() + square), A[heights.argmax()] + curvature * x
 
     return fun
 
@@ -47,25 +36,17 @@ def separate_kinks(d, seed):
     return lambda x: (float(w @ np.abs(x - a)), w * np.sign(x - a))
 
 
-class Recorded:
-    """A function that keeps where it was evaluated."""
-
-    def __init__(self, fun):
-        self.fun, self.points, self.values = fun, [], []
-
-    def __call__(self, x):
-        value, gradient = self.fun(x)
-        self.points.append(x.copy())
-        self.values.append(value)
-        return value, gradient
-
-
 def stepped(rule, fun, x0, calls):
     """Return the points that a rule evaluates first."""
-    recorded, state = Recorded(fun), rule.init(x0)
-    while len(recorded.points) < calls:
+    points, state = [], rule.init(x0)
+
+    def recorded(x):
+        points.append(x.copy())
+        return fun(x)
+
+    while len(points) < calls:
         state = rule.step(state, oracle_of(recorded)).state
-    return recorded.points[:calls]
+    return points[:calls]
 
 
 def solve(fun, x0, **options):
@@ -80,7 +61,7 @@ TRANSCRIBED = {
     "smooth": (ILL_CONDITIONED, 10, None, None, 30, {"start", "search"}),
     "max-type": (max_linear(6, 14, 60), 14, None, 20, 26, {"search", "model", "insurance"}),
     # its steps succeed three times in a row, and grow
-    "curved": (curved_max(4), 14, None, None, 30, {"search", "model", "insurance"}),
+    "curved": (max_linear(4, 14, 20, 0.1), 14, None, None, 30, {"search", "model", "insurance"}),
     "kinks": (
         *(AbsoluteDeviations.random(30, 10, 0), 10, None, 12, 24),
         {"search", "model", "insurance"},

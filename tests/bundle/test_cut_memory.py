@@ -14,7 +14,7 @@ from accelegrad.bundle.cut_memory import (
     CutMemory,
     default_size,
 )
-from accelegrad.bundle.cut_model import Center, CutModel
+from accelegrad.bundle.cut_model import CutModel
 from accelegrad.rules.base import KnownEvaluation
 from toys import AbsoluteDeviations
 
@@ -46,7 +46,7 @@ def filled(size, cuts, rng, every=0, check=lambda memory: None):
 
 
 def combine(memory, center):
-    lowest = CutModel(memory).lowest(Center(center, FUN(center)[0], 0.0), 10.0)
+    lowest = CutModel(memory).lowest(KnownEvaluation(center, *FUN(center)), 10.0)
     memory.keep_weights(lowest.weights)
     return lowest
 

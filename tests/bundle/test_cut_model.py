@@ -6,7 +6,7 @@ import pytest
 import accelegrad as ag
 from accelegrad.bundle import cut_model
 from accelegrad.bundle.cut_memory import CutMemory
-from accelegrad.bundle.cut_model import MISSED, Center, CutModel
+from accelegrad.bundle.cut_model import MISSED, CutModel
 from accelegrad.rules.base import KnownEvaluation
 
 cp = pytest.importorskip("cvxpy")
@@ -81,7 +81,8 @@ def case(constraint, penalty, seed, cuts=20):
         None if term is None else term.value,
     )
     paid = 0.0 if term is None else term.value(center)
-    return model, Center(center, float((W @ center - b).max()) + paid, paid)
+    value = float((W @ center - b).max()) + paid
+    return model, KnownEvaluation(center, value, np.zeros(D), paid)
 
 
 def sum_at(model, point):

@@ -71,13 +71,13 @@ def test_a_model_with_a_penalty_is_minimised():
 
 
 def test_last_steps_are_given_up_where_they_do_not_pay_and_wait_longer_each_time():
-    sequence = LastDigits().begun(np.zeros(2), np.ones(2))
+    sequence = LastDigits(np.zeros(2), np.ones(2))
     for k in range(2 * WORTHWHILE_STEPS):
         if sequence.point is None:
             break
         sequence = sequence.after(KnownEvaluation(np.full(2, (-1.0) ** k), 0.0, np.ones(2)))
     assert (sequence.pause, sequence.next_pause) == (WORTHWHILE_STEPS, 2 * WORTHWHILE_STEPS)
-    assert sequence.begun(np.zeros(2), np.ones(2)).given_up().pause == 2 * WORTHWHILE_STEPS
+    assert sequence.given_up().pause == 2 * WORTHWHILE_STEPS
 
 
 def ill_conditioned(seed, d=30):

@@ -98,11 +98,8 @@ def test_a_kink_soon_after_the_start_is_uneven(kink, uneven):
     """Of |a - kink| at 1 the first cut is 2 (1 - kink) too low, the last one 2 kink at the start."""
     search = LineSearch.along(np.ones(1), kink, -1.0, 1.0)
     assert search.is_uneven(End(1.0, 1.0 - kink, 1.0)) is uneven
-
-
-def test_a_parabola_is_even():
-    search = LineSearch.along(np.ones(1), 1.0, -1.0, 7.0)
-    assert not search.is_uneven(End(7.0, 1.0 - 7.0 + 0.5 * 49.0, -1.0 + 7.0))
+    parabola = LineSearch.along(np.ones(1), 1.0, -1.0, 7.0)
+    assert not parabola.is_uneven(End(7.0, 1.0 - 7.0 + 0.5 * 49.0, -1.0 + 7.0))
 
 
 def test_values_that_are_hardly_finite_are_searched():

@@ -7,7 +7,7 @@ SLSQP on the dual problem, and BFGS on factors of the matrix.
 import math
 import pickle
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -28,101 +28,6 @@ SCALES = [1e-8, 1e8]
 
 
 # -- the cases
-
-
-@dataclass
-class Case:
-    """A penalty of points of d coordinates, and its value by a plain loop."""
-
-    penalty: Penalty
-    d: int
-    value: Callable[[np.ndarray], float]
-    norm: bool = True  # a norm, or one of some of the coordinates
-
-
-def l1_case(rng, scale):
-    strength = scale * rng.uniform(0.3, 1.0)
-    return Case(L1(strength), 6, lambda x: sum(strength * abs(v) for v in x))
-
-
-def weighted_l1_case(rng, scale, free=()):
-    weights = scale * rng.uniform(0.1, 1.0, 6)
-    weights[list(free)] = 0.0
-    return Case(L1(weights), 6, lambda x: sum(w * abs(v) for w, v in zip(weights, x, strict=True)))
-
-
-def partly_free_l1_case(rng, scale):
-    return weighted_l1_case(rng, scale, [2])
-
-
-def elastic_net_case(rng, scale):
-    l1, l2 = scale * rng.uniform(0.3, 1.0), rng.uniform(0.3, 2.0)
-    return Case(
-        ElasticNet(l1, l2), 6, lambda x: sum(l1 * abs(v) + l2 / 2 * v**2 for v in x), norm=False
-    )
-
-
-def ridge_case(rng, scale):
-    l2 = rng.uniform(0.3, 2.0)
-    return Case(ElasticNet(0.0, l2), 5, lambda x: sum(l2 / 2 * v**2 for v in x), norm=False)
-
-
-def group_case(rng, scale, d, groups, given=None, *, weighted=True, **size):
-    """Groups as index lists, or `given` as labels."""
-    strength = scale * rng.uniform(0.3, 1.0)
-    weights = rng.uniform(0.5, 1.5, len(groups)) if weighted else None
-
-    def value(x):
-        norms = [math.hypot(*(x[i] for i in group)) for group in groups]
-        factors = np.ones(len(groups)) if weights is None else weights
-        return strength * sum(w * norm for w, norm in zip(factors, norms, strict=True))
-
-    penalty = GroupL2(strength, groups if given is None else given, weights=weights, **size)
-    return Case(penalty, d, value)
-
-
-def labelled_groups_case(rng, scale):
-    """Weights follow the sorted labels."""
-    return group_case(rng, scale, 7, [[1], [2, 5, 6], [0, 3, 4]], [9, 4, 5, 9, 9, 5, 5])
-
-
-def partly_free_groups_case(rng, scale):
-    return group_case(rng, scale, 7, [[1, 5, 2], [6, 0]], np.array([1, 0, 0, -1, -1, 0, 1]))
-
-
-def listed_groups_case(rng, scale):
-    return group_case(rng, scale, 6, [[5, 1], [3], [0, 4, 2]], size=6)
-
-
-def open_groups_case(rng, scale):
-    return group_case(rng, scale, 8, [range(1, 3), (4, 0)], weighted=False)
-
-
-def nuclear_value(strength, shape):
-    # The matrix [[0, X], [X^T, 0]] has the eigenvalues sigma and -sigma, and zeros.
-    def value(x):
-        matrix = np.reshape(x, shape)
-        corners = [np.zeros((n, n)) for n in shape]
-        both = np.block([[corners[0], matrix], [matrix.T, corners[1]]])
-        return strength * np.abs(np.linalg.eigvalsh(both)).sum() / 2
-
-    return value
-
-
-def nuclear_case(rng, scale):
-    strength = scale * rng.uniform(0.3, 1.0)
-    return Case(NuclearNorm(strength, [3, 4]), 12, nuclear_value(strength, (3, 4)))
-
-
-def leading_l1_case(rng, scale):
-    strength = scale * rng.uniform(0.3, 1.0)
-    return Case(OnLeading(L1(strength), 4, 6), 6, lambda x: sum(strength * abs(v) for v in x[:4]))
-
-
-def leading_nuclear_case(rng, scale):
-    strength = scale * rng.uniform(0.3, 1.0)
-    value = nuclear_value(strength, (2, 3))
-    return Case(OnLeading(NuclearNorm(strength, (2, 3)), 6, 7), 7, lambda x: value(x[:6]))
 
 
 class OwnMaximum:
@@ -151,25 +56,88 @@ class OwnMaximum:
         return f"OwnMaximum({self.strength})"
 
 
-def foreign_case(rng, scale):
-    strength = scale * rng.uniform(0.3, 1.0)
-    return Case(as_penalty(OwnMaximum(strength)), 5, lambda x: strength * max(map(abs, x)))
+def l1(weights, x):
+    return sum(w * abs(v) for w, v in zip(weights, x, strict=True))
 
 
-CASES = {
-    name.removesuffix("_case"): maker
-    for name, maker in list(globals().items())
-    if name.endswith("_case") and name != "group_case"
+def elastic(l1, l2, x):
+    return sum(l1 * abs(v) + l2 / 2 * v**2 for v in x)
+
+
+def groups(factors, members, x):
+    norms = (math.hypot(*(x[i] for i in group)) for group in members)
+    return sum(factor * norm for factor, norm in zip(factors, norms, strict=True))
+
+
+def nuclear(strength, shape, x):
+    """The matrix [[0, X], [X^T, 0]] has the eigenvalues sigma and -sigma, and zeros."""
+    matrix, corners = np.reshape(x, shape), [np.zeros((n, n)) for n in shape]
+    both = np.block([[corners[0], matrix], [matrix.T, corners[1]]])
+    return strength * np.abs(np.linalg.eigvalsh(both)).sum() / 2
+
+
+W = np.array([0.1, 0.9, 0.5, 0.7, 0.3, 0.4])
+SOME = np.array([0.1, 0.9, 0.0, 0.7, 0.3, 0.4])
+THREE, LABELLED = [0.5, 1.5, 1.1], [[1], [2, 5, 6], [0, 3, 4]]
+LISTED, PARTLY = [[5, 1], [3], [0, 4, 2]], [[1, 5, 2], [6, 0]]
+#: by name: the penalty at a scale, its dimension, and its value by a plain loop
+TABLE = {
+    "l1": (lambda s: L1(0.7 * s), 6, lambda s, x: l1([0.7 * s] * 6, x)),
+    "weighted_l1": (lambda s: L1(s * W), 6, lambda s, x: l1(s * W, x)),
+    "partly_free_l1": (lambda s: L1(s * SOME), 6, lambda s, x: l1(s * SOME, x)),
+    "elastic_net": (lambda s: ElasticNet(0.7 * s, 0.9), 6, lambda s, x: elastic(0.7 * s, 0.9, x)),
+    "ridge": (lambda s: ElasticNet(0.0, 0.9), 5, lambda s, x: elastic(0.0, 0.9, x)),
+    "labelled_groups": (  # weights follow the sorted labels
+        lambda s: GroupL2(0.6 * s, [9, 4, 5, 9, 9, 5, 5], weights=THREE),
+        *(7, lambda s, x: 0.6 * s * groups(THREE, LABELLED, x)),
+    ),
+    "partly_free_groups": (
+        lambda s: GroupL2(0.6 * s, np.array([1, 0, 0, -1, -1, 0, 1]), weights=THREE[:2]),
+        *(7, lambda s, x: 0.6 * s * groups(THREE[:2], PARTLY, x)),
+    ),
+    "listed_groups": (
+        lambda s: GroupL2(0.6 * s, LISTED, weights=THREE, size=6),
+        *(6, lambda s, x: 0.6 * s * groups(THREE, LISTED, x)),
+    ),
+    "open_groups": (
+        lambda s: GroupL2(0.6 * s, [range(1, 3), (4, 0)]),
+        *(8, lambda s, x: 0.6 * s * groups([1, 1], [[1, 2], [4, 0]], x)),
+    ),
+    "nuclear": (
+        lambda s: NuclearNorm(0.6 * s, [3, 4]),
+        12,
+        lambda s, x: nuclear(0.6 * s, (3, 4), x),
+    ),
+    "leading_l1": (
+        lambda s: OnLeading(L1(0.7 * s), 4, 6),
+        6,
+        lambda s, x: l1([0.7 * s] * 4, x[:4]),
+    ),
+    "leading_nuclear": (
+        lambda s: OnLeading(NuclearNorm(0.6 * s, (2, 3)), 6, 7),
+        *(7, lambda s, x: nuclear(0.6 * s, (2, 3), x[:6])),
+    ),
+    "foreign": (lambda s: as_penalty(OwnMaximum(s)), 5, lambda s, x: s * max(map(abs, x))),
 }
+CASES = sorted(TABLE)
 FREE = ["partly_free_l1", "partly_free_groups", "open_groups", "leading_l1", "leading_nuclear"]
 BOUNDED = sorted(set(CASES) - set(FREE) - {"foreign"})
 SEPARABLE = ["elastic_net", "l1", "leading_l1", "partly_free_l1", "ridge", "weighted_l1"]
-for_all = pytest.mark.parametrize("name", sorted(CASES))
+for_all = pytest.mark.parametrize("name", CASES)
+
+
+class Case(NamedTuple):
+    """A penalty of points of d coordinates, and its value by a plain loop."""
+
+    penalty: Penalty
+    d: int
+    value: Callable[[np.ndarray], float]
 
 
 def drawn(name, scale=1.0):
-    rng = np.random.default_rng([sum(map(ord, name)), 0])
-    return CASES[name](rng, scale), rng
+    build, d, value = TABLE[name]
+    rng = np.random.default_rng(sum(map(ord, name)))
+    return Case(build(scale), d, lambda x: value(scale, x)), rng
 
 
 def queries(rng, case, scale, count=6):
@@ -220,11 +188,7 @@ def test_prox_leaves_a_subgradient(name, scale):
             assert other >= value + slope @ (u - p) - 1e-13 * size
 
 
-def test_prox_of_all_zeros_and_at_the_thresholds():
-    zeros = np.zeros(4)
-    groups = GroupL2(1.0, [0, 0, 1, -1])
-    for penalty in (L1(1.0), ElasticNet(1.0, 1.0), groups, NuclearNorm(1.0, (2, 2))):
-        np.testing.assert_array_equal(penalty.prox(zeros, 0.5), zeros)
+def test_prox_at_the_thresholds():
     x = np.array([1.0, -1.0, np.nextafter(1.0, 2.0), -3.0])
     np.testing.assert_array_equal(L1(2.0).prox(x, 0.5), [0.0, 0.0, 2.0**-52, -2.0])
     np.testing.assert_array_equal(ElasticNet(2.0, 6.0).prox(x, 0.5), [0.0, 0.0, 2.0**-54, -0.5])
@@ -236,7 +200,7 @@ def test_prox_of_all_zeros_and_at_the_thresholds():
     )
 
 
-@pytest.mark.parametrize("size", [1e-200, 1e-160, 1e160, 1e200])
+@pytest.mark.parametrize("size", [1e-200, 1e160])
 def test_groups_at_sizes_whose_squares_leave_the_floats(size):
     x = size * np.array([3.0, -4.0, 5.0])
     penalty = GroupL2(1.0, [0, 0, 1])
@@ -368,7 +332,7 @@ def test_affine_minorant_lies_below_and_touches(name, scale):
         value = case.penalty.value(p)
         rounding = 1e-13 * (value + size**2)
         assert q @ p + c == pytest.approx(value, abs=rounding)
-        if case.norm:
+        if name not in ("elastic_net", "ridge"):  # a norm, or one of some of the coordinates
             assert abs(c) <= (rounding if name == "foreign" else 0.0)
         for u in sampled(rng, p, scale):
             other = case.penalty.value(u)
@@ -378,66 +342,65 @@ def test_affine_minorant_lies_below_and_touches(name, scale):
 # -- constructors
 
 
-WRONG = [
-    (lambda: L1(0.0), r"strength must be a finite number > 0, but it is 0\.0"),
-    (lambda: L1("1"), r"strength must be an array of real numbers"),
-    (lambda: L1([1.0, -2.0]), r"strength must be >= 0, but strength\[1\] is -2\.0"),
-    (lambda: L1([1.0, math.nan]), r"strength must be finite, but strength\[1\] is nan"),
-    (lambda: L1([0.0, 0.0]), r"strength must have an entry > 0, but all are 0"),
-    (lambda: ElasticNet(-1.0, 1.0), r"l1 must be a finite number >= 0, but it is -1\.0"),
-    (lambda: ElasticNet(0, 0), r"l1 or l2 must be > 0, but both are 0"),
-    (lambda: GroupL2(1, 3), r"groups must be a vector of labels or a list of .*, not 3"),
-    (lambda: GroupL2(1, []), r"groups must be a vector with entries, .* \(0,\)"),
-    (lambda: GroupL2(1, [0.0, 1.0]), r"groups must hold whole numbers, .* float64"),
-    (lambda: GroupL2(1, [0, 1, -2]), r"groups must be labels >= 0, .* groups\[2\] is -2"),
-    (lambda: GroupL2(1, [-1, -1]), r"groups must have a label >= 0, but all are -1"),
-    (lambda: GroupL2(1, [0, 1], size=3), r"size must be 2, the number of labels .* is 3"),
-    (lambda: GroupL2(1, [[0, 1], 2]), r"labels or index lists only, but groups\[1\] is 2"),
-    (lambda: GroupL2(1, [[0, 1], [2, 1]]), r"coordinate 1 is in groups\[0\] .* groups\[1\]"),
-    (lambda: GroupL2(1, [[0, 1], []]), r"groups\[1\] must be a vector with entries"),
-    (lambda: GroupL2(1, [[0], [-1]]), r"indices >= 0, but groups\[1\] has -1"),
-    (lambda: GroupL2(1, [[0], [4]], size=4), r"indices from 0 to 3, but groups\[1\] has 4"),
-    (lambda: GroupL2(1, [0, 1], weights=[1.0]), r"weights must have .* per group, 2, .* has 1"),
-    (lambda: GroupL2(1, [0, 1], weights=[1, -1]), r"weights must be >= 0, but weights\[1\]"),
-    (lambda: GroupL2(1, [0, 1], weights=[0, 0]), r"weights must have an entry > 0"),
-    (lambda: NuclearNorm(1, 4), r"shape must be a pair of whole numbers >= 1, not 4"),
-    (lambda: NuclearNorm(1, (2, 0)), r"shape\[1\] must be a whole number >= 1, but it is 0"),
-    (lambda: OnLeading(L1(1), 4, 3), r"total must be >= size, 4, but it is 3"),
-    (lambda: OnLeading(L1([1, 1]), 3, 4), r"has dimension 2, but the points have 3"),
-    (lambda: OnLeading(3, 2, 3), r"penalty must be .* not 3"),
-]
-
-
-@pytest.mark.parametrize(("build", "words"), WRONG)
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: L1(0.0), r"strength must be a finite number > 0, but it is 0\.0"),
+        (lambda: L1("1"), r"strength must be an array of real numbers"),
+        (lambda: L1([1.0, -2.0]), r"strength must be >= 0, but strength\[1\] is -2\.0"),
+        (lambda: L1([1.0, math.nan]), r"strength must be finite, but strength\[1\] is nan"),
+        (lambda: L1([0.0, 0.0]), r"strength must have an entry > 0, but all are 0"),
+        (lambda: ElasticNet(-1.0, 1.0), r"l1 must be a finite number >= 0, but it is -1\.0"),
+        (lambda: ElasticNet(0, 0), r"l1 or l2 must be > 0, but both are 0"),
+        (lambda: GroupL2(1, 3), r"groups must be a vector of labels or a list of .*, not 3"),
+        (lambda: GroupL2(1, []), r"groups must be a vector with entries, .* \(0,\)"),
+        (lambda: GroupL2(1, [0.0, 1.0]), r"groups must hold whole numbers, .* float64"),
+        (lambda: GroupL2(1, [0, 1, -2]), r"groups must be labels >= 0, .* groups\[2\] is -2"),
+        (lambda: GroupL2(1, [-1, -1]), r"groups must have a label >= 0, but all are -1"),
+        (lambda: GroupL2(1, [0, 1], size=3), r"size must be 2, the number of labels .* is 3"),
+        (lambda: GroupL2(1, [[0, 1], 2]), r"labels or index lists only, but groups\[1\] is 2"),
+        (lambda: GroupL2(1, [[0, 1], [2, 1]]), r"coordinate 1 is in groups\[0\] .* groups\[1\]"),
+        (lambda: GroupL2(1, [[0, 1], []]), r"groups\[1\] must be a vector with entries"),
+        (lambda: GroupL2(1, [[0], [-1]]), r"indices >= 0, but groups\[1\] has -1"),
+        (lambda: GroupL2(1, [[0], [4]], size=4), r"indices from 0 to 3, but groups\[1\] has 4"),
+        (lambda: GroupL2(1, [0, 1], weights=[1.0]), r"weights must have .* per group, 2, .* has 1"),
+        (lambda: GroupL2(1, [0, 1], weights=[1, -1]), r"weights must be >= 0, but weights\[1\]"),
+        (lambda: GroupL2(1, [0, 1], weights=[0, 0]), r"weights must have an entry > 0"),
+        (lambda: NuclearNorm(1, 4), r"shape must be a pair of whole numbers >= 1, not 4"),
+        (lambda: NuclearNorm(1, (2, 0)), r"shape\[1\] must be a whole number >= 1, but it is 0"),
+        (lambda: OnLeading(L1(1), 4, 3), r"total must be >= size, 4, but it is 3"),
+        (lambda: OnLeading(L1([1, 1]), 3, 4), r"has dimension 2, but the points have 3"),
+        (lambda: OnLeading(3, 2, 3), r"penalty must be .* not 3"),
+    ],
+)
 def test_constructors_say_what_is_wrong(build, words):
     with pytest.raises((TypeError, ValueError), match=words):
         build()
 
 
-def test_dimensions():
-    for penalty, dimension in [
+@pytest.mark.parametrize(
+    ("penalty", "dimension"),
+    [
         (L1(1.0), None),
         (L1([1.0, 2.0]), 2),
-        (ElasticNet(1, 1), None),
         (GroupL2(1, [0, 1, -1]), 3),
         (GroupL2(1, [[0], [3]], size=7), 7),
         (GroupL2(1, [[0], [3]]), None),
         (NuclearNorm(1, (2, 3)), 6),
         (OnLeading(L1(1), 2, 5), 5),
-    ]:
-        assert penalty.dimension == dimension
-        if dimension is None:
-            penalty.check_dimension(9)
-            continue
-        penalty.check_dimension(dimension)
-        for wrong in (dimension - 1, dimension + 1):
-            words = rf"has dimension {dimension}, but the points have {wrong} coordinates"
+    ],
+)
+def test_dimensions(penalty, dimension):
+    assert penalty.dimension == dimension
+    penalty.check_dimension(dimension or 9)
+    for wrong in () if dimension is None else (dimension - 1, dimension + 1):
+        words = rf"has dimension {dimension}, but the points have {wrong} coordinates"
+        for refused in (penalty.value, lambda x: penalty.prox(x, 1.0)):
             with pytest.raises(ValueError, match=words):
-                penalty.check_dimension(wrong)
-            with pytest.raises(ValueError, match=words):
-                penalty.prox(np.ones(wrong), 1.0)
-            with pytest.raises(ValueError, match=words):
-                penalty.value(np.ones(wrong))
+                refused(np.ones(wrong))
+
+
+def test_groups_need_all_their_indices():
     GroupL2(1, [[0], [3]]).check_dimension(4)
     with pytest.raises(ValueError, match=r"has the index 3 .* have 3 coordinates; .* at least 4"):
         GroupL2(1, [[0], [3]]).prox(np.ones(3), 1.0)
@@ -497,16 +460,6 @@ class OwnSquare:
         return "OwnSquare"
 
 
-class Subclass(Penalty):
-    """The least that a penalty of one's own needs."""
-
-    def value(self, x):
-        return 0.0
-
-    def prox(self, x, step):
-        return x.copy()
-
-
 def test_foreign_penalties_tell_what_they_can():
     full, bare = as_penalty(OwnSquare()), as_penalty(OwnMaximum(2.0))
     assert isinstance(full, Penalty)
@@ -521,11 +474,6 @@ def test_foreign_penalties_tell_what_they_can():
     assert leading.separable is True
     np.testing.assert_array_equal(leading.prox(np.array([4.0, 5.0, 6.0]), 1.0), [2.0, 5.0, 6.0])
     assert OnLeading(OwnSquare(), 1, 1).level_radius(8.0) == 4.0
-    least = Subclass()
-    assert as_penalty(least) is least
-    assert (least.separable, least.dimension, least.level_radius(0.0)) == (False, None, INF)
-    q, c = least.affine_minorant(np.array([1.0, -2.0]))
-    assert (q.tolist(), c) == ([0.0, 0.0], 0.0)
     with pytest.raises(TypeError, match="abstract"):
         Penalty()
 
@@ -561,12 +509,7 @@ def foreign(**changes):
         ("prox", lambda x: 0.0, ValueError, r"penalty\.prox must return .* \(3,\), .* \(\)"),
         ("prox", lambda x: None, TypeError, r"answer of penalty\.prox must be an array of real"),
         ("prox", lambda x: 1j * x, TypeError, r"answer of penalty\.prox must be real"),
-        (
-            "prox",
-            lambda x: x * [1, math.nan, 1],
-            NonFiniteError,
-            r"of the penalty has entry 1 = nan",
-        ),
+        ("prox", lambda x: x * [1, math.nan, 1], NonFiniteError, r"penalty has entry 1 = nan"),
         ("prox", lambda x: x * [1, 1, -INF], NonFiniteError, r"of the penalty has entry 2 = -inf"),
         ("value", np.copy, TypeError, r"penalty\.value must return a number, .* \(3,\)"),
         ("value", lambda x: None, TypeError, r"answer of penalty\.value must be"),

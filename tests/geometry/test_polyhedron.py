@@ -139,10 +139,7 @@ def test_the_linear_minimum_is_that_of_highs():
         ((np.ones(3), 0, 1), "A must be a matrix"),
         ((np.zeros((0, 3)), 0, 1), "A must be a matrix with entries"),
         (([[1.0, INF]], 0, 1), r"A must be finite, but A\[0, 1\] is inf"),
-        (
-            ([[1.0, 1.0]], [0, 0], 1),
-            "lower and upper must be numbers or have one entry per row of A, 1",
-        ),
+        (([[1.0, 1.0]], [0, 0], 1), "lower and upper must .* one entry per row of A, 1, .* 2"),
         (([[1.0, 1.0]], math.nan, 1), "lower must be a number or -inf"),
         (([[1.0, 1.0]], INF, INF), "lower must be a number or -inf"),
         (([[1.0, 1.0]], 2, 1), r"lower must be <= upper, but lower is 2.0"),
@@ -173,28 +170,6 @@ def nearly_dependent(seed, rows, size, groups, apart):
     inside = rng.standard_normal(size)
     upper = A @ inside + rng.exponential(0.1, rows) * (rng.random(rows) < 0.5)
     return A, upper, inside, inside + 10.0 * rng.standard_normal(size)
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_rows_that_nearly_depend_on_each_other_are_projected_on(seed):
-    """Newton's steps alone missed rows by up to 1e-3, or took hundreds of steps for that."""
-    A, upper, inside, x = nearly_dependent(seed, 60, 30, 12, 1e-4)
-    found = Polyhedron(A, -np.inf, upper).project(x)
-    assert (A @ found - upper).max() <= 1e-12 * np.abs(x).sum()
-    # No feasible point is nearer: x - found makes an obtuse angle with the ways to these points.
-    scale = np.linalg.norm(x - found) * np.linalg.norm(inside - found)
-    assert (x - found) @ (inside - found) <= 1e-7 * scale
-    peer = scipy_nearest(A, upper, x)
-    assert np.linalg.norm(found - x) <= np.linalg.norm(peer - x) * (1 + 1e-7)
-
-
-def scipy_nearest(A, upper, x):
-    """Return the nearest point by Lawson and Hanson's method, with SciPy's least squares."""
-    gap = A @ x - upper
-    system = np.vstack([-A.T, gap / np.abs(gap).max()])
-    y, _ = nnls(system, np.append(np.zeros(x.size), 1.0), maxiter=10_000)
-    rest = system @ y
-    return x + np.abs(gap).max() * rest[:-1] / (1.0 - rest[-1])
 
 
 def test_a_point_where_many_whole_numbered_rows_meet_takes_few_steps():
@@ -266,7 +241,9 @@ def test_large_limits_do_not_hide_what_a_tiny_point_misses(size):
 def test_hard_rows_are_projected_on_as_far_as_a_generic_solver_does(kind, seed):
     A, low, high, bounds, inside, x = hard(seed, kind)
     found = Polyhedron(A, low, high, bounds).project(x)
-    assert np.linalg.norm(found - x) <= np.linalg.norm(inside - x) * (1 + 1e-7)
+    # No feasible point is nearer: x - found makes an obtuse angle with the way to the inner one.
+    scale = np.linalg.norm(x - found) * np.linalg.norm(inside - found)
+    assert (x - found) @ (inside - found) <= 1e-7 * scale
     terms = np.abs(A) @ (np.abs(found) + np.abs(inside))
     assert (np.maximum(A @ found - high, low - A @ found) <= 1e-11 * terms).all()
 
