@@ -238,37 +238,29 @@ class TestWhatAModelProves:
 
         model = linear_model(l2=1.0)
         result = ag.minimize(model, penalty=Linear(), max_iter=5000)
-        reference = ag.minimize(
-            lambda x: (model.value(x) - 3.0 * float(x.sum()), model.gradient(x) - 3.0),
-            np.zeros(D),
-            scale=None,
-            max_iter=200,
-        )
+
+        def whole(x):
+            return model.value(x) - 3.0 * float(x.sum()), model.gradient(x) - 3.0
+
+        reference = ag.minimize(whole, np.zeros(D), max_iter=200)
         assert result.lower_bound <= reference.fun + 1e-9
 
     def test_a_zero_gradient_is_no_minimum_of_the_sum(self):
         b = np.array([3.0, -0.5, 1.5])
-        result = ag.minimize(
-            lambda x: (0.5 * float((x - b) @ (x - b)), x - b),
-            b,
-            penalty=ag.L1(1.0),
-            tol=1e-10,
-            max_iter=5000,
-        )
+        fun = LeastSquares(np.eye(3), b)
+        result = ag.minimize(fun, b, penalty=ag.L1(1.0), tol=1e-10, max_iter=5000)
         np.testing.assert_allclose(result.x, [2.0, 0.0, 0.5], atol=1e-5)
         assert result.success
 
 
 def test_a_callback_always_gets_bound_and_gap():
-    seen = []
-    ag.minimize(
-        linear_model(),
-        batch_size=4,
-        rng=0,
-        max_iter=3,
-        callback=lambda intermediate_result: seen.append(intermediate_result),
-    )
-    found = [(one.lower_bound, one.gap, one.certified_radius) for one in seen]
+    found = []
+
+    def callback(intermediate_result):
+        one = intermediate_result
+        found.append((one.lower_bound, one.gap, one.certified_radius))
+
+    ag.minimize(linear_model(), batch_size=4, rng=0, max_iter=3, callback=callback)
     assert found == [(-np.inf, np.inf, 0.0)] * 3
 
 

@@ -70,14 +70,16 @@ def test_a_gradient_bound_and_a_penalty_are_in_the_users_units(diameter):
             torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
 
 
-def test_a_first_gradient_of_zero_says_nothing_of_the_size():
+@pytest.mark.parametrize("diagonal", [True, False])
+def test_a_first_gradient_of_zero_says_nothing_of_the_size(diagonal):
     x = torch.nn.Parameter(torch.zeros(2))
-    optimizer = AcceleGrad([x])
+    optimizer = AcceleGrad([x], diagonal=diagonal)
     x.grad = torch.zeros(2)
     optimizer.step()
     for _ in range(200):
         x.grad = 1e-19 * (x.detach() - torch.tensor([1.0, -2.0]))
         optimizer.step()
+        assert optimizer.param_groups[0]["agreement"].isfinite()
     torch.testing.assert_close(x.detach(), torch.tensor([1.0, -2.0]), atol=0.05, rtol=0)
 
 

@@ -90,12 +90,8 @@ class TwoPhaseRule(GradientRule):
         self, state: ExtragradientState, prediction: Array, gradient: Array
     ) -> ExtragradientState:
         """Return the state with y_{t+1} and the next z~, after the gradient g_t at x~_t."""
-        gradient, radius, radii, eta = (
-            as_array(gradient),
-            state.radius,
-            self.weight(state),
-            state.step_size,
-        )
+        gradient, radius = as_array(gradient), state.radius
+        radii, eta = self.weight(state), state.step_size
         alpha, surprise = radii / radius, gradient - as_array(prediction)
         total = state.weighted_differences + alpha * alpha * inner(surprise, surprise)
         if state.start is not None:
