@@ -95,7 +95,7 @@ class Own(ag.AcceleGrad):
     """A user's: it may do other steps."""
 
 
-def test_which_runs_are_compiled():
+def test_which_runs_are_compiled(monkeypatch):
     problem = model()
     start = np.zeros(problem.n_parameters)
     ball = ag.Ball(start, 2.0).project
@@ -123,15 +123,8 @@ def test_which_runs_are_compiled():
         assert all(compiled_twin(rule, problem, start) is rule for rule in has_twin)
     with kernels.use("auto"):  # small data are not worth the loading of Numba
         assert all(compiled_twin(rule, problem, start) is rule for rule in has_twin)
-
-
-def test_large_data_are_worth_it(monkeypatch):
-    monkeypatch.setattr(compiled, "LEAST_ROWS", 150)
-    problem = model()
-    rule = ag.AdaGrad(diameter=4.0)
-    with kernels.use("auto"):
-        twin = compiled_twin(rule, problem, np.zeros(problem.n_parameters))
-    assert isinstance(twin, CompiledRule)
+        monkeypatch.setattr(compiled, "LEAST_ROWS", 150)
+        assert all(isinstance(compiled_twin(r, problem, start), CompiledRule) for r in has_twin)
 
 
 @pytest.mark.parametrize("replacement", [False, True])
