@@ -12,13 +12,11 @@ import pytest
 import scipy.sparse as sp
 
 import accelegrad as ag
-from accelegrad.kernels import steps as kernel_steps
 from accelegrad.kernels.dense_steps import DenseSteps
 from accelegrad.kernels.gradient import data
 from accelegrad.kernels.sparse_steps import S, SparseSteps
 from accelegrad.kernels.steps import Chunk, Settings
 from accelegrad.models.losses import LOSSES, make_loss
-from accelegrad.rules.distance_free import REACH, TRUST
 
 
 @dataclass(frozen=True)
@@ -350,20 +348,6 @@ def test_stops_where_a_margin_is_not_finite_though_the_slope_would_be(make):
     assert twin.advance(np.arange(20)) < 20
 
 
-def test_the_last_batch_may_be_shorter():
-    case = Case(Config("distance_free", batch=7, l2=0.01))
-    rows, whole = case.rows(10)[:66], case.sparse()
-    assert whole.advance(rows, 7) == 10
-    parts = case.sparse()
-    parts.advance(rows[:63], 7)
-    parts.advance(rows[63:], 3)
-    np.testing.assert_array_equal(whole.query(), parts.query())
-    dense = case.dense()
-    assert dense.advance(rows, 7) == 10
-    assert apart(whole.query(), dense.query()) <= 1e-12
-    assert whole.advance(np.empty(0, int), 7) == 0
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("batch", [1, 5])
 def test_columns_may_be_repeated_in_a_row_and_out_of_order(kind, batch):
@@ -398,7 +382,3 @@ def test_nothing_moves_before_the_first_step_and_while_all_gradients_are_zero(ki
         assert twin.step_size == 0.0
         assert not twin.query().any()
         assert not twin.output().any()
-
-
-def test_constants_are_those_of_the_rules():
-    assert (kernel_steps.REACH, kernel_steps.TRUST) == (REACH, TRUST)

@@ -136,23 +136,20 @@ def test_a_chunk_changes_no_state_that_was_kept():
     np.testing.assert_array_equal(one.coef_, other.coef_)
 
 
-@pytest.mark.parametrize("name", CLASSIFIERS)
+REGRESSORS = {loss: {"loss": loss} for loss in ("squared_error", "absolute_error", "quantile")}
+
+
+@pytest.mark.parametrize("name", [*CLASSIFIERS, *REGRESSORS])
 @pytest.mark.parametrize("n_classes", [2, 4])
-def test_the_first_chunk_of_a_stream_has_the_radius_that_the_rule_probes(name, n_classes):
-    X, y, _, weights = data(n_classes=n_classes)
+def test_the_first_chunk_of_a_stream_begins_with_the_radius_that_the_rule_probes(name, n_classes):
+    X, y, numbers, weights = data(n_classes=n_classes)
     models = []
     for mode in MODES:
         with kernels.use(mode):
-            model = AcceleGradClassifier(random_state=0, **CLASSIFIERS[name])
-            models.append(model.partial_fit(X, y, range(n_classes), weights))
-    assert_same(*models, rtol=1e-6, atol=1e-7)
-
-
-@pytest.mark.parametrize("loss", ["squared_error", "absolute_error", "huber", "quantile"])
-def test_the_first_chunk_of_numbers_far_from_zero(loss):
-    X, _, y, _ = data()
-    models = []
-    for mode in MODES:
-        with kernels.use(mode):
-            models.append(AcceleGradRegressor(loss, random_state=0).partial_fit(X, y + 10.0))
+            if name in REGRESSORS:  # far from zero: the start has an intercept
+                model = AcceleGradRegressor(**REGRESSORS[name], random_state=0)
+                models.append(model.partial_fit(X, numbers + 10.0, weights))
+            else:
+                model = AcceleGradClassifier(**CLASSIFIERS[name], random_state=0)
+                models.append(model.partial_fit(X, y, range(n_classes), weights))
     assert_same(*models, rtol=1e-6, atol=1e-7)

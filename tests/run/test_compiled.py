@@ -119,7 +119,7 @@ def test_which_runs_are_compiled(monkeypatch):
     with kernels.use("auto"):  # small data are not worth the loading of Numba
         assert all(compiled_twin(rule, problem, start) is rule for rule in has_twin)
         monkeypatch.setattr(compiled, "LEAST_ROWS", 150)
-        assert isinstance(compiled_twin(has_twin[1], problem, start), CompiledRule)
+        assert all(isinstance(compiled_twin(r, problem, start), CompiledRule) for r in has_twin)
 
 
 @pytest.mark.parametrize("replacement", [False, True])

@@ -69,9 +69,6 @@ from accelegrad.kernels.steps import (
 #: Columns are rebased if the determinant of the coefficients of z and y is below this, a
 #: coefficient above its inverse, or ||S||^2 has fallen by this factor: about 1e-16 / this is lost.
 LOST = 1e-4
-#: Products with the gradient are added up in this many sums: additions to one would wait for each
-#: other (a fifth of the time of a step).
-COPIES = 2
 
 #: What changes from step to step; `peak` is the largest ||S||^2 since it was last computed;
 #: `equal` tells whether z and y are the same point.
@@ -114,7 +111,7 @@ class Room(NamedTuple):
 def _room(n_columns: int, K: int, n_groups: int, n_levels: int, entries: int) -> Room:
     return Room(
         at=np.empty(3 * n_levels * K),
-        dots=np.empty(COPIES * 5 * n_levels * K),
+        dots=np.empty(5 * n_levels * K),
         factors=np.empty(4 * n_levels * K),
         slopes=np.empty(K),
         free=np.empty(K),
@@ -243,8 +240,7 @@ def _gradient(
     dots[:] = 0.0
     for entry in range(count):
         j = listed[entry]
-        n = np.uint64(5 * K) * (np.uint64(COPIES) * np.uint64(level[j]) + entry % np.uint64(COPIES))
-        c, g = four * j, one * entry
+        n, c, g = np.uint64(5 * K) * np.uint64(level[j]), four * j, one * entry
         for field in range(np.uint64(0), three, one):
             for k in range(one):
                 dots[n + field + k] += gradient[g + k] * flat[c + field + k]
@@ -277,11 +273,9 @@ def _products(K: int, own: int, g: int, s: Any, f: Any, levels: Any, dots: Any, 
     whole = 0.0
     for n in range(l2.size):
         v, w, total, start, itself = 0.0, 0.0, 0.0, 0.0, 0.0
-        for copy in range(COPIES):
-            first = 5 * K * (COPIES * n + copy)
-            for k in range(first + g * own, first + (g + 1) * own):
-                v, w, total = v + dots[k], w + dots[k + K], total + dots[k + 2 * K]
-                start, itself = start + dots[k + 3 * K], itself + dots[k + 4 * K]
+        for k in range(5 * n * K + g * own, 5 * n * K + (g + 1) * own):
+            v, w, total = v + dots[k], w + dots[k + K], total + dots[k + 2 * K]
+            start, itself = start + dots[k + 3 * K], itself + dots[k + 4 * K]
         along[g, n, X0] = start
         for a in (Z, Y, S):
             along[g, n, a] = mix[g, n, a, 0] * v + mix[g, n, a, 1] * w + mix[g, n, a, 2] * start
