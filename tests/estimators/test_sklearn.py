@@ -196,6 +196,17 @@ def test_zero_weights_leave_rows_and_their_class_out(flowers):
     np.testing.assert_allclose(weighted.coef_, removed.coef_, rtol=1e-8)
 
 
+def test_weights_may_be_a_number_or_objects(binary):
+    X, y = binary
+    objects = np.full(y.size, 2, dtype=object)
+    fits = [AcceleGradClassifier().fit(X, y, weights).coef_ for weights in (None, 2.0, objects)]
+    np.testing.assert_allclose(fits[1:], [fits[0]] * 2, rtol=1e-9)
+    with pytest.raises(
+        ValueError, match=r"sample_weight must be >= 0, but sample_weight\[0\] is -1"
+    ):
+        AcceleGradClassifier().fit(X, y, -1.0)
+
+
 def test_class_weights_are_factors_of_the_weights(binary):
     X, y = binary
     by_hand = dict(enumerate(y.size / (2 * np.bincount(y))))
