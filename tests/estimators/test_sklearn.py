@@ -57,6 +57,9 @@ def test_a_miss_is_told_with_the_gap_and_a_remedy(binary):
     assert short.n_iter_ == 3
     better = AcceleGradClassifier(tol=1e-6).fit(X, y)
     assert short.objective_ - short.gap_ <= better.objective_
+    with pytest.warns(ConvergenceWarning):  # interior points were too few: another method went on
+        kinked = AcceleGradClassifier("hinge", max_iter=3).fit(X, y)
+    assert kinked.method_ == "accelegrad-newton"
 
 
 def test_no_tolerance_means_max_iter_and_no_warning(binary):

@@ -412,6 +412,7 @@ def test_parquet_is_read_as_csv_is(tmp_path):
     for index in indices:
         frame.set_axis(index).to_parquet(tmp_path / "a.parquet", index=True, row_group_size=9)
         assert_rows(tmp_path / "a.parquet", expected, Y)
+        assert len(list(open_table(tmp_path / "a.parquet").blocks())) == 1  # of small groups
         assert_rows(tmp_path / "a.parquet", X, words, target="word", reading=Reading(drop=("t",)))
     frame.loc[indices[1].get_indexer(["row 3"])[0], "a"] = np.nan
     frame.to_parquet(tmp_path / "a.parquet")
