@@ -506,6 +506,7 @@ def test_what_an_npz_file_has_to_hold(tmp_path):
         assert_rows(path, X, words)
         refused(path, "y must hold numbers", targets=Targets.NUMBERS)
     refused(path, "target is 2", target=2)
+    refused(path, "found 3 columns, but 2 features are expected", n_features=2)
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"X": X.astype(str)}, "X must hold numbers"),
         ({"X": X + 1j}, "X must hold numbers"),
