@@ -57,6 +57,9 @@ def test_a_miss_is_told_with_the_gap_and_a_remedy(binary):
     assert short.n_iter_ == 3
     better = AcceleGradClassifier(tol=1e-6).fit(X, y)
     assert short.objective_ - short.gap_ <= better.objective_
+    with pytest.warns(ConvergenceWarning):  # interior points were too few: another method went on
+        kinked = AcceleGradClassifier("hinge", max_iter=3).fit(X, y)
+    assert kinked.method_ == "accelegrad-newton"
 
 
 def test_no_tolerance_means_max_iter_and_no_warning(binary):
@@ -194,6 +197,17 @@ def test_zero_weights_leave_rows_and_their_class_out(flowers):
     removed = AcceleGradClassifier(random_state=0).fit(X[y != 2], y[y != 2])
     np.testing.assert_array_equal(weighted.classes_, [0, 1])
     np.testing.assert_allclose(weighted.coef_, removed.coef_, rtol=1e-8)
+
+
+def test_weights_may_be_a_number_or_objects(binary):
+    X, y = binary
+    objects = np.full(y.size, 2, dtype=object)
+    fits = [AcceleGradClassifier().fit(X, y, weights).coef_ for weights in (None, 2.0, objects)]
+    np.testing.assert_allclose(fits[1:], [fits[0]] * 2, rtol=1e-9)
+    with pytest.raises(
+        ValueError, match=r"sample_weight must be >= 0, but sample_weight\[0\] is -1"
+    ):
+        AcceleGradClassifier().fit(X, y, -1.0)
 
 
 def test_class_weights_are_factors_of_the_weights(binary):

@@ -412,6 +412,7 @@ def test_parquet_is_read_as_csv_is(tmp_path):
     for index in indices:
         frame.set_axis(index).to_parquet(tmp_path / "a.parquet", index=True, row_group_size=9)
         assert_rows(tmp_path / "a.parquet", expected, Y)
+        assert len(list(open_table(tmp_path / "a.parquet").blocks())) == 1  # of small groups
         assert_rows(tmp_path / "a.parquet", X, words, target="word", reading=Reading(drop=("t",)))
     frame.loc[indices[1].get_indexer(["row 3"])[0], "a"] = np.nan
     frame.to_parquet(tmp_path / "a.parquet")
@@ -505,6 +506,7 @@ def test_what_an_npz_file_has_to_hold(tmp_path):
         assert_rows(path, X, words)
         refused(path, "y must hold numbers", targets=Targets.NUMBERS)
     refused(path, "target is 2", target=2)
+    refused(path, "found 3 columns, but 2 features are expected", n_features=2)
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"X": X.astype(str)}, "X must hold numbers"),
         ({"X": X + 1j}, "X must hold numbers"),
