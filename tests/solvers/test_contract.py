@@ -146,6 +146,18 @@ def test_points_between_two_are_as_evaluated_there(kind, data):
         assert_allclose(between.gradient, gradient, rtol=1e-10, atol=1e-13)
 
 
+@pytest.mark.parametrize("loss", ["logistic", "hinge", "squared", "absolute"])
+@anywhere
+def test_bounds_are_those_of_rows_in_memory(kind, loss):
+    """The best intercept is searched for in another way; a bound by it differs in second order."""
+    model, other = (Case(k, loss, intercept=True).model for k in (kind, "memory"))
+    w = np.linspace(-0.4, 0.4, D + 1)
+    assert_allclose(model.dual_value(w), other.dual_value(w), rtol=1e-6)
+    if loss in ("hinge", "absolute"):
+        smooth, there = (one.smoothed(0.05).at(w) for one in (model, other))
+        assert_allclose(model.dual.by(smooth), other.dual.by(there), rtol=1e-6)
+
+
 @anywhere
 def test_sizes_of_columns_are_bounded_where_squares_overflow_or_vanish(kind):
     sizes = np.array([1e200, 1e-200, 1.0, 0.0, 1e-250])
