@@ -213,7 +213,7 @@ FIRST_TOO_HIGH = (
 )
 #: Distances that are too small by 0.1 %
 TOO_SHORT = (
-    *(f"{SETS}_half_chord", f"{DUAL}distance_bound"),
+    *(f"{SETS}Affine._neglected", f"{DUAL}distance_bound"),
     *(
         f"{PENALTIES}{name}.{function}"
         for name in ("L1", "ElasticNet", "GroupL2", "NuclearNorm")
@@ -247,7 +247,7 @@ MISTAKES = [
     Mistake(f"{MEMORY}mean", level_of_mean_raised, "level 1e-9 too high"),
     Mistake(f"{MEMORY}mean", not_normalised, "weights not normalised"),
     Mistake("proofs.bracket:Bracket.radius_of", always(float("inf")), "claimed everywhere"),
-    Mistake("setting:_proven_radius", after(times(0.5)), "half of it"),
+    Mistake("choose:_proven_radius", after(times(0.5)), "half of it"),
     Mistake(f"{FENCHEL}scaled_bound", argument(1, 0.999), "norm 0.1 % too small"),
     Mistake(f"{FENCHEL}Terms._largest_multiple", always(1.0), "no multiple"),
     Mistake(f"{FENCHEL}Terms.balance", always((1.0, 1.0)), "not balanced", (FREE_INTERCEPT,)),

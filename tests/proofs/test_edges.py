@@ -31,22 +31,22 @@ def flat(x):
 
 
 def other_runs():
-    """Yield runs, and others that differ from them in one thing that their texts do not show."""
+    """Yield runs, and others that differ in one thing that their texts do not show.
+
+    Those whose matrices or weights differ by more are cases of the fuzz.
+    """
     X, y = data()
     rng = np.random.default_rng(1)
-    weights, long = rng.uniform(0.5, 1.5, 60), np.linspace(0.5, 1.5, 12)
+    long = np.linspace(0.5, 1.5, 12)
     wide = rng.standard_normal((60, 12))
     labels = np.where(wide @ np.ones(12) > 0, 1.0, -1.0)
     moved, other = X.copy(), long.copy()
     moved[17, 1] += 1e-9
     other[5] *= 1.001
     models = {
-        "X": ({}, {"X": rng.standard_normal((60, 3))}),
         "one entry of X": ({}, {"X": moved}),
         "y": ({}, {"y": -y}),
-        "sparse X": ({"X": sp.csr_array(X)}, {"X": sp.csr_array(moved)}),
-        "float32 X": ({"X": X.astype(np.float32)}, {"X": 2 * X.astype(np.float32)}),
-        "weights": ({"sample_weight": weights}, {"sample_weight": weights[::-1]}),
+        "entry of sparse X": ({"X": sp.csr_array(X)}, {"X": sp.csr_array(moved)}),
         "l2": ({}, {"l2": 1e-2 * (1 + 1e-8)}),
     }
     for name, pair in models.items():

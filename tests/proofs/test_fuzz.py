@@ -111,6 +111,12 @@ def test_both_kinds_of_numbers_agree_on_losses(loss):
     np.testing.assert_allclose(long.astype(float), many.astype(float), rtol=1e-15, atol=1e-18)
 
 
+def test_all_functions_that_mistakes_are_made_in_are_there():
+    for mistake in mistakes.MISTAKES:
+        with mistakes.made(mistake):
+            pass
+
+
 # Of the table in mistakes.py: some that are found within seconds, and the check that finds them.
 SOON_FOUND = {
     "Region.minimum 0.1 %": "checks",
