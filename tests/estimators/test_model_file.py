@@ -160,6 +160,10 @@ def test_cuts_are_noticed(model: Path) -> None:
         ({"fitted": {"predict": 3}}, ""),
         ({"fitted": {"__class__": 3}}, ""),
         ({"feature_names": ["a", "b"]}, ".*feature_names must have 4 entries.*it has 2"),
+        ({"feature_names": [1, 2, 3, 4]}, ".*feature_names must be text"),
+        ({"target": [1]}, ".*target must be a name, a number or nothing"),
+        ({"first_feature": "x"}, ".*first_feature must be a whole number"),
+        ({"accelegrad": 3}, ".*the version must be text"),
     ],
 )
 def test_a_header_that_makes_no_sense(model: Path, changes: dict[str, Any], words: str) -> None:
@@ -188,6 +192,7 @@ def test_a_header_that_makes_no_sense(model: Path, changes: dict[str, Any], word
         ({"classes_": np.array(5)}, "classes_ must be two or more distinct labels"),
         ({"loss": "no_such_loss"}, "loss must be the name of a loss"),
         ({"loss": "huber"}, "loss must be the name of a loss"),
+        ({"gap_": "small"}, "gap_ must be a number"),
         ({"n_features_in_": 4.5}, "n_features_in_ must be a whole number"),
     ],
 )

@@ -6,6 +6,7 @@ import inspect
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -191,8 +192,14 @@ def check_model(saved: SavedModel) -> None:
         needed = 1 if classes.size == 2 else classes.size
         if rows != needed:
             raise ValueError(f"coef_ has {rows} rows, but its classes need {needed}")
+    for name in ("objective_", "gap_", "certified_radius_", "n_iter_"):
+        number = getattr(estimator, name, 0)
+        if not isinstance(number, (int, float, np.number)):
+            raise ValueError(f"{name} must be a number, not {number!r}")
     names = saved.feature_names
     for given in (names, getattr(estimator, "feature_names_in_", None)):
+        if given is not None and not all(isinstance(name, str) for name in given):
+            raise ValueError("feature_names must be text, one name for each feature")
         if given is not None and len(given) != width:
             raise ValueError(f"feature_names must have {width} entries, but it has {len(given)}")
     if saved.columns is not None:
@@ -200,6 +207,11 @@ def check_model(saved: SavedModel) -> None:
         means = [column.mean for column in saved.columns if column.mean is not None]
         if features != names or not np.isfinite(means).all():
             raise ValueError("the columns do not make the features")
+    if not isinstance(saved.target, (str, int, NoneType)):
+        raise ValueError(f"target must be a name, a number or nothing, not {saved.target!r}")
+    if not isinstance(saved.version, str):
+        raise ValueError(f"the version must be text, not {saved.version!r}")
+    whole_number("first_feature", saved.first_feature, least=0)
 
 
 def _is_fitted_name(name: str) -> bool:
