@@ -102,7 +102,7 @@ class TestProbe:
         ("function", "distance", "low", "high", "most_calls"),
         [
             *((quadratic(1.0), distance, 0.1, 1.001, 5) for distance in (1e-4, 1.0, 1e3, 1e8)),
-            *((cone, distance, 1 / 10.1, 2, 16) for distance in (3e-8, 1e-3, 1.0, 1e6)),
+            *((cone, distance, 1 / 10.1, 2, 16) for distance in (2e-7, 1e-3, 1.0, 1e6)),
             # Narrower than the first trial
             *((quadratic(2e20), distance, 1 / 10.1, 2, 10) for distance in (1e-9, 1e-16)),
             (linear, 1.0, 1e20, np.inf, 40),

@@ -426,10 +426,9 @@ def test_minimize_certifies_a_torch_function(tmp_path):
         assert loss().item() == pytest.approx(result.fun, abs=1e-15)
         ends.append(result.x)
     np.testing.assert_array_equal(*ends)
-    weight = Parameter(torch.zeros(2, 2).double())
-    assert minimize(
-        lambda w: (w - 3).square().sum(), weight, tol=1e-6, checkpoint=tmp_path / "run"
-    ).success
+    weight, unused = Parameter(torch.zeros(2, 2).double()), Parameter(torch.zeros(1).double())
+    both, options = [weight, unused], {"tol": 1e-6, "checkpoint": tmp_path / "run"}
+    assert minimize(lambda w, _: (w - 3).square().sum(), both, **options).success
     assert (weight - 3).abs().max() < 1e-3
 
 
