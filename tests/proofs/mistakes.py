@@ -305,7 +305,8 @@ def find(mistake: Mistake, seconds: float, first: int = 0, only: str | None = No
 
     Seconds are the processor's. `only` names the one check to run, for those who know it.
     """
-    names = [only] if only else [*["checks"] * 4, *["parts"] * 4, *["estimators"] * 2]
+    own = "estimators" if mistake.where.startswith("sklearn") else only
+    names = [own] if own else [*["checks"] * 4, *["parts"] * 4]
     turns = [(name, check_of(name)) for name in names]
     begun = time.process_time()
     for number in itertools.count():
