@@ -470,8 +470,8 @@ class SearchingAcceleGrad(UntunedAcceleGrad):
 
     With a million parameters a settled step takes 4.5 times as long without this class, and a step
     of the search 2.5 times as long without `_seen`. Learning runs only during the search for the
-    radius, and first, so that the step's loops can overwrite their inputs; these loops recompute
-    neither the weight nor the reach, each 1.5 times the time.
+    radius, and first, so that the step's loops can overwrite their inputs. Weight and reach are
+    computed there too: loops that compute them take 1.5 times as long.
     """
 
     def update(self, state: UntunedState, gradient: Tree) -> UntunedState:
