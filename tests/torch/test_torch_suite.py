@@ -6,6 +6,7 @@ import io
 import pytest
 import torch
 from torch.nn import Parameter
+from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
 
 import accelegrad as ag
 from accelegrad import errors
@@ -31,13 +32,28 @@ CONFIGURATIONS = [
 ]
 configured = pytest.mark.parametrize(("kind", "given"), CONFIGURATIONS)
 each_kind = pytest.mark.parametrize("kind", KINDS)
+SCHEDULES = [
+    lambda optimizer: StepLR(optimizer, gamma=0.9, step_size=10),
+    lambda optimizer: ReduceLROnPlateau(optimizer),
+]
 
 
-def linear_problem(seed=0, dtype=torch.float32):
+def copied(given):
+    """Options, with a tensor lr of their own: schedulers change it."""
+    return copy.deepcopy(given)
+
+
+def linear_problem(seed=0, *, contiguous=True, dtype=torch.float32):
     torch.manual_seed(seed)
-    strided = torch.randn(10, 5, 2, dtype=dtype)[..., 0], torch.randn(10, 2, dtype=dtype)[..., 0]
-    weight, bias = map(Parameter, strided)
+    if contiguous:
+        weight, bias = torch.randn(10, 5, dtype=dtype), torch.randn(10, dtype=dtype)
+    else:
+        weight, bias = (
+            torch.randn(10, 5, 2, dtype=dtype)[..., 0],
+            torch.randn(10, 2, dtype=dtype)[..., 0],
+        )
     data = torch.randn(5, dtype=dtype)
+    weight, bias = Parameter(weight), Parameter(bias)
 
     def loss():
         return (weight.mv(data) + bias).square().sum()
@@ -55,6 +71,10 @@ def closure_of(optimizer, loss):
     return closure
 
 
+def went_right(given, before, after):
+    return after > before if given.get("maximize") else after < before
+
+
 def equal(a, b):
     """Nested containers of tensors and other things, equal to the last bit."""
     if isinstance(a, torch.Tensor):
@@ -67,17 +87,33 @@ def equal(a, b):
 
 
 @configured
+@pytest.mark.parametrize(("contiguous", "scheduled"), [(True, False), (False, True)])
+def test_goes_the_right_way(kind, given, contiguous, scheduled):
+    weight, bias, loss = linear_problem(contiguous=contiguous)
+    optimizer = kind([weight, bias], **copied(given))
+    schedulers = [make(optimizer) for make in SCHEDULES] if scheduled else []
+    closure = closure_of(optimizer, loss)
+    before = closure().item()
+    for _ in range(20):
+        value = optimizer.step(closure)
+        for scheduler in schedulers:
+            arguments = (value.detach(),) if isinstance(scheduler, ReduceLROnPlateau) else ()
+            scheduler.step(*arguments)
+    assert went_right(given, before, closure().item())
+
+
+@configured
 @pytest.mark.filterwarnings("ignore:lr is far below 1")
 def test_groups_with_other_weight_decay_and_lr(kind, given):
     weight, bias, loss = linear_problem()
     idle = Parameter(torch.randn(2))
     stays = idle.detach().clone()
-    options = copy.deepcopy({"lr": 1e-3, **given})
+    options = copied({"lr": 1e-3, **given})
     optimizer = kind(
         [
             {"params": [weight], **options},
-            {"params": [bias], **copy.deepcopy(options), "weight_decay": 0.0},
-            {"params": [idle], **copy.deepcopy(options), "lr": 1e-28},
+            {"params": [bias], **copied(options), "weight_decay": 0.0},
+            {"params": [idle], **copied(options), "lr": 1e-28},
         ]
     )
     closure = closure_of(optimizer, loss)
@@ -86,28 +122,67 @@ def test_groups_with_other_weight_decay_and_lr(kind, given):
         closure()
         idle.grad = torch.rand_like(idle)
         optimizer.step()
-    assert (closure().item() > before) == given.get("maximize", False)
+    assert went_right(given, before, closure().item())
     assert torch.equal(idle.detach(), stays)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("given", [{}, {"maximize": True}, {"diameter": 1.0, "weight_decay": 0.1}])
+@configured
+@pytest.mark.filterwarnings("ignore:lr is far below 1")
+def test_a_tensor_lr_does_what_a_number_does(kind, given):
+    ends = []
+    for lr in (1e-2, torch.tensor(1e-2), torch.tensor([1e-2])):
+        weight, bias, loss = linear_problem()
+        optimizer = kind([weight, bias], **{**given, "lr": lr})
+        for _ in range(5):
+            optimizer.step(closure_of(optimizer, loss))
+        ends.append(torch.cat([weight.detach().flatten(), bias.detach()]))
+    torch.testing.assert_close(ends[0], ends[1])
+    torch.testing.assert_close(ends[1], ends[2], rtol=0, atol=0)
+
+
+def rosenbrock(x):
+    return (1 - x[0]) ** 2 + 100 * (x[1] - x[0] ** 2) ** 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        (kind, given)
+        for kind in KINDS
+        for given in (
+            *({}, {"lr": 0.5}, {"lr": 0.1}, {"lr": 1e-3}, {"maximize": True}),
+            {"diameter": 1.0, "weight_decay": 0.1},
+        )
+    ],
+)
+@pytest.mark.filterwarnings("ignore:lr is far below 1")
 def test_sparse_gradients_are_as_dense_ones(kind, given):
-    """One coordinate of Rosenbrock's gradient after the other, in two parts."""
-    start = torch.tensor([1.5, 1.5], dtype=torch.float64)
-    sparse, dense = Parameter(start.clone()), Parameter(start.clone())
-    optimizers = [kind([sparse], **given), kind([dense], **given)]
+    """torch asks for a point nearer to (1, 1) at the end, not for a lower value.
+
+    With lr = 0.1 AcceleGrad ends in the valley at (1.30, 1.69), where the value is 0.09 and was 56:
+    a thousandth of it, but a little farther from the minimiser than the start. Below that it has
+    not found its radius after torch's 1800 steps.
+    """
+    starts = [torch.tensor([1.5, 1.5]), torch.tensor([1.5, 1.5], dtype=torch.float64)]
+    sparse, dense = ([Parameter(start.clone()) for start in starts] for _ in range(2))
+    optimizers = [kind(params, **copied(given)) for params in (sparse, dense)]
     for i in range(100):
-        for x in (sparse, dense):
-            value = (1 - x[0]) ** 2 + 100 * (x[1] - x[0] ** 2) ** 2
-            slope, j = torch.autograd.grad(value, x)[0][i % 2], i % 2
-            parts = torch.stack([slope / 4, slope - slope / 4])
-            x.grad = torch.sparse_coo_tensor([[j, j]], parts, (2,), check_invariants=True)
-        dense.grad = dense.grad.to_dense()
+        for params in (sparse, dense):
+            for param in params:
+                (gradient,) = torch.autograd.grad(rosenbrock(param), param)
+                j = i % 2  # one coordinate after the other, in two parts
+                parts = torch.stack([gradient[j] / 4, gradient[j] - gradient[j] / 4])
+                param.grad = torch.sparse_coo_tensor(
+                    torch.tensor([[j, j]]), parts, (2,), check_invariants=True
+                )
+                if params is dense:
+                    param.grad = param.grad.to_dense()
         for optimizer in optimizers:
             optimizer.step()
-        torch.testing.assert_close(sparse, dense, atol=1e-12, rtol=1e-12)
-    assert not torch.equal(sparse, start)
+        for a, b in zip(sparse, dense, strict=True):
+            torch.testing.assert_close(a, b, atol=5e-6, rtol=5e-6)
+    ends = sum(rosenbrock(param).item() for param in sparse)
+    assert went_right(given, sum(rosenbrock(start).item() for start in starts), ends)
 
 
 @configured
@@ -117,15 +192,19 @@ def test_complex_parameters_are_as_pairs_of_real_ones(kind, given):
     complex_ = [torch.randn(shape, dtype=dtype, requires_grad=True) for shape, dtype in shapes]
     real = [torch.view_as_real(p) if p.is_complex() else p for p in complex_]
     real = [p.detach().clone().requires_grad_() for p in real]
-    optimizers = [kind(params, **copy.deepcopy(given)) for params in (complex_, real)]
-    for t in range(6):
+    optimizers = [kind(params, **copied(given)) for params in (complex_, real)]
+    for _ in range(5):
         for a, b in zip(complex_, real, strict=True):
             b.grad = torch.randn_like(b)
             a.grad = torch.view_as_complex(b.grad) if a.is_complex() else b.grad.clone()
         for optimizer in optimizers:
-            optimizer.step() if t < 5 else optimizer.eval()
+            optimizer.step()
         for a, b in zip(complex_, real, strict=True):
             assert torch.equal(torch.view_as_real(a) if a.is_complex() else a, b)
+    for optimizer in optimizers:
+        optimizer.eval()
+    for a, b in zip(complex_, real, strict=True):
+        assert torch.equal(torch.view_as_real(a) if a.is_complex() else a, b)
 
 
 @configured
@@ -133,7 +212,7 @@ def test_complex_parameters_are_as_pairs_of_real_ones(kind, given):
 def test_nothing_moves_without_a_gradient(kind, given, flag):
     params = [torch.randn(2, 3) for _ in range(2)]
     before = copy.deepcopy(params)
-    optimizer = kind(params, **copy.deepcopy(given), **flag)
+    optimizer = kind(params, **copied(given), **flag)
     optimizer.step(lambda: torch.tensor([1.0]))
     assert equal(params, before)
     assert not optimizer.state
@@ -146,53 +225,37 @@ def test_nothing_moves_without_a_gradient(kind, given, flag):
 
 
 @configured
-@pytest.mark.parametrize(
-    ("dtype", "mode", "named"),
-    [
-        (torch.float32, "train", (True, False)),
-        (torch.float64, "eval", (False, True)),
-        (torch.bfloat16, "train", (False, False)),
-        (torch.bfloat16, "eval", (True, True)),
-    ],
-)
-def test_a_loaded_run_goes_on_to_the_last_bit(kind, given, dtype, mode, named):
+@pytest.mark.parametrize(("named", "named_too"), [(True, False), (False, True)])
+def test_a_loaded_run_goes_on_to_the_last_bit(kind, given, named, named_too):
     def built(names, params):
         listed = [(f"name{i}", param) for i, param in enumerate(params)] if names else params
-        return kind(listed, **copy.deepcopy(given))
+        return kind(listed, **copied(given))
 
-    *params, loss = linear_problem(3, dtype=dtype)
-    optimizer = built(named[0], params)
-    for _ in range(30):
+    weight, bias, loss = linear_problem(3)
+    optimizer = built(named, [weight, bias])
+    for _ in range(10):
         optimizer.step(closure_of(optimizer, loss))
-    getattr(optimizer, mode)()
-    *params_again, loss_again = linear_problem(3, dtype=dtype)
+    again, bias_again, loss_again = linear_problem(3)
     with torch.no_grad():
-        for again, param in zip(params_again, params, strict=True):
-            again.copy_(param)
-    loaded = built(named[1], params_again)
+        again.copy_(weight)
+        bias_again.copy_(bias)
+    loaded = built(named_too, [again, bias_again])
     saved = io.BytesIO()
     torch.save(optimizer.state_dict(), saved)
     saved.seek(0)
     state = torch.load(saved, weights_only=True)
     kept = copy.deepcopy(state)
     loaded.load_state_dict(state)
-    assert loaded.training == (mode == "train")
-    for each in (optimizer, loaded):
-        each.train()
-    for _ in range(30):
+    for _ in range(10):
         optimizer.step(closure_of(optimizer, loss))
         loaded.step(closure_of(loaded, loss_again))
-        assert equal(params, params_again)
+        assert equal([weight, bias], [again, bias_again])
     assert equal(state, kept)  # what was loaded is not what is changed
+    assert equal(optimizer.state_dict()["state"], loaded.state_dict()["state"])
     groups = [dict(o.state_dict()["param_groups"][0]) for o in (optimizer, loaded)]
     names = [group.pop("param_names", None) for group in groups]
     assert equal(*groups)
-    assert names[1] == (["name0", "name1"] if any(named) else None)
-    assert equal(optimizer.state_dict()["state"], loaded.state_dict()["state"])
-    for states in loaded.state.values():
-        wanted = torch.float32 if dtype == torch.bfloat16 else dtype
-        assert {tensor.dtype for tensor in states.values()} == {wanted}
-    assert groups[1]["iteration"].dtype == torch.float64
+    assert names[1] == (["name0", "name1"] if named or named_too else None)
 
 
 @each_kind
@@ -220,6 +283,26 @@ def test_hooks_of_state_dicts(kind):
     optimizer.load_state_dict(optimizer.state_dict())  # with entries that are no parameter's
     optimizer.eval()
     optimizer.train()
+
+
+class BrokenError(Exception):
+    """What a closure raises."""
+
+
+@each_kind
+def test_a_closure_that_raises_changes_nothing(kind):
+    weight, bias, loss = linear_problem()
+    optimizer = kind([{"params": [weight]}, {"params": [bias]}])
+
+    def raises():
+        raise BrokenError
+
+    for _ in range(3):
+        optimizer.step(closure_of(optimizer, loss))
+    before = copy.deepcopy((optimizer.state_dict(), [weight, bias]))
+    with pytest.raises(BrokenError):
+        optimizer.step(raises)
+    assert equal((optimizer.state_dict(), [weight, bias]), before)
 
 
 @pytest.mark.parametrize("penalty", [ag.L1(0.5), ag.ElasticNet(0.5, 1.0)])
@@ -268,3 +351,25 @@ def test_a_small_lr_gets_a_hint_once(kind):
         kind([first], lr=1e-3)
     kind([first], lr=1e-3)
     assert [warning.filename for warning in found] == [__file__]
+
+
+@pytest.mark.parametrize("batch", [4, 32])
+def test_adagrad_norm_gets_somewhere_by_default(batch):
+    """As far as AcceleGrad, more or less, after ten epochs of 31 batches; once it had not moved."""
+    torch.manual_seed(0)
+    X = torch.randn(31 * batch, 20)
+    y = (2 * X @ torch.randn(20, 10) / 20**0.5 + torch.randn(len(X), 10)).argmax(1)
+    loss, ends = torch.nn.CrossEntropyLoss(), {}
+    for kind in KINDS:
+        torch.manual_seed(1)
+        model = torch.nn.Linear(20, 10)
+        start = loss(model(X), y).item()
+        optimizer = kind(model.parameters())
+        for _ in range(10):
+            for rows in torch.randperm(len(X)).split(batch):
+                optimizer.zero_grad()
+                loss(model(X[rows]), y[rows]).backward()
+                optimizer.step()
+        optimizer.eval()
+        ends[kind] = start - loss(model(X), y).item()
+    assert ends[AdaGradNorm] > 0.9 * ends[AcceleGrad] > 1.0
