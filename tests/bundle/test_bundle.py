@@ -12,6 +12,7 @@ from accelegrad.bundle import bundle, cut_model, quasi_newton
 from accelegrad.bundle.bundle import INSURED, UNINSURED, Bundle
 from accelegrad.bundle.cut_memory import DEFAULT_BYTES
 from accelegrad.run.result import Status
+from proofs.battery import drawn
 from reference.bundle import Run
 from stepping import oracle_of
 from toys import AbsoluteDeviations, LeastSquares
@@ -270,6 +271,13 @@ def test_steep_trials_are_no_divergence():
 
         result = solve(fun, x0, tol=1e-8)
         assert result.success, (seed, power, result.message)
+
+
+@pytest.mark.parametrize(("number", "d"), [(10, 3), (14, 3), (18, 2)])
+def test_far_starts_are_proved_to_many_digits(number, d):
+    """The model is solved in smaller units: otherwise these end at 1000 iterations."""
+    entry = drawn("facilities", number, "far", d)
+    assert ag.minimize(entry.fun, entry.x0, tol=1e-8, **entry.keywords).success
 
 
 # -- the insurance ---------------------------------------------------------------------------------

@@ -140,6 +140,15 @@ def test_sums_know_how_far_rounding_takes_them():
         assert np.linalg.norm(off) <= numbers[BLURRED]
 
 
+def test_a_cut_knows_what_precision_and_its_terms_take_from_it():
+    memory, point, slope = CutMemory(np.zeros(D), 8), np.full(D, 2.0), np.full(D, 3.0)
+    memory.take(KnownEvaluation(point, 7.0, slope, penalty=-5.0, lost=(0.5, 0.25)))
+    _, numbers = memory.mean(np.ones(1))
+    away, steep = np.linalg.norm(point), np.linalg.norm(slope)
+    expected = (12.0 - 6.0 * D, 0.0, 0.0, 12.0 + steep * away, steep, 0.5 + 0.25 * away, 0.25)
+    np.testing.assert_allclose(numbers, expected, rtol=1e-12)
+
+
 @pytest.mark.parametrize("cuts", [0, 1, 8, 9, 19, 20, 33])
 def test_a_restored_memory_goes_on_bit_for_bit(cuts):
     rng = np.random.default_rng(cuts)

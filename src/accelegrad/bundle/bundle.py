@@ -415,7 +415,7 @@ class Bundle(StepRule):
         point, gradient = sequence.point, sequence.gradient
         if point is None or gradient is None:
             point, gradient = state.center, state.gradient
-            sequence = LastDigits(point, gradient, next_pause=sequence.next_pause)
+            sequence = sequence._replace(point=point, gradient=gradient)
         lowest = self._lowest_of_quadratic(state, point, gradient)
         try:
             at = None if lowest is None else oracle(lowest)

@@ -52,7 +52,6 @@ class CutMemory:
         self._gram = np.zeros((0, 0))
         self._gram_rows = 0  # rows that are up to date
         self.added = 0  # cuts so far
-        self.has_weights = False  # whether there was a combination of them
 
     @property
     def slopes(self) -> np.ndarray:
@@ -73,6 +72,11 @@ class CutMemory:
     def last_weights(self) -> Vector:
         """The weights of the last combination."""
         return self._numbers[: self.count, WEIGHT]
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether there was a combination of cuts."""
+        return bool(self.last_weights.any())
 
     def take(self, evaluation: Evaluated) -> None:
         """Keep the cut at an evaluation: that of the function alone, without a penalty."""
@@ -137,7 +141,6 @@ class CutMemory:
     def keep_weights(self, weights: Vector) -> None:
         """Store weights to start the next combination; cuts with a weight are kept longest."""
         self._numbers[: self.count, WEIGHT] = weights
-        self.has_weights = True
 
     def mean(self, weights: Vector) -> tuple[Vector, tuple[float, ...]] | None:
         """Return the mean of the cuts, as slope and numbers; None if no weight is positive.
@@ -204,5 +207,4 @@ class CutMemory:
             self._grow()
         self.count, self.added = n, int(state["added"])
         self._slopes[:n], self._numbers[:n] = state["slopes"], state["numbers"]
-        self.has_weights = bool(self.last_weights.any())
         self._gram, self._gram_rows = np.array(state["gram"]), len(state["gram"])
