@@ -139,17 +139,22 @@ def test_a_chunk_changes_no_state_that_was_kept():
 REGRESSORS = {loss: {"loss": loss} for loss in ("squared_error", "absolute_error", "quantile")}
 
 
-@pytest.mark.parametrize("name", [*CLASSIFIERS, *REGRESSORS])
-@pytest.mark.parametrize("n_classes", [2, 4])
-def test_the_first_chunk_of_a_stream_begins_with_the_radius_that_the_rule_probes(name, n_classes):
+FIRST_CHUNKS = [
+    *((name, n_classes, False) for name in CLASSIFIERS for n_classes in (2, 4)),
+    *((name, 2, fitted) for name in REGRESSORS for fitted in (False, True)),
+]
+
+
+@pytest.mark.parametrize(("name", "n_classes", "fitted"), FIRST_CHUNKS)
+def test_the_first_chunk_of_a_stream_begins_where_the_rule_does(name, n_classes, fitted):
     X, y, numbers, weights = data(n_classes=n_classes)
-    models = []
-    for mode in MODES:
+    if name in REGRESSORS:  # far from zero: the start has an intercept
+        y, first = numbers + 10.0, AcceleGradRegressor(**REGRESSORS[name], random_state=0)
+    else:
+        first = AcceleGradClassifier(**CLASSIFIERS[name], random_state=0)
+    options = {} if name in REGRESSORS else {"classes": range(n_classes)}
+    models = [first.fit(X[:100], y[:100]) if fitted else first, copy(first)]
+    for mode, model in zip(MODES, models, strict=True):
         with kernels.use(mode):
-            if name in REGRESSORS:  # far from zero: the start has an intercept
-                model = AcceleGradRegressor(**REGRESSORS[name], random_state=0)
-                models.append(model.partial_fit(X, numbers + 10.0, weights))
-            else:
-                model = AcceleGradClassifier(**CLASSIFIERS[name], random_state=0)
-                models.append(model.partial_fit(X, y, range(n_classes), weights))
+            model.partial_fit(X, y, sample_weight=weights, **options)
     assert_same(*models, rtol=1e-6, atol=1e-7)

@@ -325,7 +325,7 @@ class Line:
     """The objective of some samples along the slope of others, as an oracle for the rule's probe.
 
     The start has no weights but an intercept. Points have two coordinates: the first along the
-    slope, the second the start's distance from the line through zero.
+    slope, the second the start's distance from zero.
     """
 
     def __init__(
@@ -333,19 +333,17 @@ class Line:
         losses: Callable[[Any], tuple[Vector, Any]],  # values and slopes, given the margins
         weights: Vector,
         intercept: float,
-        uphill: tuple[float, float],  # the slope's length, and the intercept's share of it
+        length: float,  # of the slope
         moves: Any,  # the margins' changes per unit of length
         bending: float,  # the second derivative of the l2 term
     ) -> None:
         self.losses, self.weights, self.intercept = losses, weights, intercept
-        self.length, share = uphill
-        self.moves, self.bending = moves, bending
-        along = intercept * share
-        self.start = np.array([along, np.sqrt(max(intercept**2 - along**2, 0.0))])
+        self.length, self.moves, self.bending = length, moves, bending
+        self.start = np.array([0.0, intercept])
 
     def __call__(self, point: Vector) -> KnownEvaluation:
         """Evaluate on the samples that judge."""
-        step = float(point[0] - self.start[0])
+        step = float(point[0])
         with np.errstate(**QUIET):
             values, slopes = self.losses(self.intercept + step * self.moves)
             slopes = (slopes * self.moves).reshape(self.weights.size, -1).sum(axis=1)
@@ -396,12 +394,10 @@ def _lines(
     lines = []
     for g, intercept in enumerate(intercepts):
         own = slice(None) if several else g
-        square = float(squares[own].sum())
-        length = square**0.5
+        length = float(squares[own].sum()) ** 0.5
         unit = length if length > 0.0 else 1.0
-        uphill = length, float(free[own].sum()) / unit
         move, bend = moves[:, own] / unit, float(bending[own].sum()) / unit**2
-        lines.append(Line(losses(y[judging, g]), weights, intercept, uphill, move, bend))
+        lines.append(Line(losses(y[judging, g]), weights, intercept, length, move, bend))
     return lines
 
 
