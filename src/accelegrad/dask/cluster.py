@@ -1,9 +1,8 @@
 """The client's side: tasks on all parts in one round trip, and their failures.
 
-Parts are futures that depend on their source, so that Dask recomputes what a lost worker held.
-Calls go through an actor on each worker, which takes a quarter of the time of tasks. Tasks serve
-long vectors, which workers exchange among themselves, and lost actors. Both run the same functions
-and add results in the same order, so results are equal to the last bit.
+Parts are futures that depend on their source, so that Dask recomputes what a lost worker held. An
+actor on each worker takes a quarter of the time of tasks, which serve long vectors and lost actors.
+Both run the same functions and add results in the same order: results agree to the last bit.
 """
 
 from __future__ import annotations
@@ -27,16 +26,12 @@ from accelegrad.dask.part import KEPT_POINTS, aligned, on_part
 from accelegrad.errors import Vector, real_number
 from accelegrad.models.row_parts import total
 
-#: A vector of more bytes is sent to the workers once, before the tasks that read it.
-LARGEST_ARGUMENT = 1 << 16
-#: Up to this many results are added by the client, or by each task of a tree of sums.
-ADDED_AT_ONCE = 8
-#: Actors return vectors of up to this many bytes, summed over the parts.
-LARGEST_CALL = 1 << 22
+LARGEST_ARGUMENT = 1 << 16  #: longer vectors, in bytes, are sent to the workers once, before tasks
+ADDED_AT_ONCE = 8  #: results that the client adds, or each task of a tree of sums
+LARGEST_CALL = 1 << 22  #: actors return up to this many bytes, summed over the parts
 #: Dask's configuration key for actor calls; with False all work is on the dashboard.
 CALLS = "accelegrad.calls"
-#: Seconds between checks whether the parts of a pending call still exist.
-LOOK_AGAIN = 1.0
+LOOK_AGAIN = 1.0  #: seconds between checks whether the parts of a pending call still exist
 
 
 class WorkerTimeoutError(TimeoutError):
@@ -104,13 +99,10 @@ class Cluster:
         return other
 
     def vector(self, w: Vector) -> Any:
-        """Return a vector as an argument of tasks: itself, or a future if it is long.
-
-        The last read-only vectors stay on the workers, since a point is used several times. They
-        are compared by identity: a future found by hash may have been released.
-        """
+        """Return a vector as an argument of tasks: itself, or a future if it is long."""
         if w.nbytes * len(self.parts) <= LARGEST_ARGUMENT:
             return w
+        # By identity: a future found by hash may have been released.
         for known, future in self._sent:
             if known is w and future.status == "finished":
                 return future
@@ -132,11 +124,7 @@ class Cluster:
     def each(
         self, name: str, task: Callable[..., Any], *arguments: Any, by_part: Sequence[Any] = ()
     ) -> list[Any]:
-        """Return a task's results for each part, in order.
-
-        `name` appears on Dask's dashboard after "accelegrad-"; `by_part` are further arguments:
-        lists with one item per part.
-        """
+        """Return a task's results for each part, in order; `by_part` has lists of one item each."""
         self.round_trips += 1
         found = self._called(name, task, arguments, by_part, 0)
         if found is None:
@@ -195,8 +183,7 @@ class Cluster:
         except WorkerTimeoutError:
             raise
         except (FutureCancelledError, KeyError, OSError, RuntimeError):
-            # A part was moved, or a worker was lost. An error of the task itself will be raised
-            # again.
+            # A part or worker is gone, or the task itself failed and will raise again.
             self._held, self._actors = None, {}
             return None
 

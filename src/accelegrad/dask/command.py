@@ -15,8 +15,7 @@ from accelegrad.files.frames import FrameFile
 if TYPE_CHECKING:
     from accelegrad.files.tables import TableFile
 
-#: A cluster started for one command.
-LOCAL = "local"
+LOCAL = "local"  #: a cluster started for one command
 #: Dask makes its workers return freed memory at once, so that each temporary array costs page
 #: faults: evaluations are 3.5 to 5.6 times as fast if workers keep it (measured on hashed columns).
 ENVIRONMENT = "distributed.nanny.pre-spawn-environ"

@@ -27,13 +27,11 @@ NARROW = 8
 # for BLAS, one product in BLAS, one pair of entries in the kernel and in SciPy (which computes each
 # pair twice).
 DENSE_COPY, SPARSE_COPY, BLAS_PRODUCT, PAIR, SCIPY_PAIR = 3e-9, 1e-8, 3e-11, 1.1e-9, 1e-8
-# Rows per block copied for BLAS: with fewer, adding up Gram matrices takes longer than computing
-# them (4000 x 1500, half the rows: 500 ms with 21 rows, 130 with 384).
+# Rows per block copied for BLAS (Gram matrix of 4000 x 1500: 130 ms, with 21 rows 500 ms).
 _BLOCK_ROWS = 384
 #: The largest share of rows to sample: drawing more takes as long as using all rows (measured).
 MOST_SAMPLED = 0.3
-# Indexing rows takes about this many times as long as a product with them.
-INDEXING = 5
+INDEXING = 5  # indexing rows takes about this many times as long as a product with them
 
 
 def runs(count: int, length: int) -> Iterator[slice]:
@@ -59,8 +57,7 @@ class Products:
     def __init__(self, X: Any) -> None:
         self.X = X
         self._is_sparse = bool(sp.issparse(X))
-        # None: a copy in float64 would take too much memory.
-        self._whole: Any = X if X.dtype == np.float64 else None
+        self._whole: Any = X if X.dtype == np.float64 else None  # None: too large to copy
         if self._whole is None and stored_entries(X) <= SMALL_DATA:
             self._whole = X.astype(np.float64)
 
@@ -84,8 +81,7 @@ class Products:
             return np.asarray(self._transpose @ theta)
         if whole is not None:
             count = self._count_parts(theta)
-            # BLAS takes twice as long for a vector from the right.
-            if theta.ndim == 1:
+            if theta.ndim == 1:  # BLAS takes twice as long for a vector from the right
                 parts = blocks.of_rows(lambda i: theta[i] @ whole[i], len(whole), count)
             else:
                 parts = blocks.of_rows(lambda i: whole[i].T @ theta[i], len(whole), count)
@@ -150,8 +146,7 @@ class RowBlock:
     def __init__(self, X: Any, rows: RowNumbers) -> None:
         self._dense: Matrix | None = None
         if isinstance(X, np.ndarray):
-            # A slice is a view; an index makes a copy.
-            index = slice(rows[0], rows[0] + 1) if rows.size == 1 else rows
+            index = slice(rows[0], rows[0] + 1) if rows.size == 1 else rows  # a slice is a view
             self._dense = X[index].astype(np.float64, copy=False)
             return
         starts = X.indptr[rows]
@@ -165,8 +160,7 @@ class RowBlock:
     def margins(self, w: Vector) -> Vector:
         """Return <a_i, w>."""
         if self._dense is not None:
-            # BLAS may raise spurious floating-point flags beside small matrices.
-            with np.errstate(invalid="ignore"):
+            with np.errstate(invalid="ignore"):  # BLAS may raise spurious flags
                 margins: Vector = self._dense @ w
             return margins
         sums = np.bincount(self._owners, self._entries * w[self._columns], self._n_rows)

@@ -106,7 +106,6 @@ def row_shares(weights: Vector | None, n_samples: int) -> Vector:
     """Return p_i, which sum to 1."""
     if weights is None:
         return np.full(n_samples, 1.0 / n_samples)
-    # Divided by the largest first: the sum of huge weights would overflow.
-    relative: Vector = weights / weights.max()
+    relative: Vector = weights / weights.max()  # the sum of huge weights would overflow
     relative /= relative.sum()
     return relative

@@ -65,8 +65,7 @@ class BatchSampler:
 
     def _shuffle(self) -> None:
         self._permutation = self.rng.permutation(self.n)
-        # Batches are views of it: writing to one would change the epoch.
-        self._permutation.flags.writeable = False
+        self._permutation.flags.writeable = False  # batches are views of it
         self._position = 0
 
     def state(self) -> dict[str, Any]:
@@ -79,20 +78,16 @@ class BatchSampler:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue bit for bit from the `state` of a sampler with the same arguments.
-
-        The permutation is checked because compiled code reads rows without bounds checks.
-        """
+        """Continue bit for bit from the `state` of a sampler with the same arguments."""
         permutation = np.array(state["permutation"], dtype=np.int64)
         position = whole_number("state's position", state["position"], least=0)
-        whole = np.array_equal(np.sort(permutation), np.arange(self.n))
+        whole = np.array_equal(np.sort(permutation), np.arange(self.n))  # kernels check no bounds
         if not (permutation.size == 0 or whole) or position > permutation.size:
             raise ValueError(
                 f"state must hold a permutation of {self.n} rows (or none) and a position in it, "
                 f"but it holds {permutation.size} entries and the position {position}."
             )
-        # NumPy may refuse the generator's state: nothing else has changed by then.
-        self.rng.bit_generator.state = state["bit_generator"]
+        self.rng.bit_generator.state = state["bit_generator"]  # first: NumPy may refuse it
         permutation.flags.writeable = False
         self._permutation, self._position = permutation, position
         self.rows_drawn = int(state["rows_drawn"])

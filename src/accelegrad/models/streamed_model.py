@@ -1,7 +1,4 @@
-"""A linear model whose rows are read chunk by chunk, for data larger than memory.
-
-Targets, shares and margins are kept in temporary files.
-"""
+"""A linear model read chunk by chunk, with targets, shares and margins in temporary files."""
 
 from __future__ import annotations
 
@@ -31,8 +28,7 @@ from accelegrad.models.parted_model import PartedModel
 from accelegrad.models.row_file import RowFile, mapped, of_blocks
 from accelegrad.models.row_parts import Part, Where, add, on_part
 
-#: Small chunks are processed together, up to BLOCK_ENTRIES numbers. A row counts as its entries
-#: plus about this many vectors that a task needs.
+#: Small chunks are merged; a row counts as its entries plus about this many vectors of a task.
 VECTORS = 12
 
 
@@ -322,8 +318,7 @@ class Checked(NamedTuple):
 def checked_chunk(chunk: tuple[Any, ...]) -> Checked:
     """Return a checked chunk with numeric targets."""
     X, y = design_matrix(chunk[0]), finite_vector("y", chunk[1])
-    # The weights of one chunk may all be zero, though not those of all chunks.
-    weights = chunk[2] if len(chunk) == 3 else None
+    weights = chunk[2] if len(chunk) == 3 else None  # those of one chunk may all be zero
     return Checked(X, y, checked_weights(weights, y.size, all_may_be_zero=True))
 
 

@@ -15,9 +15,9 @@ from accelegrad.linalg import cholesky_factor, with_unit_diagonal
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.matrix import MOST_SAMPLED, CurvedRows, Matrix
 
-# Measured seconds, of which only the ratios matter; `accelegrad.models.matrix` has those of Gram
-# matrices. An evaluation takes the first two per entry of X and the third per row, and the last one
-# at least; a factorisation takes the following per product.
+# Measured seconds, of which only the ratios matter, as in `accelegrad.models.matrix`: of an
+# evaluation per dense entry, sparse entry and row, and in all at least; of a factorisation per
+# product.
 DENSE_ENTRY, SPARSE_ENTRY, ROW, LEAST_EVALUATION = 0.6e-9, 1.5e-9, 1.5e-8, 5e-5
 FACTOR_PRODUCT = 5e-11
 #: The least sample size per parameter, and the growth factor from one sample to the next (half and
@@ -29,14 +29,12 @@ MOST_COSTLY = 12.0
 #: In evaluations: curvature that costs more is never used (with twice as much, sparse least squares
 #: take 6 times as long).
 NEVER_BEYOND_COST = 300.0
-#: The most entries of rows that are copied for a sample: 32 MB.
-COPIED_ENTRIES = 1 << 22
+COPIED_ENTRIES = 1 << 22  #: the most entries of rows that are copied for a sample: 32 MB
 #: The most parameters, or columns that move at a time: a matrix of their curvature takes 72 MB.
 MOST_PARAMETERS = 3000
 #: A column whose curvature is below this share of the largest may have been missed by the sample.
 RARE_COLUMN = 1e-3
-#: The least curvature of a coordinate, as a share of the loss's largest curvature.
-FLATTEST = 1e-8
+FLATTEST = 1e-8  #: the least curvature of a coordinate, as a share of the loss's largest one
 
 
 class Factored:
@@ -116,8 +114,7 @@ class Costs(NamedTuple):
             return n
         if self.n_parameters > MOST_PARAMETERS or self.of_sample(self.fewest) > NEVER_BEYOND_COST:
             return 0
-        # A sample may take as long as an evaluation.
-        rest = max(self.evaluation - self.factor, 0.0)
+        rest = max(self.evaluation - self.factor, 0.0)  # a sample may take as long
         cheap = int(rest / self.row) if self.row * n > rest else n
         size = max(self.fewest, cheap) * int(SAMPLE_GROWTH ** min(number - 1, 20))
         return size if size <= MOST_SAMPLED * n else n
@@ -134,10 +131,7 @@ class Costs(NamedTuple):
 
 
 def second_derivative_matrix(model: LinearModel, rows: CurvedRows) -> Matrix:
-    """Return the objective's second derivatives, from rows drawn by their curvature.
-
-    Columns that the sample misses, or whose rows are all beyond a corner, still get curvature.
-    """
+    """Return second derivatives from drawn rows; columns that the sample misses get some too."""
     matrix = rows.gram()
     ends = np.arange(model.n_parameters)
     seen = matrix[ends, ends]
@@ -159,10 +153,7 @@ def least_squares_matrix(model: LinearModel, l2: float) -> Matrix:
 
 
 def coordinate_curvatures(model: LinearModel) -> Vector:
-    """Return one number per coordinate that evens out half of its scale.
-
-    Full scaling by mean squares suits badly scaled data, none suits rarely used columns (measured).
-    """
+    """Return one number per coordinate that evens out half of its scale."""
     squares = model.column_squares()
     if model.fit_intercept:
         squares = np.append(squares, 1.0)
@@ -170,5 +161,6 @@ def coordinate_curvatures(model: LinearModel) -> Vector:
     largest = float(curvatures.max())
     if not largest > 0.0:
         return curvatures + 1.0
-    # A column without curvature has no slope either, and stays.
+    # Full scaling suits badly scaled data, none suits rarely used columns (measured). A column
+    # without curvature has no slope either, and stays.
     return np.sqrt(np.where(curvatures > 0.0, curvatures, largest)) * math.sqrt(largest)
