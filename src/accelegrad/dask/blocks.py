@@ -48,8 +48,7 @@ class Facts(NamedTuple):
     error: str = ""  # the error found in it
 
 
-#: How often each row of a block counts; None: once.
-Counts = npt.NDArray[np.unsignedinteger[Any]] | None
+Counts = npt.NDArray[np.unsignedinteger[Any]] | None  #: how often each row counts; None: once
 
 
 class RowSettings(NamedTuple):
@@ -258,13 +257,11 @@ def delayed_blocks(client: Client, pieces: Sequence[Any]) -> list[Delayed]:
 
 
 def _spread(client: Client, read: Sequence[Delayed]) -> list[Future]:
-    """Return the blocks as futures, spread over the workers by their threads.
-
-    The scheduler alone would give idle workers more, and every round trip would wait for them.
-    """
+    """Return the blocks as futures, spread over the workers by their threads."""
     threads = client.nthreads()
     if len(threads) < 2 or any(map(_needs_futures, read)):  # data on workers stay there
         return list(client.compute(list(read)))
+    # The scheduler alone would give idle workers more, and every round trip would wait for them.
     ends = np.cumsum(list(threads.values())) * len(read) // sum(threads.values())
     futures: list[Future] = []
     for worker, end in zip(threads, ends, strict=True):

@@ -55,8 +55,7 @@ class OnCluster(Mixin):
         "that names those it waits for. None: never.",
     )
     __metadata_request__fit: ClassVar[dict[str, str]] = {"client": UNUSED}
-    #: the estimator of rows in memory
-    _local: ClassVar[type[Any]]
+    _local: ClassVar[type[Any]]  #: the estimator of rows in memory
 
     def _cluster_problems(self, objective: Objective, data: ClusterData) -> list[Problem]:
         """Return the problems to minimise: one, or one per class."""
@@ -185,7 +184,7 @@ class HeldRows:
         return HeldRows(self.data, self.numbers[rows])
 
     def __matmul__(self, coefficients: Matrix) -> Matrix:
-        """Return their products with columns of coefficients: one round trip."""
+        """Return the products of the rows with columns of coefficients: one round trip."""
         return np.asarray(self.map(_product, coefficients))
 
     def map(self, function: Callable[..., Any], *given: Any) -> Any:

@@ -98,7 +98,8 @@ def _arrays(rows: LinearModel) -> list[Any]:
 def aligned(given: Any) -> Any:
     """Return arrays, or tuples of them, aligned as NumPy aligns new arrays.
 
-    Sums round differently by alignment, which varies between runs for arrays from the network.
+    Arrays from the network begin anywhere, and the rounding of sums depends on the alignment:
+    without a copy, repeated runs would differ in the last bits.
     """
     if isinstance(given, np.ndarray):
         return given if given.ctypes.data % ALIGNMENT == 0 else given.copy()

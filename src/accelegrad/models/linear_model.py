@@ -469,9 +469,8 @@ class LinearModel:
     def distance_bound(self, x0: npt.ArrayLike | None = None) -> float:
         """Return a bound of the distance from x0 (by default 0) to the minimiser w*.
 
-        By strong convexity l2 / 2 ||w* - x0||^2 <= P(x0) - min P <= `dual_gap` (x0); and l2 / 2
-        ||w*||^2 <= P(0), as losses are nonnegative. It is infinite without an l2 term and with an
-        intercept.
+        By strong convexity, l2 / 2 ||w* - x0||^2 <= P(x0) - min P <= `dual_gap` (x0); losses >= 0
+        give l2 / 2 ||w*||^2 <= P(0). The bound is infinite if l2 = 0, and with an intercept.
         """
         start = np.zeros(self.n_parameters) if x0 is None else self._parameters(x0, "x0")
         return float(self.dual.distance_bound(start))
@@ -547,11 +546,10 @@ class LinearModel:
 
     def combination(self, theta: Vector) -> Vector:
         """Return sum_i p_i theta_i a_i, a new vector; with an intercept every a_i ends with a 1."""
-        # Equal shares are applied to the result, which is mostly shorter.
         weighted = theta if self.sample_weight is None else self.shares * theta
         combination: Vector = self.products.backward(weighted)
         if self.sample_weight is None:
-            combination *= 1.0 / self.n_samples
+            combination *= 1.0 / self.n_samples  # the result is mostly shorter than theta
         if self.fit_intercept:
             combination = np.append(combination, self.shares @ theta)
         return combination

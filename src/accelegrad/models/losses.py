@@ -123,8 +123,7 @@ _TABLE = (
     ),
 )  # fmt: skip
 
-#: The losses by name.
-LOSSES = {entry.name: entry for entry in _TABLE}
+LOSSES = {entry.name: entry for entry in _TABLE}  #: the losses by name
 _PLAIN_NAMES = {entry.sklearn_name: entry.name for entry in _TABLE}
 
 
@@ -271,7 +270,7 @@ class Loss:
         return (value[0], slope[0]) if is_number else (value, slope)
 
     def conjugate(self, theta: npt.ArrayLike, y: npt.ArrayLike) -> Vector:
-        """Return l*(theta) = sup_m theta m - l(m, y), infinite beyond its domain and rounding."""
+        """Return l*(theta) = sup_m theta m - l(m, y), infinite outside its domain and rounding."""
         slope = np.asarray(theta)
         unit = np.finfo(slope.dtype if slope.dtype.kind == "f" else np.float64).eps
         slope, target = slope.astype(np.float64), np.asarray(y, dtype=np.float64)

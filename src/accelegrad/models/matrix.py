@@ -17,17 +17,16 @@ from accelegrad.kernels import blocks
 Matrix = npt.NDArray[np.float64]
 RowNumbers = npt.NDArray[np.integer[Any]]  # indices of rows, from 0
 
-#: float32 data with at most this many entries are also kept as float64 (8 MB). Chosen.
-SMALL_DATA = 1 << 20
-#: Entries per block in blockwise work: 1 MB, which a cache holds. Chosen.
-BLOCK_ENTRIES = 1 << 17
+SMALL_DATA = 1 << 20  #: float32 data with up to so many entries get a float64 copy (8 MB); chosen
+BLOCK_ENTRIES = 1 << 17  #: entries per block in blockwise work: 1 MB, which a cache holds; chosen
 #: Reading X dominates: a product with fewer columns takes about as long as one with this many.
 NARROW = 8
 # Measured seconds, of which only the ratios matter: copying an entry of a dense and of a sparse row
 # for BLAS, one product in BLAS, one pair of entries in the kernel and in SciPy (which computes each
 # pair twice).
 DENSE_COPY, SPARSE_COPY, BLAS_PRODUCT, PAIR, SCIPY_PAIR = 3e-9, 1e-8, 3e-11, 1.1e-9, 1e-8
-# Rows per block copied for BLAS (Gram matrix of 4000 x 1500: 130 ms, with 21 rows 500 ms).
+# Rows per block copied for BLAS: adding up smaller blocks takes longer than computing them (4000 x
+# 1500, half the rows: 500 ms with 21 rows, 130 with 384).
 _BLOCK_ROWS = 384
 #: The largest share of rows to sample: drawing more takes as long as using all rows (measured).
 MOST_SAMPLED = 0.3

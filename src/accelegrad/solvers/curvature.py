@@ -15,9 +15,8 @@ from accelegrad.linalg import cholesky_factor, with_unit_diagonal
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.matrix import MOST_SAMPLED, CurvedRows, Matrix
 
-# Measured seconds, of which only the ratios matter, as in `accelegrad.models.matrix`: of an
-# evaluation per dense entry, sparse entry and row, and in all at least; of a factorisation per
-# product.
+# Measured seconds, of which only the ratios matter (see also `accelegrad.models.matrix`): of an
+# evaluation per dense entry, sparse entry and row, and the least; of a factorisation, per product.
 DENSE_ENTRY, SPARSE_ENTRY, ROW, LEAST_EVALUATION = 0.6e-9, 1.5e-9, 1.5e-8, 5e-5
 FACTOR_PRODUCT = 5e-11
 #: The least sample size per parameter, and the growth factor from one sample to the next (half and
@@ -85,7 +84,7 @@ class Costs(NamedTuple):
 
     @classmethod
     def of(cls, model: LinearModel) -> Costs:
-        """Estimate them from the shape of the data."""
+        """Estimate the costs from the shape of the data."""
         storage, n, d = model.storage, model.n_samples, model.n_parameters
         entry = DENSE_ENTRY if storage.dense else SPARSE_ENTRY
         return cls(

@@ -27,8 +27,8 @@ from accelegrad.solvers.row_oracle import Goal, RowOracle, RowRule, no_goal, row
 INTERCEPT_L2 = 20.0
 #: Most epochs that a row rests: 15 take a twelfth more visits, 255 as many (same data)
 LONGEST_REST = 63
-#: Compiling pays from this many stored entries: an epoch then takes 10 ms of plain code, and a run
-#: takes dozens to hundreds of epochs.
+#: Compiling pays from this many stored entries: a plain epoch then takes 10 ms, and a run takes
+#: dozens to hundreds of them.
 LEAST_COMPILED = 1 << 12
 
 

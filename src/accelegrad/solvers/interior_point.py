@@ -22,8 +22,7 @@ from accelegrad.solvers.row_oracle import Goal, RowRule, TermsOracle
 
 Matrix = npt.NDArray[np.float64]
 
-#: The first barrier in units of the mean loss: a larger one makes the first steps longer.
-FIRST_BARRIER = 10.0
+FIRST_BARRIER = 10.0  #: in units of the mean loss; a larger one makes the first steps longer
 TOWARDS_END = 0.99  #: the share of the way to the nearest end that a step goes
 MOST_STEPS = 60  #: ten to thirty are usual, and more than these do not get any further
 #: An l1 term makes a weight 0 if its slope is more than this share of its range from both ends.
@@ -39,19 +38,14 @@ class _Direction(NamedTuple):
 
 
 class Inside(NamedTuple):
-    """A point inside all limits, with one row per target.
-
-    `margins` are relative to the kinks, m - y. At the minimum they are `above` - `below`, where
-    `above` is 0 unless the slope is at its upper end, and `below` unless it is at its lower end;
-    before that, above * to_high and below * to_low equal the barrier.
-    """
+    """A point inside all limits, with one row per target."""
 
     w: Matrix
-    margins: Matrix
+    margins: Matrix  # relative to the kinks, m - y; `above` - `below` at the minimum
     to_low: Matrix  # slope - low
     to_high: Matrix  # high - slope
-    above: Matrix
-    below: Matrix
+    above: Matrix  # barrier / to_high; at the minimum 0 unless the slope is at its upper end
+    below: Matrix  # barrier / to_low; at the minimum 0 unless the slope is at its lower end
 
     def of(self, chosen: Any) -> Inside:
         """Return the point of some targets."""

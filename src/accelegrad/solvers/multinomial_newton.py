@@ -36,13 +36,12 @@ LEFT, LEFT_OUT = 0.25, 0.04
 MOST_PRODUCTS = 250  #: with the second derivatives, per direction; chosen
 #: The share of the first slope at which a line search ends, and its most trials; chosen.
 FLAT, TRIALS = 0.1, 30
-#: Most rows per parameter of a class for a block of curvature.
-ROWS_PER_PARAMETER = 30
-#: The least sample of rows in parts (to bound memory), which also has these rows per parameter;
-#: chosen.
+ROWS_PER_PARAMETER = 30  #: most rows per parameter of a class for a block of curvature
+#: Rows in parts are sampled, to bound the memory: at least this many rows, and at least
+#: `ROWS_PER_PARAMETER` per parameter. Chosen.
 LEAST_SAMPLE = 1 << 14
-#: Blocks are computed again after so many products (digits: 1.3 times as long with 8, 1.1 with 40,
-#: and without blocks 2.2).
+#: Blocks are renewed after so many products (digits: 1.3 times as long with 8, 1.1 with 40, 2.2
+#: without blocks).
 PRODUCTS_WITH_BLOCKS = 16
 
 
@@ -359,7 +358,7 @@ class LocalClasses:
         return result
 
     def precondition(self, gradient: Matrix) -> Matrix:
-        """Return an approximation of their inverse times a gradient."""
+        """Return an approximation of the inverse second derivatives times a gradient."""
         inverse, d = self._inverse, self._model.n_features
         ones = np.full(gradient.shape[1], 1.0 / gradient.shape[1])
         common = gradient @ ones

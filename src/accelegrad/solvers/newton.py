@@ -37,7 +37,8 @@ from accelegrad.solvers.row_oracle import (
     smoothing_gap,
 )
 
-#: Newton decrement's share expected after new curvature (half or twice as much: 1 % of the time)
+#: The share of the Newton decrement expected to remain after a step with new curvature (half or
+#: twice as much: 1 % of the time)
 EXPECTED_DECREMENT = 0.05
 #: A run starts near the minimum over a sample: at most this share of the rows, and so many per
 #: parameter (without it tall data take 1.4 times as long).
@@ -50,8 +51,7 @@ START_STEPS, START_PRECISION = 20, 0.3
 
 #: What the rule works on: a smooth sum, or a smooth one close to a sum with kinks.
 Sum: TypeAlias = "CurvedOracle | SmoothedCurvedOracle"
-#: What leads to the next trial; "" if it is known.
-Due: TypeAlias = Literal["begin", "start over", "aim", ""]
+Due: TypeAlias = Literal["begin", "start over", "aim", ""]  #: how to find the next trial; "": known
 
 
 class SketchedNewtonState(NamedTuple):
@@ -261,8 +261,7 @@ class CurvedOracle(SmoothOracle):
         self._seed = int(rng.integers(2**63))
         self._costs = Costs.of(model)
         self._made: Factored | None = None
-        #: where, from which sample and with which caution
-        self._made_from: tuple[Vector, int, float] | None = None
+        self._made_from: tuple[Vector, int, float] | None = None  # point, number, caution
         self._coordinates = Diagonal(lambda: coordinate_curvatures(model), *self._costs.price(1))
 
     def original(self, evaluation: Evaluation) -> Evaluation:

@@ -276,7 +276,7 @@ class PenalisedOracle(SmoothOracle, TermsOracle):
 
 
 class SmoothedPenalisedOracle(SmoothedOracle[PenalisedOracle], TermsOracle):
-    """The same for a loss with kinks: a smooth sum close below, and bounds of the sum itself."""
+    """A sum whose loss has kinks, with a smooth sum close below it, and its own bounds."""
 
     saved = (*TermsOracle.saved, "mu", "_next_mu")
 

@@ -20,7 +20,7 @@ MOST_HALVINGS = 10  #: the most halvings of a step
 #: Added to a diagonal of ones: more after a step that was too long, up to gradient descent.
 LEAST_SHIFT, SHIFT_GROWTH = 1e-13, 100.0
 SHORT = 0.1  #: a step that had to be made shorter than this was too long
-#: Slopes below this many units of rounding of their terms count as 0 (with 8 steps go on where
+#: Slopes below this many units of rounding of their terms count as 0 (with 8, steps continue where
 #: rounding hides all falls).
 SLOPE_ROUNDING = 32.0
 
@@ -33,7 +33,7 @@ class Limits(NamedTuple):
     upper: Vector
 
     def at(self, chosen: Any) -> Limits:
-        """Return those of some coordinates."""
+        """Return the limits of some coordinates."""
         return Limits(self.l1[chosen], self.lower[chosen], self.upper[chosen])
 
     def with_coordinate(self, l1: float, lower: float, upper: float) -> Limits:
@@ -43,7 +43,7 @@ class Limits(NamedTuple):
         )
 
     def in_units(self, units: Vector) -> Limits:
-        """Return them for coordinates measured in these units."""
+        """Return the limits for coordinates measured in these units."""
         return Limits(self.l1 * units, self.lower / units, self.upper / units)
 
 

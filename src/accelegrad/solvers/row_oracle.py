@@ -26,15 +26,13 @@ from accelegrad.run.oracle import QUIET, Evaluation, ModelOracle
 
 #: The least share of the promised fall that a step has to gain: Armijo's rule, usual constant.
 DESCENT = 1e-4
-#: If a step this short gains nothing, rounding hides any further fall.
-SHORTEST_STEP = 1e-12
-#: Two units of rounding: values that differ by less may be equal.
-VALUE_ROUNDING = 4e-16
+SHORTEST_STEP = 1e-12  #: if a step this short gains nothing, rounding hides any further fall
+VALUE_ROUNDING = 4e-16  #: two units of rounding: values that differ by less may be equal
 #: Caution is divided by this after a step that was not too long, and multiplied otherwise; below
 #: the least it is 0 (with 0.01, one-vs-rest on digits takes more than 60 steps).
 CAUTION_FACTOR, LEAST_CAUTION = 10.0, 0.03
-#: Estimated gaps up to this many times the wanted one are worth a bound; chosen (half and twice as
-#: much change nothing).
+#: A bound is computed if the estimated gap is at most this many times the wanted one; chosen (half
+#: and twice as much change nothing).
 PROMISING = 10.0
 LARGEST_SHRINK = 4.0  #: mu falls by at most this factor (measured: 2 and 10 cost a bit more)
 #: mu shrinks if the smoothing's part exceeds this share of the larger of gap and wanted gap, and
@@ -43,8 +41,7 @@ LARGEST_PART = 0.5
 LEAST_MU = 1e-100  # its inverse, the curvature, can still be squared
 NEGLIGIBLE_GAP = 1e-14  # of the value: rounding of sums hides a smaller gap
 
-#: Maps the value at a point to the wanted gap, 0 for none.
-Goal: TypeAlias = Callable[[float], float]
+Goal: TypeAlias = Callable[[float], float]  #: maps a value to the wanted gap, 0 for none
 
 
 def no_goal(value: float) -> float:  # noqa: ARG001
