@@ -100,7 +100,8 @@ class Cluster:
         """Return a vector as an argument of tasks: itself, or a future if it is long."""
         if w.nbytes * len(self.parts) <= LARGEST_ARGUMENT:
             return w
-        # By identity: a future found by hash may have been released.
+        # A point is sent once, and found by identity: a future found by hash may have been
+        # released.
         for known, future in self._sent:
             if known is w and future.status == "finished":
                 return future
@@ -122,7 +123,7 @@ class Cluster:
     def each(
         self, name: str, task: Callable[..., Any], *arguments: Any, by_part: Sequence[Any] = ()
     ) -> list[Any]:
-        """Return a task's results for each part, in order; `by_part` has lists of one item each."""
+        """Return a task's result for each part; `by_part` are lists with one item per part."""
         self.round_trips += 1
         found = self._called(name, task, arguments, by_part, 0)
         if found is None:

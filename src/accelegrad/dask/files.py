@@ -42,14 +42,15 @@ def read_files(
     target : str or int, optional
         The target column of CSV and parquet files; by default the last.
     n_features : int, optional
-        The number of columns of LIBSVM files; by default the largest, for one more pass.
+        The number of columns of LIBSVM files; by default the largest in any of them, for which all
+        are read once more.
     numbers : bool
         Whether targets are numbers, not labels.
     split : int
         The number of blocks per file; one worker reads the whole file.
     columns : sequence of Column, optional
-        The columns with their categories, from a survey of the files; text columns need them, since
-        otherwise every file would have its own categories.
+        The columns with their categories, from a survey of the files. Without them text columns
+        are refused: every file would have its own categories.
     reading : Reading, optional
         How CSV text is read.
     """

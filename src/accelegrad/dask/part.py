@@ -17,7 +17,7 @@ from accelegrad.models.losses import Loss
 from accelegrad.models.row_parts import Where
 
 ALIGNMENT = 16  #: NumPy aligns arrays to multiples of this many bytes
-#: Points whose margins a part caches: two of a step, the best one, these of a smoothed loss.
+#: Points whose margins a part caches: two of a step, the best, and the same of a smoothed loss.
 KEPT_POINTS = 6
 
 

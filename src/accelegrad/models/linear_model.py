@@ -1,7 +1,7 @@
 """Linear models: the weighted mean of a pointwise loss over rows, plus an l2 term.
 
-P(w) = sum_i p_i l(m_i, y_i) + l2 / 2 ||w||^2 with margins m_i = <a_i, w> and shares p_i that sum to
-1. An intercept is the last coordinate of w and is not penalised. The rows of a `LinearModel` are in
+P(w) = sum_i p_i l(m_i, y_i) + l2 / 2 ||w||^2 with margins m_i = <a_i, w> and shares p_i of sum 1.
+An intercept is the last coordinate of w and is not penalised. The rows of a `LinearModel` are in
 memory, those of a `PartedModel` in files (`StreamedModel`) or on a cluster. Both offer
 
     at(w)                    the point w, by one pass over the rows: value, gradient, dual_value...

@@ -329,7 +329,7 @@ class Loss:
         """Return the largest distance of a prediction with loss at most `value` from its target."""
         if self.smoothing > 0.0:  # the plain loss is larger by at most this
             return self.plain.reach(value + 0.5 * self.smoothing * self.lipschitz**2)
-        if self.classification:  # on the wrong side of 0
+        if self.classification:  # how far on the wrong side of 0
             return value
         flatter = min(-self.shape.low, self.shape.high)
         if flatter == inf:

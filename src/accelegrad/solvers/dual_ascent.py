@@ -250,12 +250,12 @@ class DualOracle(RowOracle):
         model = self.model
         weights = at.point[: model.n_features]
         height, _ = level(model.loss, model.shares, slopes, model.y)
-        # Up to rounding, -l2 w combines the rows; with an intercept the slopes are nearly balanced.
+        # Up to rounding, the slopes combine the rows to -l2 w; an intercept nearly balances them.
         size = at.value - (height - 0.5 * model.l2 * float(weights @ weights))
         return size, self.goal(at.value)
 
     def minorant(self, slopes: Vector, at: Evaluation, *, at_once: bool) -> Evaluation:
-        """Return the evaluation with a lower bound; `at_once` multiplies with the data now."""
+        """Return the evaluation with a bound; its product with X is postponed unless `at_once`."""
         balanced = self.model.dual.balanced(slopes)
         if at_once:
             at.dual_value = self.model.dual.bound(balanced)

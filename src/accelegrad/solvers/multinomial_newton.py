@@ -245,7 +245,7 @@ class CurvedClasses:
 
     @property
     def _has_few_entries(self) -> bool:
-        """Whether all rows and new blocks cost nothing: then weights and repeated rows agree."""
+        """Whether all rows and new blocks cost little: weights then equal repeated rows."""
         return self._entries < kernels.FEW_ENTRIES
 
     def _preconditioner(
