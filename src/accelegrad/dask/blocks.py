@@ -48,7 +48,8 @@ class Facts(NamedTuple):
     error: str = ""  # the error found in it
 
 
-Counts = npt.NDArray[np.unsignedinteger[Any]] | None  #: how often each row counts; None: once
+#: How often each row of a block counts; None: once.
+Counts = npt.NDArray[np.unsignedinteger[Any]] | None
 
 
 class RowSettings(NamedTuple):

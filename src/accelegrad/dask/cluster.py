@@ -26,11 +26,16 @@ from accelegrad.dask.part import KEPT_POINTS, aligned, on_part
 from accelegrad.errors import Vector, real_number
 from accelegrad.models.row_parts import total
 
-LARGEST_ARGUMENT = 1 << 16  #: longer vectors, in bytes, are sent to the workers once, before tasks
-ADDED_AT_ONCE = 8  #: results that the client adds, or each task of a tree of sums
-LARGEST_CALL = 1 << 22  #: actors return up to this many bytes, summed over the parts
-CALLS = "accelegrad.calls"  #: Dask's key for actor calls; with False all work is on the dashboard
-LOOK_AGAIN = 1.0  #: seconds between checks whether the parts of a pending call still exist
+#: A vector of more bytes is sent to the workers once, before the tasks that read it.
+LARGEST_ARGUMENT = 1 << 16
+#: Up to this many results are added by the client, or by each task of a tree of sums.
+ADDED_AT_ONCE = 8
+#: Actors return vectors of up to this many bytes, summed over the parts.
+LARGEST_CALL = 1 << 22
+#: Dask's configuration key for actor calls; with False all work is on the dashboard.
+CALLS = "accelegrad.calls"
+#: Seconds between checks whether the parts of a pending call still exist.
+LOOK_AGAIN = 1.0
 
 
 class WorkerTimeoutError(TimeoutError):
@@ -86,7 +91,8 @@ class Cluster:
         self.client, self.parts = client, list(parts)
         self.timeout = None if timeout is None else real_number("timeout", timeout, above=0.0)
         self.round_trips = 0
-        self._actors: dict[str, tuple[Future, Any]] = {}  # by address; ends with its future
+        # By workers' addresses; an actor ends with the future that created it.
+        self._actors: dict[str, tuple[Future, Any]] = {}
         self._held: dict[str, list[int]] | None = None
         self._sent: deque[tuple[Vector, Future]] = deque(maxlen=KEPT_POINTS)
 

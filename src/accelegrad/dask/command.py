@@ -15,7 +15,8 @@ from accelegrad.files.frames import FrameFile
 if TYPE_CHECKING:
     from accelegrad.files.tables import TableFile
 
-LOCAL = "local"  #: a cluster started for one command
+#: A cluster started for one command.
+LOCAL = "local"
 #: Dask makes its workers return freed memory at once, so that each temporary array costs page
 #: faults: evaluations are 3.5 to 5.6 times as fast if workers keep it (measured on hashed columns).
 ENVIRONMENT = "distributed.nanny.pre-spawn-environ"

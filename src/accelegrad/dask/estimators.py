@@ -55,7 +55,8 @@ class OnCluster(Mixin):
         "that names those it waits for. None: never.",
     )
     __metadata_request__fit: ClassVar[dict[str, str]] = {"client": UNUSED}
-    _local: ClassVar[type[Any]]  #: the estimator of rows in memory
+    #: the estimator of rows in memory
+    _local: ClassVar[type[Any]]
 
     def _cluster_problems(self, objective: Objective, data: ClusterData) -> list[Problem]:
         """Return the problems to minimise: one, or one per class."""

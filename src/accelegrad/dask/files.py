@@ -15,7 +15,8 @@ from accelegrad.errors import whole_number
 from accelegrad.files.formats import LIBSVM, format_of, open_table
 from accelegrad.files.tables import Column, Reading, Targets, Wanted
 
-ARRAY = ".npy"  #: the ending of array files
+#: The ending of array files.
+ARRAY = ".npy"
 
 
 def read_files(

@@ -16,7 +16,8 @@ from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import Loss
 from accelegrad.models.row_parts import Where
 
-ALIGNMENT = 16  #: NumPy aligns arrays to multiples of this many bytes
+#: NumPy aligns arrays to multiples of this many bytes.
+ALIGNMENT = 16
 #: Points whose margins a part caches: two of a step, the best, and the same of a smoothed loss.
 KEPT_POINTS = 6
 

@@ -186,7 +186,8 @@ class LinearModel:
         The floating type of X.
     """
 
-    prover: ClassVar[Callable[..., Any]]  #: proves lower bounds; set by `accelegrad.proofs`
+    #: proves lower bounds; set by `accelegrad.proofs`, which builds on models
+    prover: ClassVar[Callable[..., Any]]
 
     def __init__(
         self,
@@ -295,8 +296,10 @@ class LinearModel:
         """Return a model by the Moreau envelope of the loss: see `Loss.smoothed`."""
         return self.with_loss(self.loss.smoothed(mu))
 
-    has_columns: ClassVar[bool] = True  #: whether `of_columns` is available
-    in_memory: ClassVar[bool] = True  #: whether methods can go from row to row
+    #: whether `of_columns` can be asked
+    has_columns: ClassVar[bool] = True
+    #: whether methods can go from row to row
+    in_memory: ClassVar[bool] = True
 
     @property
     def storage(self) -> Storage:
@@ -310,7 +313,8 @@ class LinearModel:
 
     def at(self, w: npt.ArrayLike) -> ModelPoint:
         """Return the point w, with its margins computed and the rest on demand."""
-        return ModelPoint(self, self._parameters(w).copy())  # the caller may change w later
+        # A copy: the caller may change the array before the gradient is computed.
+        return ModelPoint(self, self._parameters(w).copy())
 
     def with_margins(self, w: Vector, margins: Vector) -> ModelPoint:
         """Return the point w with known margins: no product with X yet."""

@@ -123,7 +123,7 @@ _TABLE = (
     ),
 )  # fmt: skip
 
-LOSSES = {entry.name: entry for entry in _TABLE}  #: the losses by name
+LOSSES = {entry.name: entry for entry in _TABLE}
 _PLAIN_NAMES = {entry.sklearn_name: entry.name for entry in _TABLE}
 
 

@@ -17,8 +17,10 @@ from accelegrad.kernels import blocks
 Matrix = npt.NDArray[np.float64]
 RowNumbers = npt.NDArray[np.integer[Any]]  # indices of rows, from 0
 
-SMALL_DATA = 1 << 20  #: float32 data with up to so many entries get a float64 copy (8 MB); chosen
-BLOCK_ENTRIES = 1 << 17  #: entries per block in blockwise work: 1 MB, which a cache holds; chosen
+#: float32 data with at most this many entries are also kept as float64 (8 MB). Chosen.
+SMALL_DATA = 1 << 20
+#: Entries per block in blockwise work: 1 MB, which a cache holds. Chosen.
+BLOCK_ENTRIES = 1 << 17
 #: Reading X dominates: a product with fewer columns takes about as long as one with this many.
 NARROW = 8
 # Measured seconds, of which only the ratios matter: copying an entry of a dense and of a sparse row
@@ -30,7 +32,8 @@ DENSE_COPY, SPARSE_COPY, BLAS_PRODUCT, PAIR, SCIPY_PAIR = 3e-9, 1e-8, 3e-11, 1.1
 _BLOCK_ROWS = 384
 #: The largest share of rows to sample: drawing more takes as long as using all rows (measured).
 MOST_SAMPLED = 0.3
-INDEXING = 5  # indexing rows takes about this many times as long as a product with them
+# Indexing rows takes about this many times as long as a product with them.
+INDEXING = 5
 
 
 def runs(count: int, length: int) -> Iterator[slice]:
@@ -56,7 +59,8 @@ class Products:
     def __init__(self, X: Any) -> None:
         self.X = X
         self._is_sparse = bool(sp.issparse(X))
-        self._whole: Any = X if X.dtype == np.float64 else None  # None: too large to copy
+        # None: a copy in float64 would take too much memory.
+        self._whole: Any = X if X.dtype == np.float64 else None
         if self._whole is None and stored_entries(X) <= SMALL_DATA:
             self._whole = X.astype(np.float64)
 
@@ -80,7 +84,8 @@ class Products:
             return np.asarray(self._transpose @ theta)
         if whole is not None:
             count = self._count_parts(theta)
-            if theta.ndim == 1:  # BLAS takes twice as long for a vector from the right
+            # BLAS takes twice as long for a vector from the right.
+            if theta.ndim == 1:
                 parts = blocks.of_rows(lambda i: theta[i] @ whole[i], len(whole), count)
             else:
                 parts = blocks.of_rows(lambda i: whole[i].T @ theta[i], len(whole), count)
@@ -145,7 +150,8 @@ class RowBlock:
     def __init__(self, X: Any, rows: RowNumbers) -> None:
         self._dense: Matrix | None = None
         if isinstance(X, np.ndarray):
-            index = slice(rows[0], rows[0] + 1) if rows.size == 1 else rows  # a slice is a view
+            # A slice is a view; an index makes a copy.
+            index = slice(rows[0], rows[0] + 1) if rows.size == 1 else rows
             self._dense = X[index].astype(np.float64, copy=False)
             return
         starts = X.indptr[rows]
@@ -159,7 +165,8 @@ class RowBlock:
     def margins(self, w: Vector) -> Vector:
         """Return <a_i, w>."""
         if self._dense is not None:
-            with np.errstate(invalid="ignore"):  # BLAS may raise spurious flags
+            # BLAS may raise spurious floating-point flags beside small matrices.
+            with np.errstate(invalid="ignore"):
                 margins: Vector = self._dense @ w
             return margins
         sums = np.bincount(self._owners, self._entries * w[self._columns], self._n_rows)

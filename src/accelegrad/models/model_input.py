@@ -106,6 +106,7 @@ def row_shares(weights: Vector | None, n_samples: int) -> Vector:
     """Return the rows' shares p_i, which sum to 1."""
     if weights is None:
         return np.full(n_samples, 1.0 / n_samples)
-    relative: Vector = weights / weights.max()  # the sum of huge weights would overflow
+    # Divided by the largest first: the sum of huge weights would overflow.
+    relative: Vector = weights / weights.max()
     relative /= relative.sum()
     return relative

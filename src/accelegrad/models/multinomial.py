@@ -224,7 +224,8 @@ def classes_model(X: Any, classes: Any, n_classes: int, **options: Any) -> Multi
 
 
 def _loss_and_gradient(part: Any, at: ClassesPoint) -> tuple[float, Vector]:  # noqa: ARG001
-    return at.mean_loss, at.gradient.copy()  # the client, perhaps in this process, changes it
+    # A copy: workers may be threads of the client, which adds the l2 term in place.
+    return at.mean_loss, at.gradient.copy()
 
 
 def _class_shares(part: Any, n_classes: int) -> Vector:

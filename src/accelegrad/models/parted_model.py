@@ -25,7 +25,8 @@ from accelegrad.models.matrix import (
 from accelegrad.models.model_input import row_shares
 from accelegrad.models.row_parts import Mixture, PointSums, Where
 
-SOME_TARGETS = 64_000  #: rows, about, from which quantiles of the targets are estimated; chosen
+#: The number of rows, about, from which quantiles of the targets are estimated. Chosen.
+SOME_TARGETS = 64_000
 
 
 def split_by_part(

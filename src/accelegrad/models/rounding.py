@@ -45,12 +45,14 @@ class DataRounding:
         self.n_samples, self.n_features = model.n_samples, model.n_features
         with np.errstate(over="ignore"):
             squares = model.column_squares()
-        self.columns: Vector = (1.0 + 1e-3) * np.sqrt(squares)  #: norms of the columns, rounded up
+        #: the norms of the columns, rounded up
+        self.columns: Vector = (1.0 + 1e-3) * np.sqrt(squares)
         lost = np.flatnonzero(~((squares > 1e-200) & (squares < 1e200)))
         if lost.size:
             found = model.over_chunks(partial(_largest_entries, columns=lost))
             self.columns[lost] = np.max(list(found), axis=0)
-        self.size = norm(self.columns)  #: the norm of the data, without the intercept's column
+        #: the norm of the data, without the intercept's column
+        self.size = norm(self.columns)
         self._whole = math.hypot(self.size, float(model.fit_intercept))
         self._of_rows, self._of_weights = growth(self.n_samples), growth(self.n_features)
         self._of_margins = growth(self.n_features + 1)

@@ -65,7 +65,8 @@ class BatchSampler:
 
     def _shuffle(self) -> None:
         self._permutation = self.rng.permutation(self.n)
-        self._permutation.flags.writeable = False  # batches are views of it
+        # Batches are views of it: writing to one would change the epoch.
+        self._permutation.flags.writeable = False
         self._position = 0
 
     def state(self) -> dict[str, Any]:
@@ -87,7 +88,8 @@ class BatchSampler:
                 f"state must hold a permutation of {self.n} rows (or none) and a position in it, "
                 f"but it holds {permutation.size} entries and the position {position}."
             )
-        self.rng.bit_generator.state = state["bit_generator"]  # first: NumPy may refuse it
+        # NumPy may refuse the generator's state: nothing else has changed by then.
+        self.rng.bit_generator.state = state["bit_generator"]
         permutation.flags.writeable = False
         self._permutation, self._position = permutation, position
         self.rows_drawn = int(state["rows_drawn"])

@@ -19,8 +19,10 @@ from accelegrad.models.matrix import BLOCK_ENTRIES, row_runs
 
 # A column counts as constant if it varies less, in rounding units of its mean: that is noise.
 _CONSTANT = 1e3
-MOST_ROWS = 10_000  # to which an intercept is fitted: a start need not be exact
-_WORTH_FITTING = 0.1  # fit the intercept if at most this share of the loss remains; chosen
+# The most rows to which an intercept is fitted: a start need not be exact.
+MOST_ROWS = 10_000
+# Fit the intercept if that alone leaves at most this share of the loss. Chosen.
+_WORTH_FITTING = 0.1
 # `unevenness` ignores extreme columns with at most this share of the entries: news20 with rows of
 # length 1 then has 60, otherwise 621.
 _FEW_ENTRIES = 1e-3
@@ -93,7 +95,8 @@ class ColumnScaling:
             return feasible_set  # None or the whole space
         factors = np.ones(size)
         factors[: self.n_classes * self.scale.size] = np.tile(self.scale, self.n_classes)
-        with np.errstate(over="ignore"):  # a bound beyond the range of floats is no bound
+        # A bound beyond the range of floats is no bound.
+        with np.errstate(over="ignore"):
             return Box(feasible_set.lower / factors, feasible_set.upper / factors)
 
 

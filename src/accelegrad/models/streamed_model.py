@@ -318,7 +318,8 @@ class Checked(NamedTuple):
 def checked_chunk(chunk: tuple[Any, ...]) -> Checked:
     """Return a checked chunk with numeric targets."""
     X, y = design_matrix(chunk[0]), finite_vector("y", chunk[1])
-    weights = chunk[2] if len(chunk) == 3 else None  # those of one chunk may all be zero
+    # The weights of one chunk may all be zero, though not those of all chunks.
+    weights = chunk[2] if len(chunk) == 3 else None
     return Checked(X, y, checked_weights(weights, y.size, all_may_be_zero=True))
 
 

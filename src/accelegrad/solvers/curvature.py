@@ -28,12 +28,14 @@ MOST_COSTLY = 12.0
 #: In evaluations: curvature that costs more is never used (with twice as much, sparse least squares
 #: take 6 times as long).
 NEVER_BEYOND_COST = 300.0
-COPIED_ENTRIES = 1 << 22  #: the most entries of rows that are copied for a sample: 32 MB
+#: The most entries of rows that are copied for a sample: 32 MB.
+COPIED_ENTRIES = 1 << 22
 #: The most parameters, or columns that move at a time: a matrix of their curvature takes 72 MB.
 MOST_PARAMETERS = 3000
 #: A column whose curvature is below this share of the largest may have been missed by the sample.
 RARE_COLUMN = 1e-3
-FLATTEST = 1e-8  #: the least curvature of a coordinate, as a share of the loss's largest one
+#: The least curvature of a coordinate, as a share of the loss's largest curvature.
+FLATTEST = 1e-8
 
 
 class Factored:
@@ -113,7 +115,8 @@ class Costs(NamedTuple):
             return n
         if self.n_parameters > MOST_PARAMETERS or self.of_sample(self.fewest) > NEVER_BEYOND_COST:
             return 0
-        rest = max(self.evaluation - self.factor, 0.0)  # a sample may take as long
+        # A sample may take as long as an evaluation.
+        rest = max(self.evaluation - self.factor, 0.0)
         cheap = int(rest / self.row) if self.row * n > rest else n
         size = max(self.fewest, cheap) * int(SAMPLE_GROWTH ** min(number - 1, 20))
         return size if size <= MOST_SAMPLED * n else n

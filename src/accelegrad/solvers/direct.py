@@ -32,7 +32,8 @@ from accelegrad.solvers.row_oracle import (
 #: Limit in seconds, by the estimates of `Costs`, for a matrix of second derivatives and its factors
 #: (20 shapes: 0.2 to 0.9 of the time of a run, with twice as much up to 1.8).
 MOST_STEP_SECONDS = 2.5e-3
-ACCURATE = 1e-9  #: the largest relative error of a value by products of columns; chosen
+#: A value by products of columns counts if its relative error is at most this; chosen.
+ACCURATE = 1e-9
 
 
 class DirectMinimum(NamedTuple):

@@ -279,7 +279,8 @@ def _logistic_slope(loss: Loss, z: float, q: float, y: float) -> float:
     def rest(margin: float) -> float:
         return margin + q * slope(margin) - z
 
-    other = z - q * slope(z)  # the margin m = z - q theta lies between this and z
+    # The margin m = z - q theta is between these two.
+    other = z - q * slope(z)
     if rest(other) * rest(z) >= 0.0:  # the slope is constant in between, up to rounding
         return slope(other)
     ends = min(z, other), max(z, other)

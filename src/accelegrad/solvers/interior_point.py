@@ -22,9 +22,12 @@ from accelegrad.solvers.row_oracle import Goal, RowRule, TermsOracle
 
 Matrix = npt.NDArray[np.float64]
 
-FIRST_BARRIER = 10.0  #: in units of the mean loss; a larger one makes the first steps longer
-TOWARDS_END = 0.99  #: the share of the way to the nearest end that a step goes
-MOST_STEPS = 60  #: ten to thirty are usual, and more than these do not get any further
+#: The first barrier in units of the mean loss: a larger one makes the first steps longer.
+FIRST_BARRIER = 10.0
+#: The share of the way to the nearest end that a step goes.
+TOWARDS_END = 0.99
+#: More steps do not get any further: ten to thirty are usual.
+MOST_STEPS = 60
 #: An l1 term makes a weight 0 if its slope is more than this share of its range from both ends.
 INSIDE = 1e-3
 

@@ -33,10 +33,12 @@ from accelegrad.solvers.row_oracle import VALUE_ROUNDING
 #: The largest share of the gradient that a direction leaves (less for small gradients), and of the
 #: curvature that is left out per unit of that (0.1 to 0.5 take as long).
 LEFT, LEFT_OUT = 0.25, 0.04
-MOST_PRODUCTS = 250  #: with the second derivatives, per direction; chosen
+#: Most products with the second derivatives per direction; chosen.
+MOST_PRODUCTS = 250
 #: The share of the first slope at which a line search ends, and its most trials; chosen.
 FLAT, TRIALS = 0.1, 30
-ROWS_PER_PARAMETER = 30  #: most rows per parameter of a class for a block of curvature
+#: Most rows per parameter of a class for a block of curvature.
+ROWS_PER_PARAMETER = 30
 #: Rows in parts are sampled, to bound the memory: at least this many rows, and at least
 #: `ROWS_PER_PARAMETER` per parameter. Chosen.
 LEAST_SAMPLE = 1 << 14

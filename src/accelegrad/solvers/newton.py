@@ -51,7 +51,8 @@ START_STEPS, START_PRECISION = 20, 0.3
 
 #: What the rule works on: a smooth sum, or a smooth one close to a sum with kinks.
 Sum: TypeAlias = "CurvedOracle | SmoothedCurvedOracle"
-Due: TypeAlias = Literal["begin", "start over", "aim", ""]  #: how to find the next trial; "": known
+#: What leads to the next trial; "" if it is known.
+Due: TypeAlias = Literal["begin", "start over", "aim", ""]
 
 
 class SketchedNewtonState(NamedTuple):
@@ -87,9 +88,7 @@ class SketchedNewton(RowRule):
     :math:`0.05^{2/(1+c)}` of the squared Newton decrement :math:`\langle g, B g\rangle` remains
     after a step, c being its cost in evaluations (and, if it is expensive, only after c steps with
     the old one). Before the first sample C is diagonal; if a sample costs too much it stays
-    diagonal, and the method is L-BFGS.
-
-    `output` and `last` are the last accepted point.
+    diagonal, and the method is L-BFGS. `output` and `last` are the last accepted point.
 
     Parameters
     ----------
@@ -261,7 +260,8 @@ class CurvedOracle(SmoothOracle):
         self._seed = int(rng.integers(2**63))
         self._costs = Costs.of(model)
         self._made: Factored | None = None
-        self._made_from: tuple[Vector, int, float] | None = None  # point, number, caution
+        #: where, from which sample and with which caution
+        self._made_from: tuple[Vector, int, float] | None = None
         self._coordinates = Diagonal(lambda: coordinate_curvatures(model), *self._costs.price(1))
 
     def original(self, evaluation: Evaluation) -> Evaluation:

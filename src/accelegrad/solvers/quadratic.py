@@ -15,11 +15,13 @@ from accelegrad.linalg import UNIT, cholesky_factor, with_unit_diagonal
 from accelegrad.models.matrix import Matrix
 from accelegrad.solvers.row_oracle import DESCENT
 
-MOST_STEPS = 100  #: the most Newton steps: a handful is usual, and the next quadratic continues
-MOST_HALVINGS = 10  #: the most halvings of a step
+#: The most Newton steps: a handful is usual, and the next quadratic continues.
+MOST_STEPS = 100
+MOST_HALVINGS = 10
 #: Added to a diagonal of ones: more after a step that was too long, up to gradient descent.
 LEAST_SHIFT, SHIFT_GROWTH = 1e-13, 100.0
-SHORT = 0.1  #: a step that had to be made shorter than this was too long
+#: A step that had to be made shorter than this was too long.
+SHORT = 0.1
 #: Slopes below this many units of rounding of their terms count as 0 (with 8, steps continue where
 #: rounding hides all falls).
 SLOPE_ROUNDING = 32.0

@@ -26,22 +26,26 @@ from accelegrad.run.oracle import QUIET, Evaluation, ModelOracle
 
 #: The least share of the promised fall that a step has to gain: Armijo's rule, usual constant.
 DESCENT = 1e-4
-SHORTEST_STEP = 1e-12  #: if a step this short gains nothing, rounding hides any further fall
-VALUE_ROUNDING = 4e-16  #: two units of rounding: values that differ by less may be equal
+#: If a step this short gains nothing, rounding hides any further fall.
+SHORTEST_STEP = 1e-12
+#: Two units of rounding: values that differ by less may be equal.
+VALUE_ROUNDING = 4e-16
 #: Caution is divided by this after a step that was not too long, and multiplied otherwise; below
 #: the least it is 0 (with 0.01, one-vs-rest on digits takes more than 60 steps).
 CAUTION_FACTOR, LEAST_CAUTION = 10.0, 0.03
 #: A bound is computed if the estimated gap is at most this many times the wanted one; chosen (half
 #: and twice as much change nothing).
 PROMISING = 10.0
-LARGEST_SHRINK = 4.0  #: mu falls by at most this factor (measured: 2 and 10 cost a bit more)
+#: mu is divided by at most this at a time (measured: 2 and 10 cost a bit more).
+LARGEST_SHRINK = 4.0
 #: mu shrinks if the smoothing's part exceeds this share of the larger of gap and wanted gap, and
 #: aims at half this share of the wanted gap (0.25 takes as long; with 1 the gap never gets small).
 LARGEST_PART = 0.5
 LEAST_MU = 1e-100  # its inverse, the curvature, can still be squared
 NEGLIGIBLE_GAP = 1e-14  # of the value: rounding of sums hides a smaller gap
 
-Goal: TypeAlias = Callable[[float], float]  #: maps a value to the wanted gap, 0 for none
+#: Maps the value at a point to the wanted gap, 0 for none.
+Goal: TypeAlias = Callable[[float], float]
 
 
 def no_goal(value: float) -> float:  # noqa: ARG001
@@ -120,7 +124,8 @@ def soon_ready(model: LinearModel) -> LinearModel:
 class SmoothOracle(RowOracle):
     """A smooth sum over rows, which remembers its last two evaluations."""
 
-    changed = False  #: the sum is always the same: see `SmoothedOracle`
+    #: it is always the same sum: see `SmoothedOracle`
+    changed = False
     _latest: tuple[Evaluation, ...] = ()
 
     @property
@@ -246,7 +251,8 @@ class SmoothedOracle(RowOracle, Generic[Smooth]):
         mu, goal = self.sum.model.loss.smoothing, max(goal, NEGLIGIBLE_GAP * abs(value))
         self._next_mu = mu
         if part > LARGEST_PART * max(gap, goal):
-            aimed = mu * math.sqrt(0.5 * LARGEST_PART * goal / part)  # part falls about as mu^2
+            # The smoothing's part of the gap falls about as the square of mu.
+            aimed = mu * math.sqrt(0.5 * LARGEST_PART * goal / part)
             self._next_mu = max(mu / LARGEST_SHRINK, aimed)
 
 
