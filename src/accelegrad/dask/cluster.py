@@ -26,7 +26,7 @@ from accelegrad.dask.part import KEPT_POINTS, aligned, on_part
 from accelegrad.errors import Vector, real_number
 from accelegrad.models.row_parts import total
 
-#: A vector of more bytes is sent to the workers once, before the tasks that read it.
+#: A vector of more bytes, over all parts, is sent to the workers once, before tasks read it.
 LARGEST_ARGUMENT = 1 << 16
 #: Up to this many results are added by the client, or by each task of a tree of sums.
 ADDED_AT_ONCE = 8

@@ -81,7 +81,7 @@ class SketchedNewton(RowRule):
     r"""Newton's method with sketched curvature and quasi-Newton corrections.
 
     The direction is :math:`d = -B g`, where B is the inverse of the curvature C of a sample of the
-    summands, taken at an earlier point, with the corrections of the last ten steps (L-BFGS with
+    summands, taken at an earlier point, corrected by the last `memory` steps (L-BFGS with
     :math:`B_0 = C^{-1}`). The trial :math:`x + d` is accepted if :math:`f(x + d) \le f(x) + 10^{-4}
     \langle g, d \rangle`; otherwise the step is halved until that holds, without a pass over the
     rows. New curvature, from a larger sample, is taken when more than the share

@@ -40,7 +40,7 @@ from accelegrad.solvers.row_oracle import (
     smoothing_gap,
 )
 
-#: After this many steps in a row without gain, rounding hides any further fall.
+#: After more steps in a row without gain, rounding hides any further fall.
 MOST_IDLE = 3
 #: Up to this many columns, all may move; of more, those not at a kink and as many others, at least
 #: this many. Chosen; `accelegrad bench --everyday --only l1` times the whole method.
