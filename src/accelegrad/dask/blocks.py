@@ -61,9 +61,6 @@ class RowSettings(NamedTuple):
     weigh: Callable[[Any], Vector] | None = None  # maps given targets to factors of the weights
 
 
-# -- tasks -----------------------------------------------------------------------------------------
-
-
 def read_block(number: int, pieces: Sequence[Any]) -> Block | str:
     """Return merged and checked pieces, numbered from `number`, or the error found in them."""
     checked = []
@@ -174,15 +171,8 @@ def part_of(
     return part_of_rows(block.X, y, shares, settings.loss, settings.fit_intercept)
 
 
-# -- the client's side -----------------------------------------------------------------------------
-
-
 def pieces_of(X: Any, y: Any, sample_weight: Any = None) -> list[Any]:
-    """Return the blocks of the data as delayed tuples or futures.
-
-    X is a dask.array, a dask.dataframe, or a list of delayed values or futures: tuples ``(X, y)``
-    or ``(X, y, sample_weight)`` if y is None. Targets and weights are rechunked to X's blocks.
-    """
+    """Return the data's blocks as delayed tuples or futures; y and weights follow X's blocks."""
     listed = isinstance(X, Sequence) and not isinstance(X, str)
     if listed:
         _check_list(X)
@@ -268,14 +258,11 @@ def delayed_blocks(client: Client, pieces: Sequence[Any]) -> list[Delayed]:
 
 
 def _spread(client: Client, read: Sequence[Delayed]) -> list[Future]:
-    """Return the blocks as futures, spread over the workers by their threads.
-
-    The scheduler alone would give more blocks to workers that are idle at the start, and every
-    round trip would wait for them. Blocks of data already on the workers stay there.
-    """
+    """Return the blocks as futures, spread over the workers by their threads."""
     threads = client.nthreads()
-    if len(threads) < 2 or any(map(_needs_futures, read)):
+    if len(threads) < 2 or any(map(_needs_futures, read)):  # data on workers stay there
         return list(client.compute(list(read)))
+    # The scheduler alone would give idle workers more, and every round trip would wait for them.
     ends = np.cumsum(list(threads.values())) * len(read) // sum(threads.values())
     futures: list[Future] = []
     for worker, end in zip(threads, ends, strict=True):

@@ -1,9 +1,8 @@
 """The client's side: tasks on all parts in one round trip, and their failures.
 
-Parts are futures that depend on their source, so that Dask recomputes what a lost worker held.
-Calls go through an actor on each worker, which takes a quarter of the time of tasks. Tasks serve
-long vectors, which workers exchange among themselves, and lost actors. Both run the same functions
-and add results in the same order, so results are equal to the last bit.
+Parts are futures that depend on their source, so that Dask recomputes what a lost worker held. An
+actor on each worker takes a quarter of the time of tasks, which serve long vectors and lost actors.
+Both run the same functions and add results in the same order: results agree to the last bit.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from accelegrad.dask.part import KEPT_POINTS, aligned, on_part
 from accelegrad.errors import Vector, real_number
 from accelegrad.models.row_parts import total
 
-#: A vector of more bytes is sent to the workers once, before the tasks that read it.
+#: A vector of more bytes, over all parts, is sent to the workers once, before tasks read it.
 LARGEST_ARGUMENT = 1 << 16
 #: Up to this many results are added by the client, or by each task of a tree of sums.
 ADDED_AT_ONCE = 8
@@ -104,13 +103,11 @@ class Cluster:
         return other
 
     def vector(self, w: Vector) -> Any:
-        """Return a vector as an argument of tasks: itself, or a future if it is long.
-
-        The last read-only vectors stay on the workers, since a point is used several times. They
-        are compared by identity: a future found by hash may have been released.
-        """
+        """Return a vector as an argument of tasks: itself, or a future if it is long."""
         if w.nbytes * len(self.parts) <= LARGEST_ARGUMENT:
             return w
+        # A point is sent once, and found by identity: a future found by hash may have been
+        # released.
         for known, future in self._sent:
             if known is w and future.status == "finished":
                 return future
@@ -132,11 +129,7 @@ class Cluster:
     def each(
         self, name: str, task: Callable[..., Any], *arguments: Any, by_part: Sequence[Any] = ()
     ) -> list[Any]:
-        """Return a task's results for each part, in order.
-
-        `name` appears on Dask's dashboard after "accelegrad-"; `by_part` are further arguments:
-        lists with one item per part.
-        """
+        """Return a task's result for each part; `by_part` are lists with one item per part."""
         self.round_trips += 1
         found = self._called(name, task, arguments, by_part, 0)
         if found is None:
@@ -195,8 +188,7 @@ class Cluster:
         except WorkerTimeoutError:
             raise
         except (FutureCancelledError, KeyError, OSError, RuntimeError):
-            # A part was moved, or a worker was lost. An error of the task itself will be raised
-            # again.
+            # A part or worker is gone, or the task itself failed and will raise again.
             self._held, self._actors = None, {}
             return None
 

@@ -185,7 +185,7 @@ class HeldRows:
         return HeldRows(self.data, self.numbers[rows])
 
     def __matmul__(self, coefficients: Matrix) -> Matrix:
-        """Return their products with columns of coefficients: one round trip."""
+        """Return the products of the rows with columns of coefficients: one round trip."""
         return np.asarray(self.map(_product, coefficients))
 
     def map(self, function: Callable[..., Any], *given: Any) -> Any:

@@ -1,8 +1,4 @@
-"""The parts of the rows on the workers, as linear models with cached points.
-
-Tasks are those of `accelegrad.models.row_parts` and those below. A part caches the margins of the
-last points; lost ones are recomputed from the point itself.
-"""
+"""Parts of the rows on the workers, as linear models that cache the margins of the last points."""
 
 from __future__ import annotations
 
@@ -22,8 +18,7 @@ from accelegrad.models.row_parts import Where
 
 #: NumPy aligns arrays to multiples of this many bytes.
 ALIGNMENT = 16
-#: How many points' margins and slopes a part caches: two of a step, the best one, and these of a
-#: smoothed loss.
+#: Points whose margins a part caches: two of a step, the best, and the same of a smoothed loss.
 KEPT_POINTS = 6
 
 
@@ -105,7 +100,7 @@ def aligned(given: Any) -> Any:
     """Return arrays, or tuples of them, aligned as NumPy aligns new arrays.
 
     Arrays from the network begin anywhere, and the rounding of sums depends on the alignment:
-    without a copy the same run would not give the same bits twice.
+    without a copy, repeated runs would differ in the last bits.
     """
     if isinstance(given, np.ndarray):
         return given if given.ctypes.data % ALIGNMENT == 0 else given.copy()

@@ -25,10 +25,7 @@ def problem_on(
     weigh: Callable[[Any], Vector] | None = None,
     n_classes: int = 0,
 ) -> Problem:
-    """Return the problem of one set of coefficients, or of `n_classes` of them together.
-
-    `recode` and `weigh` map the given targets to those of the loss and to factors of the weights.
-    """
+    """Return the problem of one set of coefficients, or of `n_classes` of them together."""
     # The rows of a multinomial problem do not use their loss; the squared one takes class numbers.
     loss = make_loss("squared") if n_classes else objective.pointwise
     settings = RowSettings(loss, objective.fit_intercept, recode, weigh)

@@ -1,18 +1,15 @@
 """Linear models: the weighted mean of a pointwise loss over rows, plus an l2 term.
 
-The sum is P(w) = sum_i p_i l(m_i, y_i) + l2 / 2 ||w||^2 with margins m_i = <a_i, w> and shares p_i
-that sum to 1. An intercept is the last coordinate of w and is not penalised. `LinearModel` holds
-its rows in memory; a `PartedModel` has them in files (`StreamedModel`) or on a cluster. Both offer
+P(w) = sum_i p_i l(m_i, y_i) + l2 / 2 ||w||^2 with margins m_i = <a_i, w> and shares p_i of sum 1.
+An intercept is the last coordinate of w and is not penalised. The rows of a `LinearModel` are in
+memory, those of a `PartedModel` in files (`StreamedModel`) or on a cluster. Both offer
 
-    at(w)                    a point, by one pass: value, mean_loss, gradient, squared_slopes,
-                             dual_value; margins and slopes stay with the rows
+    at(w)                    the point w, by one pass over the rows: value, gradient, dual_value...
     between(p, q, t)         the point p + t (q - p) without a pass: margins are affine
-    sampled(count, seed, p)  rows in proportion to their curvature p_i l'' at a point, stratified;
-                             all curved rows if there are no more than `count`; their `gram` is
-                             sum_k weights_k a_k a_k', the curvature of the mean loss
+    sampled(count, seed, p)  rows drawn in proportion to their curvature p_i l'' at a point
     of_rows(rows, l2)        a model in memory of some rows
 
-Parts return float64 sums of the size of w or of a number. Samples do not depend on the split.
+Samples are stratified, and do not depend on how the rows are split.
 """
 
 from __future__ import annotations
@@ -59,10 +56,7 @@ if TYPE_CHECKING:
 
 
 class ModelPoint:
-    """A point of a linear model; every quantity is computed at its first use and cached.
-
-    Arrays are shared: do not change them.
-    """
+    """A point of a linear model, computed on demand and cached; do not change its arrays."""
 
     __slots__ = ("_derivatives", "_dual_value", "_gradient", "_mean_loss", "margins", "model", "w")
 
@@ -80,7 +74,6 @@ class ModelPoint:
             self.margins, self._derivatives = found.margins, found.slopes
             self._mean_loss, self._gradient = found.loss, model._with_penalty(found.gradient, w)
         else:
-            # The start is mostly 0.
             some = model.products.forward(w[: model.n_features]) if w.any() else None
             self.margins = np.zeros(model.n_samples) if some is None else some
             if model.fit_intercept:
@@ -95,7 +88,6 @@ class ModelPoint:
         """The weighted mean of the losses, sum_i p_i l(m_i)."""
         if self._mean_loss is None:
             model = self.model
-            # Both at once: a gradient mostly follows.
             losses, slopes = model.loss.value_and_derivative(self.margins, model.y)
             self._derivatives = slopes.astype(np.float64, copy=False)
             self._mean_loss = float(model.shares @ losses)
@@ -135,11 +127,7 @@ class ModelPoint:
         return curvatures
 
     def slopes_at(self, other: ModelPoint, caution: float = 0.0) -> Vector:
-        """Return the slopes at another point as the second derivatives here predict them.
-
-        At the minimum of the quadratic model they satisfy its optimality conditions, which the true
-        slopes miss by the square of the step: they prove more.
-        """
+        """Return the slopes at another point as the second derivatives here predict them."""
         model, slopes = self.model, self.derivatives
         curvatures = model.loss.second_derivative(self.margins, slopes, model.y, caution)
         low, high = model.loss.domain(model.y)
@@ -163,20 +151,18 @@ class LinearModel:
     r"""The regularised mean loss of a linear model, with its gradients, minibatches and dual gap.
 
     The objective is :math:`P(w) = \sum_i p_i\, l(m_i, y_i) + \frac{l_2}{2} \lVert w \rVert^2` with
-    :math:`m = X w` (plus the intercept) and :math:`p_i = 1/n`, or proportional to the sample
-    weights.
+    :math:`m = X w` (plus the intercept) and :math:`p_i = 1/n`, or proportional to `sample_weight`.
 
     Parameters
     ----------
     X : array or sparse matrix of shape (n_samples, n_features)
-        float32 and float64 are kept without copying, in C or Fortran order or as CSR; other
-        sparse formats are converted to CSR, integers and booleans to float64. Everything is
-        computed in float64, also with float32 data. X must not change afterwards.
+        It must not change afterwards: dense (C or Fortran order) and CSR data in float32 and
+        float64 are not copied. Other sparse formats become CSR, integers and booleans float64. All
+        computations are in float64.
     y : array of shape (n_samples,)
         Targets; for classification losses the labels -1 and +1.
     loss : str
-        "logistic", "hinge", "squared", "absolute", "quantile"... : a name of the table
-        `accelegrad.models.losses.LOSSES`.
+        A name in `accelegrad.models.losses.LOSSES`: "logistic", "hinge", "squared", "quantile"...
     l2 : float
         The weight of the l2 term, at least 0.
     fit_intercept : bool
@@ -310,8 +296,6 @@ class LinearModel:
         """Return a model by the Moreau envelope of the loss: see `Loss.smoothed`."""
         return self.with_loss(self.loss.smoothed(mu))
 
-    # -- the contract of a sum over rows ----------------------------------------------------
-
     #: whether `of_columns` can be asked
     has_columns: ClassVar[bool] = True
     #: whether methods can go from row to row
@@ -342,7 +326,7 @@ class LinearModel:
         return ModelPoint(self, p.w + t * (q.w - p.w), margins)
 
     def sampled(self, count: int, seed: Any, by: Any, caution: float = 0.0) -> CurvedRows:
-        """Return rows drawn by their curvature at a point: see the contract above."""
+        """Return rows drawn in proportion to their curvature at a point, or all if they are few."""
         curvatures = by.curvatures(caution)
         rows, weights = drawn_by_weight(curvatures, count, seed)
         n_curved = int(np.count_nonzero(curvatures))
@@ -380,8 +364,6 @@ class LinearModel:
         squares: Vector = self.of_data_alone("squares", column_squares, self.X, self.shares)
         return squares
 
-    # -- values and gradients ------------------------------------------------------------------
-
     def value(self, w: npt.ArrayLike) -> float:
         """Return the objective P(w)."""
         return self.at(w).value
@@ -418,14 +400,14 @@ class LinearModel:
 
         at :math:`\theta_i = l'(m_i)`, or at a better multiple :math:`c\,\theta`, 0 <= c <= 1.
         Without an intercept the gap at theta is ||gradient||^2 / (2 l2). With an intercept theta
-        must satisfy sum_i p_i theta_i = 0: it is taken at the best intercept for these weights, and
-        one side is scaled down to remove the remainder, which costs one or two products with X^T.
+        must satisfy sum_i p_i theta_i = 0: the best intercept for these weights is used, and one
+        side is scaled down to remove the remainder, at the cost of one or two products with X^T.
         The bound is lowered by the possible rounding error.
 
         With l2 = 0 theta must satisfy sum_i p_i theta_i a_i = 0 within the domain of the
         conjugates: see `accelegrad.proofs.null_space`. That costs a Gram matrix of X once, then
-        about as much as 5 to 50 gradients (up to 200 on sparse data). Columns that are dependent up
-        to 1e-10 of their size are treated as dependent.
+        about 5 to 50 gradients (up to 200 on sparse data). Columns dependent up to 1e-10 of their
+        size count as dependent.
         """
         return self.at(w).dual_gap
 
@@ -436,8 +418,8 @@ class LinearModel:
     def dual_value_at(self, derivatives: npt.ArrayLike) -> float:
         """Return the Fenchel dual at given slopes theta, or at a multiple: a lower bound of min P.
 
-        It is at least 0 minus the possible rounding error, and 0 if a slope of a row with weight is
-        outside the conjugate's domain. Slopes are first made feasible, as for `dual_gap`.
+        Slopes are first made feasible, as for `dual_gap`. The bound is at least 0 up to rounding,
+        and 0 if the slope of a row with weight is outside the conjugate's domain.
         """
         return float(self.dual.value_at(derivatives))
 
@@ -491,9 +473,8 @@ class LinearModel:
     def distance_bound(self, x0: npt.ArrayLike | None = None) -> float:
         """Return a bound of the distance from x0 (by default 0) to the minimiser w*.
 
-        P is l2-strongly convex, so l2 / 2 ||w* - x0||^2 <= P(x0) - min P <= `dual_gap` (x0); and l2
-        / 2 ||w*||^2 <= P(0), since losses are nonnegative. The bound is infinite without an l2
-        term, and with an intercept, which it does not cover.
+        By strong convexity, l2 / 2 ||w* - x0||^2 <= P(x0) - min P <= `dual_gap` (x0); losses >= 0
+        give l2 / 2 ||w*||^2 <= P(0). The bound is infinite if l2 = 0, and with an intercept.
         """
         start = np.zeros(self.n_parameters) if x0 is None else self._parameters(x0, "x0")
         return float(self.dual.distance_bound(start))
@@ -569,11 +550,10 @@ class LinearModel:
 
     def combination(self, theta: Vector) -> Vector:
         """Return sum_i p_i theta_i a_i, a new vector; with an intercept every a_i ends with a 1."""
-        # Equal shares are applied to the result, which is mostly shorter.
         weighted = theta if self.sample_weight is None else self.shares * theta
         combination: Vector = self.products.backward(weighted)
         if self.sample_weight is None:
-            combination *= 1.0 / self.n_samples
+            combination *= 1.0 / self.n_samples  # the result is mostly shorter than theta
         if self.fit_intercept:
             combination = np.append(combination, self.shares @ theta)
         return combination

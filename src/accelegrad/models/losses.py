@@ -24,9 +24,6 @@ from accelegrad.linalg import FEW
 Array = npt.NDArray[np.floating[Any]]
 
 
-# -- the table -------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Parameter:
     """A loss's parameter: its default, meaning and limits."""
@@ -126,7 +123,6 @@ _TABLE = (
     ),
 )  # fmt: skip
 
-#: The losses by name.
 LOSSES = {entry.name: entry for entry in _TABLE}
 _PLAIN_NAMES = {entry.sklearn_name: entry.name for entry in _TABLE}
 
@@ -153,10 +149,7 @@ def make_loss(
     epsilon: float = EPSILON.default,
     delta: float = DELTA.default,
 ) -> Loss:
-    """Return the loss with the given name, of the table `LOSSES` or of scikit-learn.
-
-    All three parameters are checked, also those that the loss does not use.
-    """
+    """Return the loss with this name in `LOSSES` or scikit-learn; all parameters are checked."""
     given = {QUANTILE: quantile, EPSILON: epsilon, DELTA: delta}
     for parameter, number in given.items():
         given[parameter] = parameter.checked(number)
@@ -172,9 +165,6 @@ def make_loss(
 @lru_cache(maxsize=64)  # immutable; fits along a path reuse them
 def _made(name: str, parameter: float) -> Loss:
     return Loss(name, parameter)
-
-
-# -- losses ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, repr=False)
@@ -227,11 +217,10 @@ class Loss:
     def smoothed(self, mu: float) -> Loss:
         r"""Return the Moreau envelope of a loss with kinks, a smooth loss close below it.
 
-        That is :math:`l_\mu(m) = \max_\theta\, \theta m - l^*(\theta) - \mu \theta^2 / 2`, with
-        :math:`0 \le l - l_\mu \le \mu L^2 / 2` where L is the loss's Lipschitz constant, and
-        derivatives that change by at most 1 / mu times the change of m (Nesterov, Smooth
-        minimization of non-smooth functions, Mathematical Programming 103, 2005). mu = 0 gives the
-        loss itself.
+        It is :math:`l_\mu(m) = \max_\theta\, \theta m - l^*(\theta) - \mu \theta^2 / 2`, with
+        :math:`0 \le l - l_\mu \le \mu L^2 / 2` for the Lipschitz constant L of the loss, and
+        derivatives with the Lipschitz constant 1 / mu (Nesterov, Smooth minimization of non-smooth
+        functions, Mathematical Programming 103, 2005). mu = 0 gives the loss itself.
         """
         mu = real_number("mu", mu, least=0.0)
         if mu > 0.0 and self.curvature < inf:
@@ -263,7 +252,7 @@ class Loss:
         return slope[0] if is_number else slope
 
     def value_and_derivative(self, m: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Array, Array]:
-        """Return both at once."""
+        """Return l(m, y) and l'(m, y)."""
         m, y, is_number = _operands(m, y)
         if self.has_logarithms:
             z, decay, slope = _logistic(m, y)
@@ -281,7 +270,7 @@ class Loss:
         return (value[0], slope[0]) if is_number else (value, slope)
 
     def conjugate(self, theta: npt.ArrayLike, y: npt.ArrayLike) -> Vector:
-        """Return l*(theta) = sup_m theta m - l(m, y), infinite beyond its domain and rounding."""
+        """Return l*(theta) = sup_m theta m - l(m, y), infinite outside its domain and rounding."""
         slope = np.asarray(theta)
         unit = np.finfo(slope.dtype if slope.dtype.kind == "f" else np.float64).eps
         slope, target = slope.astype(np.float64), np.asarray(y, dtype=np.float64)
@@ -320,8 +309,8 @@ class Loss:
     ) -> Vector:
         """Return l'' at margins with these slopes.
 
-        On a linear piece, `caution` is the share taken of the curvature of the parabola with the
-        same slope here and its minimum where the loss is lowest; with 1 no step is too long.
+        On a linear piece that is 0, or `caution` times the curvature of the parabola with the same
+        slope here and its minimum where the loss is lowest; with `caution` 1 no step is too long.
         """
         if self.has_logarithms:
             size = np.abs(slopes)
@@ -337,13 +326,10 @@ class Loss:
         return np.where(beyond, caution * secant, derivatives)
 
     def reach(self, value: float) -> float:
-        """Return the largest distance from its target of a prediction with loss at most `value`.
-
-        For losses of labels: how far on the wrong side of 0.
-        """
+        """Return the largest distance of a prediction with loss at most `value` from its target."""
         if self.smoothing > 0.0:  # the plain loss is larger by at most this
             return self.plain.reach(value + 0.5 * self.smoothing * self.lipschitz**2)
-        if self.classification:
+        if self.classification:  # how far on the wrong side of 0
             return value
         flatter = min(-self.shape.low, self.shape.high)
         if flatter == inf:
@@ -390,9 +376,6 @@ def _beyond(shape: Shape, m: Array, y: Array) -> Array:
     if high == 0.0:
         np.minimum(s, 0.0, out=s)
     return s
-
-
-# -- the logistic loss: with u = -y theta in [0, 1], l* = u log u + (1 - u) log(1 - u) -------------
 
 
 def _logistic(m: Array, y: Array) -> tuple[Array, Array, Array]:

@@ -27,8 +27,8 @@ NARROW = 8
 # for BLAS, one product in BLAS, one pair of entries in the kernel and in SciPy (which computes each
 # pair twice).
 DENSE_COPY, SPARSE_COPY, BLAS_PRODUCT, PAIR, SCIPY_PAIR = 3e-9, 1e-8, 3e-11, 1.1e-9, 1e-8
-# Rows per block copied for BLAS: with fewer, adding up Gram matrices takes longer than computing
-# them (4000 x 1500, half the rows: 500 ms with 21 rows, 130 with 384).
+# Rows per block copied for BLAS: adding up smaller blocks takes longer than computing them (4000 x
+# 1500, half the rows: 500 ms with 21 rows, 130 with 384).
 _BLOCK_ROWS = 384
 #: The largest share of rows to sample: drawing more takes as long as using all rows (measured).
 MOST_SAMPLED = 0.3

@@ -103,7 +103,7 @@ def checked_weights(
 
 
 def row_shares(weights: Vector | None, n_samples: int) -> Vector:
-    """Return p_i, which sum to 1."""
+    """Return the rows' shares p_i, which sum to 1."""
     if weights is None:
         return np.full(n_samples, 1.0 / n_samples)
     # Divided by the largest first: the sum of huge weights would overflow.

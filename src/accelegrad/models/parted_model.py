@@ -228,8 +228,7 @@ class PartedModel(LinearModel):
             "some", tasks.target_sums, max(1, SOME_TARGETS // self.X.ends.size)
         )
         if self.loss.lipschitz == np.inf:
-            # The rounded mean of equal targets may lie beyond them, which would hide a minimum of
-            # 0.
+            # Rounding may move the mean of equal targets beyond them and hide a minimum of 0.
             mean = math.fsum(part[0] for part in found)
             low, high = (choose(part[i] for part in found) for i, choose in ((3, min), (4, max)))
             return float(min(max(mean, low), high))

@@ -32,11 +32,7 @@ class PointRounding(NamedTuple):
 
 
 def few_bits_rounding(unit: float, size: float, steep: float, point: Vector) -> PointRounding:
-    """Return error bounds for a user's function that computes in low precision.
-
-    Value and gradient count as correct to some units of rounding at the nearest representable
-    point.
-    """
+    """Return error bounds of a function exact to some units at the nearest representable point."""
     share = growth(point.size, unit)
     value = share * size + unit * steep * norm(point)
     return PointRounding(value, share * steep, value)
@@ -58,7 +54,6 @@ class DataRounding:
         #: the norm of the data, without the intercept's column
         self.size = norm(self.columns)
         self._whole = math.hypot(self.size, float(model.fit_intercept))
-        # Needed at every step of a run.
         self._of_rows, self._of_weights = growth(self.n_samples), growth(self.n_features)
         self._of_margins = growth(self.n_features + 1)
         self._of_products = growth(self.n_samples + self.n_features)
@@ -91,10 +86,7 @@ class DataRounding:
 
 
 def slopes_norm(loss: Loss, mean_loss: float) -> float:
-    """Return a bound on the norm of the slopes, given the mean loss.
-
-    A nonnegative loss whose slope changes by at most `curvature` has l'^2 <= 2 curvature l.
-    """
+    """Return a bound on the norm of the slopes; nonnegative losses have l'^2 <= 2 curvature l."""
     smooth = math.inf
     if math.isfinite(loss.curvature):
         smooth = math.sqrt(2.0 * loss.curvature) * math.sqrt(max(mean_loss, 0.0))

@@ -1,7 +1,4 @@
-"""Tasks on parts of the rows, whose results are added up over all parts.
-
-A part is a `LinearModel` without an l2 term, whose rows have their shares among all rows.
-"""
+"""Tasks on parts of the rows, whose results are added up over all parts."""
 
 from __future__ import annotations
 
@@ -20,18 +17,15 @@ from accelegrad.models.matrix import Matrix, RowNumbers, TakenRows
 
 
 class Where(NamedTuple):
-    """The name under which parts store a point; it is passed before the point itself.
-
-    `between` holds the names of two points p and q, and t, for the point p + t (q - p).
-    """
+    """The name under which parts store a point; it is passed before the point itself."""
 
     name: Any
     by: Loss | int  # the loss, or the number of classes
-    between: tuple[Any, Any, float] | None = None
+    between: tuple[Any, Any, float] | None = None  # p, q and t of p + t (q - p)
 
 
 class Part(ABC):
-    """Some of the rows, as a model without an l2 term."""
+    """Some of the rows, with their shares among all rows, as a model without an l2 term."""
 
     def __init__(self, rows: LinearModel) -> None:
         self.rows = rows
@@ -147,18 +141,13 @@ def target_sums(part: Part, count: int) -> tuple[float, Vector, Vector, float, f
 
 
 class Mixture(NamedTuple):
-    """How to combine slopes at a point.
+    """How to combine slopes: shift and mix those at a point, or predict those at another one."""
 
-    Either the slopes with all margins shifted by each of `shifts`, mixed by `shares`; or, with
-    `caution`, those at another point as predicted by the second derivatives. Positive slopes are
-    then multiplied by `up`, negative ones by `down`.
-    """
-
-    caution: float | None = None
-    shifts: tuple[float, ...] = (0.0,)
-    shares: tuple[float, ...] = (1.0,)
-    up: float = 1.0
-    down: float = 1.0
+    caution: float | None = None  # predict with the second derivatives and this caution
+    shifts: tuple[float, ...] = (0.0,)  # of all margins
+    shares: tuple[float, ...] = (1.0,)  # of the slopes after each shift
+    up: float = 1.0  # then a factor for positive slopes
+    down: float = 1.0  # and one for negative ones
 
     def of(self, at: ModelPoint, other: ModelPoint) -> Vector:
         """Return the slopes of a part's rows."""

@@ -79,13 +79,10 @@ class BatchSampler:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue bit for bit from the `state` of a sampler with the same arguments.
-
-        The permutation is checked because compiled code reads rows without bounds checks.
-        """
+        """Continue bit for bit from the `state` of a sampler with the same arguments."""
         permutation = np.array(state["permutation"], dtype=np.int64)
         position = whole_number("state's position", state["position"], least=0)
-        whole = np.array_equal(np.sort(permutation), np.arange(self.n))
+        whole = np.array_equal(np.sort(permutation), np.arange(self.n))  # kernels check no bounds
         if not (permutation.size == 0 or whole) or position > permutation.size:
             raise ValueError(
                 f"state must hold a permutation of {self.n} rows (or none) and a position in it, "

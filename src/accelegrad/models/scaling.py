@@ -17,15 +17,14 @@ from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import Loss
 from accelegrad.models.matrix import BLOCK_ENTRIES, row_runs
 
-# In units of the data's precision, relative to the mean: a column that varies less counts as
-# constant, because the remaining digits are noise.
+# A column counts as constant if it varies less, in rounding units of its mean: that is noise.
 _CONSTANT = 1e3
 # The most rows to which an intercept is fitted: a start need not be exact.
 MOST_ROWS = 10_000
 # Fit the intercept if that alone leaves at most this share of the loss. Chosen.
 _WORTH_FITTING = 0.1
-# Extreme columns with at most this share of the entries are ignored in `unevenness`: news20 with
-# rows of length 1 then has 60, and 621 with all columns.
+# `unevenness` ignores extreme columns with at most this share of the entries: news20 with rows of
+# length 1 then has 60, otherwise 621.
 _FEW_ENTRIES = 1e-3
 
 
@@ -35,8 +34,8 @@ class ColumnScaling:
 
     x holds the weights of one class after the other, then one intercept per class, or none. With x
     = (w, b) and v = (u, c), for each class w = s u and b = c - sum_j mu_j s_j u_j: the margins X w
-    + b are those of the columns s_j (a_j - mu_j) with weights u and intercept c. The scale s is
-    positive; without intercepts the shift mu does not matter.
+    + b are those of columns s_j (a_j - mu_j), s_j > 0, with weights u and intercept c. Without
+    intercepts mu does not matter.
     """
 
     scale: Vector
@@ -111,7 +110,7 @@ def column_scaling(
     curvature then is about 1 in every direction. Columns of zeros without an l2 term, and those
     whose squares overflow, stay as they are.
 
-    Under noise a rare column, with entries in a share p_j of the rows, has its scale multiplied by
+    With noise the scale of a column with entries in a share p_j of the rows is multiplied by
     p_j^(1/4). The error is about ||w*/s|| (sum_j s_j^2 q_j)^(1/2). With entries of size u_j, q_j =
     p_j u_j^2, and weights about 1/u_j, it is least for s_j = p_j^(-1/4) / u_j: the scales of a
     diagonal AdaGrad.
@@ -149,9 +148,8 @@ def limits_intercept(feasible_set: FeasibleSet | None) -> bool:
 def near_start(model: LinearModel, x: Vector) -> Vector:
     """Return x with a fitted intercept if that alone removes nine tenths of the loss.
 
-    The cost of noise grows with the distance from the start, most of which is the intercept's if y
-    is large against its spread. Otherwise the start stays: the distance that a run can prove
-    depends on the intercept too.
+    Noise costs more the further the start is, and most of that distance may be the intercept's.
+    Otherwise x stays: the distance that a run can prove depends on the intercept too.
     """
     if not model.fit_intercept:
         return x

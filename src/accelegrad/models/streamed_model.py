@@ -1,7 +1,4 @@
-"""A linear model whose rows are read chunk by chunk, for data larger than memory.
-
-Targets, shares and margins are kept in temporary files.
-"""
+"""A linear model read chunk by chunk, with targets, shares and margins in temporary files."""
 
 from __future__ import annotations
 
@@ -31,8 +28,7 @@ from accelegrad.models.parted_model import PartedModel
 from accelegrad.models.row_file import RowFile, mapped, of_blocks
 from accelegrad.models.row_parts import Part, Where, add, on_part
 
-#: Small chunks are processed together, up to BLOCK_ENTRIES numbers. A row counts as its entries
-#: plus about this many vectors that a task needs.
+#: Small chunks are merged; a row counts as its entries plus about this many vectors of a task.
 VECTORS = 12
 
 

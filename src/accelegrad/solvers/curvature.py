@@ -15,9 +15,8 @@ from accelegrad.linalg import cholesky_factor, with_unit_diagonal
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.matrix import MOST_SAMPLED, CurvedRows, Matrix
 
-# Measured seconds, of which only the ratios matter; `accelegrad.models.matrix` has those of Gram
-# matrices. An evaluation takes the first two per entry of X and the third per row, and the last one
-# at least; a factorisation takes the following per product.
+# Measured seconds, of which only the ratios matter (see also `accelegrad.models.matrix`): of an
+# evaluation per dense entry, sparse entry and row, and the least; of a factorisation, per product.
 DENSE_ENTRY, SPARSE_ENTRY, ROW, LEAST_EVALUATION = 0.6e-9, 1.5e-9, 1.5e-8, 5e-5
 FACTOR_PRODUCT = 5e-11
 #: The least sample size per parameter, and the growth factor from one sample to the next (half and
@@ -87,7 +86,7 @@ class Costs(NamedTuple):
 
     @classmethod
     def of(cls, model: LinearModel) -> Costs:
-        """Estimate them from the shape of the data."""
+        """Estimate the costs from the shape of the data."""
         storage, n, d = model.storage, model.n_samples, model.n_parameters
         entry = DENSE_ENTRY if storage.dense else SPARSE_ENTRY
         return cls(
@@ -134,10 +133,7 @@ class Costs(NamedTuple):
 
 
 def second_derivative_matrix(model: LinearModel, rows: CurvedRows) -> Matrix:
-    """Return the objective's second derivatives, from rows drawn by their curvature.
-
-    Columns that the sample misses, or whose rows are all beyond a corner, still get curvature.
-    """
+    """Return second derivatives from drawn rows; columns that the sample misses get some too."""
     matrix = rows.gram()
     ends = np.arange(model.n_parameters)
     seen = matrix[ends, ends]
@@ -159,10 +155,7 @@ def least_squares_matrix(model: LinearModel, l2: float) -> Matrix:
 
 
 def coordinate_curvatures(model: LinearModel) -> Vector:
-    """Return one number per coordinate that evens out half of its scale.
-
-    Full scaling by mean squares suits badly scaled data, none suits rarely used columns (measured).
-    """
+    """Return one number per coordinate that evens out half of its scale."""
     squares = model.column_squares()
     if model.fit_intercept:
         squares = np.append(squares, 1.0)
@@ -170,5 +163,6 @@ def coordinate_curvatures(model: LinearModel) -> Vector:
     largest = float(curvatures.max())
     if not largest > 0.0:
         return curvatures + 1.0
-    # A column without curvature has no slope either, and stays.
+    # Full scaling suits badly scaled data, none suits rarely used columns (measured). A column
+    # without curvature has no slope either, and stays.
     return np.sqrt(np.where(curvatures > 0.0, curvatures, largest)) * math.sqrt(largest)

@@ -1,9 +1,8 @@
-"""Proximal Newton steps with all rows and columns, for sums so small that a run costs more.
+"""Proximal Newton steps with all rows and columns, for small sums, without the overhead of a run.
 
-A step goes from w to the minimum of the second-order model around it. The slopes predicted for that
-point (`ModelPoint.slopes_at`) satisfy the optimality conditions there, so they prove a gap an order
-smaller than the slopes at the point itself, a step or two sooner. Least squares take one step, and
-one Gram matrix serves all terms.
+A step goes from w to the minimum of the second-order model around it. The slopes predicted there
+(`ModelPoint.slopes_at`) satisfy its optimality conditions, so they prove a gap an order smaller
+than the slopes at the point. Least squares take one step, and one Gram matrix serves all terms.
 """
 
 from __future__ import annotations
@@ -30,9 +29,8 @@ from accelegrad.solvers.row_oracle import (
     soon_ready,
 )
 
-#: Limit in seconds, by the estimates of `Costs`, for a matrix of second derivatives and its
-#: factors: beyond it samples are faster (20 shapes: up to here 0.2 to 0.9 of the time of a run,
-#: with twice as much up to 1.8).
+#: Limit in seconds, by the estimates of `Costs`, for a matrix of second derivatives and its factors
+#: (20 shapes: 0.2 to 0.9 of the time of a run, with twice as much up to 1.8).
 MOST_STEP_SECONDS = 2.5e-3
 #: A value by products of columns counts if its relative error is at most this; chosen.
 ACCURATE = 1e-9

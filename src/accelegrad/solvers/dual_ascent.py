@@ -27,8 +27,8 @@ from accelegrad.solvers.row_oracle import Goal, RowOracle, RowRule, no_goal, row
 INTERCEPT_L2 = 20.0
 #: Most epochs that a row rests: 15 take a twelfth more visits, 255 as many (same data)
 LONGEST_REST = 63
-#: Compiling pays from this many stored entries: an epoch then takes 10 ms of plain code, and a run
-#: takes dozens to hundreds of epochs.
+#: Compiling pays from this many stored entries: a plain epoch then takes 10 ms, and a run takes
+#: dozens to hundreds of them.
 LEAST_COMPILED = 1 << 12
 
 
@@ -68,7 +68,7 @@ class DualAscent(RowRule):
     .. math:: D(\theta) = -\sum_i p_i\, l_i^*(\theta_i) - \frac{\lambda}{2} \|w(\theta)\|^2, \qquad
               w(\theta) = -\frac1\lambda \sum_i p_i \theta_i a_i.
 
-    An epoch goes through the rows in random order and optimises each :math:`\theta_i` with all
+    An epoch goes through the rows in random order and maximises over each :math:`\theta_i` with all
     others fixed:
 
     .. math:: \theta_i \leftarrow l_{i,q}'(a_i^\top w + q\,\theta_i), \qquad
@@ -78,17 +78,15 @@ class DualAscent(RowRule):
     loss need not be smooth. A row whose slope did not change, as at an end of the conjugate's
     domain, is skipped for one epoch, and for about twice as many each further time.
 
-    An intercept b without an l2 term adds the constraint :math:`\sum_i p_i \theta_i = 0`, and is
-    its multiplier. By the method of multipliers the objective gets the term
-    :math:`\frac\rho2 (b - b_k)^2`: then b is a weight like the others,
+    An intercept b without an l2 term is the multiplier of the constraint :math:`\sum_i p_i \theta_i
+    = 0`. By the method of multipliers the objective gets the term :math:`\frac\rho2 (b - b_k)^2`,
+    which makes b a weight like the others,
 
     .. math:: b = b_k - \frac1\rho \sum_i p_i \theta_i, \qquad
               q = p_i \bigl(\|a_i\|^2 / \lambda + 1 / \rho\bigr),
 
-    and after each epoch :math:`b_{k+1} = b`.
-
-    The objective is evaluated, and the gap proved, only when the gap is expected to be small
-    enough. `output` and `last` are the last point.
+    and after each epoch :math:`b_{k+1} = b`. The objective is evaluated only when the gap is
+    expected to be small enough. `output` and `last` are the last point.
 
     References
     ----------
@@ -144,23 +142,17 @@ class DualAscent(RowRule):
 
 
 def epochs_to(wanted: float, before: Gap, now: Gap) -> int:
-    """Return how many epochs the gap takes if it continues to fall at the same rate.
-
-    They are no more than those so far: an evaluation with its bound costs about as much as an epoch
-    of active rows.
-    """
+    """Return how many epochs the gap takes at its rate of fall, at most as many as so far."""
     expected = math.inf
     if 0.0 < wanted < now.size < before.size < math.inf:
         fall = math.log(before.size / now.size) / (now.epoch - before.epoch)
         expected = math.log(now.size / wanted) / fall
+    # An evaluation with its bound costs about as much as an epoch of active rows.
     return math.ceil(max(min(expected, now.epoch), 1.0))
 
 
 class DualOracle(RowOracle):
-    """A linear model's objective, and epochs of coordinate ascent on its dual.
-
-    The rows are in memory, and the model has an l2 term. `njev` counts an epoch as one gradient.
-    """
+    """A model's objective, and ascent on its dual; `njev` counts an epoch as one gradient."""
 
     model: LinearModel
 
@@ -254,22 +246,16 @@ class DualOracle(RowOracle):
         return epoch
 
     def gap(self, slopes: Vector, at: Evaluation) -> tuple[float, float]:
-        """Return an estimate of the gap, without a product with the data, and the wanted gap.
-
-        The slopes' combination of rows is -l2 w up to the rounding of all steps so far; with an
-        intercept they are nearly balanced.
-        """
+        """Return an estimate of the gap, without a product with the data, and the wanted gap."""
         model = self.model
         weights = at.point[: model.n_features]
         height, _ = level(model.loss, model.shares, slopes, model.y)
+        # Up to rounding, the slopes combine the rows to -l2 w; an intercept nearly balances them.
         size = at.value - (height - 0.5 * model.l2 * float(weights @ weights))
         return size, self.goal(at.value)
 
     def minorant(self, slopes: Vector, at: Evaluation, *, at_once: bool) -> Evaluation:
-        """Return the evaluation with a lower bound of the minimum.
-
-        It costs a product with the data: at once only if the estimated gap may end the run.
-        """
+        """Return the evaluation with a bound; its product with X is postponed unless `at_once`."""
         balanced = self.model.dual.balanced(slopes)
         if at_once:
             at.dual_value = self.model.dual.bound(balanced)

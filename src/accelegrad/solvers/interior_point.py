@@ -28,8 +28,7 @@ FIRST_BARRIER = 10.0
 TOWARDS_END = 0.99
 #: More steps do not get any further: ten to thirty are usual.
 MOST_STEPS = 60
-#: With an l1 term, a weight is 0 if its slope is further from both ends than this share of the
-#: distance between them.
+#: An l1 term makes a weight 0 if its slope is more than this share of its range from both ends.
 INSIDE = 1e-3
 
 
@@ -42,19 +41,14 @@ class _Direction(NamedTuple):
 
 
 class Inside(NamedTuple):
-    """A point inside all limits: one row of parameters per target, and quantities per row of data.
-
-    `margins` are relative to the kinks, m - y. At the minimum they are `above` - `below`, where
-    `above` is 0 unless the slope is at its upper end, and `below` unless it is at its lower end;
-    before that, above * to_high and below * to_low equal the barrier.
-    """
+    """A point inside all limits, with one row per target."""
 
     w: Matrix
-    margins: Matrix
+    margins: Matrix  # relative to the kinks, m - y; `above` - `below` at the minimum
     to_low: Matrix  # slope - low
     to_high: Matrix  # high - slope
-    above: Matrix
-    below: Matrix
+    above: Matrix  # barrier / to_high; at the minimum 0 unless the slope is at its upper end
+    below: Matrix  # barrier / to_low; at the minimum 0 unless the slope is at its lower end
 
     def of(self, chosen: Any) -> Inside:
         """Return the point of some targets."""
@@ -135,13 +129,12 @@ class InteriorPoint(RowRule):
     .. math:: -\mu \sum_i p_i \bigl(\log(\theta_i - low_i) + \log(high_i - \theta_i)\bigr),
 
     and Newton's method follows the saddle point of parameters and slopes as :math:`\mu` vanishes,
-    by Mehrotra's predictor and corrector. That takes ten to thirty steps, whatever the data's
-    scale, each with the Gram matrix of all rows: it is for few rows with few columns.
+    by Mehrotra's predictor and corrector. That takes ten to thirty steps on any data, each with the
+    Gram matrix of all rows: it is for few rows with few columns.
 
     An l1 term is treated as further rows: :math:`\alpha |w_j|` is the loss of a row with a single 1
-    in column j, the target 0 and slopes between :math:`-\alpha` and :math:`\alpha`.
-
-    `output` and `last` are the last point.
+    in column j, the target 0 and slopes between :math:`-\alpha` and :math:`\alpha`. `output` and
+    `last` are the last point.
 
     References
     ----------
@@ -211,11 +204,10 @@ class Found(NamedTuple):
 
 
 class KinkedRows:
-    """Rows shared by several models that differ only in their targets.
+    """Rows shared by several models that differ only in their targets, with the l2 term of `terms`.
 
-    One row per weight with an l1 term follows, with the rows' mean share, so that all have the same
-    barrier. Rows without a share are left out: the barrier would see them. Each weight has an l1 or
-    l2 term; the l2 term of `terms` replaces the models' own.
+    Each weight with an l1 term adds one row, with the rows' mean share, so that all have the same
+    barrier. Rows without a share are left out: the barrier would see them.
     """
 
     def __init__(self, models: Sequence[LinearModel], terms: Terms) -> None:
@@ -258,11 +250,8 @@ class KinkedRows:
         return part
 
     def inside(self, starts: Sequence[Vector]) -> Inside:
-        """Return a starting point, which uses only the intercepts of `starts`.
-
-        Good weights with slopes that do not match them are further from the middle than zero
-        weights.
-        """
+        """Return a starting point with the intercepts of `starts` and zero weights."""
+        # Good weights without matching slopes would be further from the middle.
         w = np.zeros((len(starts), self.penalties.size))
         if self.intercept:
             w[:, -1] = [start[-1] for start in starts]
@@ -365,9 +354,9 @@ def interior_points(
 ) -> None:
     """Take steps for each model until it is proved good enough, or rounding ends them.
 
-    All share the products with their rows. `allowed` returns the gaps that suffice, from the values
-    and estimated lower bounds of all; `proved` tells whether a model's point has at most this gap,
-    and is asked once the estimated gap suffices. `starts` give only intercepts.
+    `allowed` returns the gaps that suffice, given all values and estimated lower bounds; `proved`
+    tells whether a point has at most its gap, once the estimate does. `starts` give only
+    intercepts.
     """
     values, bounds = np.full(len(models), np.inf), np.zeros(len(models))
     active = np.arange(len(models))

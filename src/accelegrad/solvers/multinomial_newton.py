@@ -1,7 +1,7 @@
 """Newton's method for multinomial logistic regression, with directions by conjugate gradients.
 
-With s_i the distribution of row i over the classes, the second derivatives are sum_i p_i (diag(s_i)
-- s_i s_i') between classes, times a_i a_i', plus the l2 term: a product with them is one with X and
+With s_i the distribution of row i over the classes, the second derivatives are the l2 term plus
+sum_i p_i (diag(s_i) - s_i s_i') between classes, times a_i a_i': their products take one with X and
 one with its transpose. Rows whose class is clear hardly count, and are left out.
 """
 
@@ -30,21 +30,20 @@ from accelegrad.solvers.curvature import COPIED_ENTRIES
 from accelegrad.solvers.row_oracle import VALUE_ROUNDING
 
 # Measured on seven data sets of several classes with alpha = 1e-5 and 1e-3, unless it says chosen.
-#: The largest share of the gradient that a direction leaves, less if the gradient is small, and the
-#: share of the curvature that may be left out per unit of that (0.1 to 0.5 take as long).
+#: The largest share of the gradient that a direction leaves (less for small gradients), and of the
+#: curvature that is left out per unit of that (0.1 to 0.5 take as long).
 LEFT, LEFT_OUT = 0.25, 0.04
 #: Most products with the second derivatives per direction; chosen.
 MOST_PRODUCTS = 250
-#: A slope along a direction is flat enough at this share of the first one; most trials of the line
-#: search. Chosen.
+#: The share of the first slope at which a line search ends, and its most trials; chosen.
 FLAT, TRIALS = 0.1, 30
 #: Most rows per parameter of a class for a block of curvature.
 ROWS_PER_PARAMETER = 30
-#: For rows in parts, whose memory must not grow with the rows, the least size of a sample, which
-#: also has that many rows per parameter. Chosen.
+#: Rows in parts are sampled, to bound the memory: at least this many rows, and at least
+#: `ROWS_PER_PARAMETER` per parameter. Chosen.
 LEAST_SAMPLE = 1 << 14
-#: Blocks are computed again after so many products (digits: 1.3 times as long with 8, 1.1 with 40,
-#: and without blocks 2.2).
+#: Blocks are renewed after so many products (digits: 1.3 times as long with 8, 1.1 with 40, 2.2
+#: without blocks).
 PRODUCTS_WITH_BLOCKS = 16
 
 
@@ -156,10 +155,7 @@ def _acceptable(state: TruncatedNewtonState, trial: Evaluated) -> bool:
 
 
 def _flat(line: ClassesLine, slope: float, highest: float) -> float:
-    """Return where the slope along a line, -`slope` at 0, is flat enough, by Newton's method.
-
-    Its size is at most the share `FLAT` of the first one, or `highest` if it is positive.
-    """
+    """Return where the slope, -`slope` at 0, is from -`FLAT` to `highest` times `slope`."""
     low, high, t = 0.0, math.inf, 1.0
     for _ in range(TRIALS):
         first, second = line.derivatives(t)
@@ -173,10 +169,7 @@ def _flat(line: ClassesLine, slope: float, highest: float) -> float:
 
 
 class CurvedClasses:
-    """What Newton's method needs of a multinomial model with l2 > 0.
-
-    It remembers the last point, and the preconditioner for several products.
-    """
+    """Curvature of a multinomial model with l2 > 0; caches the last point and preconditioner."""
 
     def __init__(self, model: MultinomialModel) -> None:
         self.model = model
@@ -193,10 +186,7 @@ class CurvedClasses:
         return self._at.value, self._at.gradient
 
     def residual(self, point: Vector, gradient: Vector) -> float:
-        """Return roughly the norm of the gradient after moving to the best intercepts.
-
-        A dual point needs these, and they change the gradient of the weights.
-        """
+        """Return about the norm of the gradient at the best intercepts, which dual points need."""
         model = self.model
         W, b = model.split(gradient)
         if not model.rows.fit_intercept:
@@ -255,11 +245,9 @@ class CurvedClasses:
             return None
         return np.sort(order[first:])
 
-    # -- preconditioners -------------------------------------------------------------------------
-
     @property
     def _has_few_entries(self) -> bool:
-        """Whether all rows and new blocks cost nothing: then weights and repeated rows agree."""
+        """Whether all rows and new blocks cost little: weights then equal repeated rows."""
         return self._entries < kernels.FEW_ENTRIES
 
     def _preconditioner(
@@ -298,10 +286,7 @@ class CurvedClasses:
 
 
 class SampledClasses(CurvedClasses):
-    """`CurvedClasses` for rows in parts, with second derivatives from a sample in memory.
-
-    A step takes one pass for the gradient and one for the line search.
-    """
+    """`CurvedClasses` of rows in parts, by a sample in memory; a step takes two passes."""
 
     model: PartedClasses
 
@@ -344,8 +329,7 @@ class LocalClasses:
         """The number of rows that count."""
         return len(self._distributions)
 
-    # Arrays here have one row per column of X, as sparse products use them, and the intercepts
-    # last.
+    # Arrays are transposed, as sparse products need them, with the intercepts last.
 
     def arranged(self, vector: Vector) -> Matrix:
         """Return a vector as a matrix with one column per class."""
@@ -376,11 +360,7 @@ class LocalClasses:
         return result
 
     def precondition(self, gradient: Matrix) -> Matrix:
-        """Return an approximation of their inverse times a gradient.
-
-        A common change of the parameters of all classes leaves the differences of margins
-        unchanged, so the curvature along it is exactly l2, and 0 for intercepts.
-        """
+        """Return an approximation of the inverse second derivatives times a gradient."""
         inverse, d = self._inverse, self._model.n_features
         ones = np.full(gradient.shape[1], 1.0 / gradient.shape[1])
         common = gradient @ ones
@@ -390,6 +370,8 @@ class LocalClasses:
         else:
             parts = np.matmul(inverse, solved.T[:, :, None])
             solved = np.matmul(inverse.transpose(0, 2, 1), parts)[:, :, 0].T.copy()
+        # A common change of all classes' parameters leaves differences of margins unchanged: its
+        # curvature is exactly l2, and 0 for intercepts.
         common /= self._model.l2
         common[d:] = 0.0
         solved += (common - solved @ ones)[:, None]

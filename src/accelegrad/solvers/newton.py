@@ -40,14 +40,13 @@ from accelegrad.solvers.row_oracle import (
 #: The share of the Newton decrement expected to remain after a step with new curvature (half or
 #: twice as much: 1 % of the time)
 EXPECTED_DECREMENT = 0.05
-#: A run starts from the minimum over a sample, found in the same way (without it tall data take 1.4
-#: times as long): at most this share of the rows, and so many per parameter.
+#: A run starts near the minimum over a sample: at most this share of the rows, and so many per
+#: parameter (without it tall data take 1.4 times as long).
 START_SHARE, START_PER_PARAMETER = 0.1, 150
-#: The least rows per parameter, and the least rows, of that sample; otherwise there is none.
-#: Chosen: small data are read as quickly, and steps then depend only on the rows with weight.
+#: The least rows per parameter and in all of that sample; otherwise none is taken: small data are
+#: read as quickly, and steps then depend only on the rows with weight. Chosen.
 FEWEST_PER_PARAMETER, FEWEST_SAMPLED = 5, 100
-#: Most steps on a sample, which end when the value's error is this share of what the sample leaves
-#: unknown; chosen.
+#: Most steps on that sample, until the value's error is this share of the sampling error; chosen.
 START_STEPS, START_PRECISION = 20, 0.3
 
 #: What the rule works on: a smooth sum, or a smooth one close to a sum with kinks.
@@ -82,16 +81,14 @@ class SketchedNewton(RowRule):
     r"""Newton's method with sketched curvature and quasi-Newton corrections.
 
     The direction is :math:`d = -B g`, where B is the inverse of the curvature C of a sample of the
-    summands, taken at an earlier point, with the corrections of the last ten steps (L-BFGS with
+    summands, taken at an earlier point, corrected by the last `memory` steps (L-BFGS with
     :math:`B_0 = C^{-1}`). The trial :math:`x + d` is accepted if :math:`f(x + d) \le f(x) + 10^{-4}
-    \langle g, d \rangle`; otherwise the step is halved until that holds, which takes no pass over
-    the rows. New curvature, from a larger sample, is taken when more than the share
+    \langle g, d \rangle`; otherwise the step is halved until that holds, without a pass over the
+    rows. New curvature, from a larger sample, is taken when more than the share
     :math:`0.05^{2/(1+c)}` of the squared Newton decrement :math:`\langle g, B g\rangle` remains
-    after a step, c being the cost of new curvature in evaluations (and, if it is expensive, only
-    after c steps with the old one). Before the first sample C is diagonal; if a sample costs too
-    much it stays diagonal, and the method is L-BFGS.
-
-    `output` and `last` are the last point that was accepted.
+    after a step, c being its cost in evaluations (and, if it is expensive, only after c steps with
+    the old one). Before the first sample C is diagonal; if a sample costs too much it stays
+    diagonal, and the method is L-BFGS. `output` and `last` are the last accepted point.
 
     Parameters
     ----------
@@ -251,10 +248,7 @@ class SketchedNewton(RowRule):
 
 
 class CurvedOracle(SmoothOracle):
-    """A smooth sum over rows, with its second derivatives from samples of rows.
-
-    If a matrix of them would cost too much, one number per coordinate takes its place.
-    """
+    """A smooth sum with curvature from samples of rows, or per coordinate if they cost too much."""
 
     def __init__(self, model: LinearModel, rng: np.random.Generator, goal: Goal = no_goal) -> None:
         super().__init__(model, rng, goal)
@@ -278,15 +272,12 @@ class CurvedOracle(SmoothOracle):
         return evaluation
 
     def bound_can_wait(self, evaluation: Evaluation, goal: float, part: float = 0.0) -> bool:
-        """Return whether a bound is expensive, as with an intercept, and would not reach the goal.
-
-        `part` of the gap is due to smoothing. A nonzero start may already be the minimum.
-        """
+        """Return whether a bound is costly and would miss the goal; `part` is due to smoothing."""
         model = self.model
         if not (goal > 0.0 and model.fit_intercept and model.l2 > 0.0):
             return False
         if self._curvature_made is None:
-            return not evaluation.point.any()
+            return not evaluation.point.any()  # a nonzero start may be the minimum
         return part + self.remaining(evaluation) > goal
 
     def remaining(self, evaluation: Evaluation) -> float:
@@ -307,8 +298,7 @@ class CurvedOracle(SmoothOracle):
         if size < max(FEWEST_PER_PARAMETER * model.n_parameters, FEWEST_SAMPLED):
             return None
         rng = np.random.default_rng([self._seed, 0])
-        # A weak l2 term keeps its weight relative to a row, up to that of one row: fewer rows
-        # overfit sooner.
+        # A weak l2 term keeps its weight relative to a row, up to one row's: few rows overfit.
         weight = min(model.l2 * model.n_samples, 1.0) / size
         rows = rng.integers(model.n_samples, size=size)
         sample = model.of_rows(rows, max(model.l2, weight))
@@ -408,10 +398,8 @@ class SmoothedCurvedOracle(SmoothedOracle[CurvedOracle]):
         return evaluation
 
     def _remaining(self, smooth: ModelPoint) -> float:
-        """Return half of Newton's squared decrement, an estimate of the smooth sum's gap.
-
-        The second derivatives are taken to be those of all rows times the share that is curved.
-        """
+        """Estimate the smooth sum's gap by half of Newton's squared decrement."""
+        # Second derivatives are taken to be those of all rows times the share that is curved.
         curved = smooth.model.loss.curved(smooth.derivatives).mean()
         curved = max(curved, 1.0 / self.model.n_samples)
         space = rows_in_memory(self.model).dual.without_terms("a smoothed loss").space

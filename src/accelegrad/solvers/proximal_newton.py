@@ -40,11 +40,10 @@ from accelegrad.solvers.row_oracle import (
     smoothing_gap,
 )
 
-#: After this many steps in a row without gain, rounding hides any further fall.
+#: After more steps in a row without gain, rounding hides any further fall.
 MOST_IDLE = 3
-# Chosen; `accelegrad bench --everyday --only l1` times the whole method.
-#: Up to this many columns, all may move. Of more, those that are not at a kink, and as many others,
-#: but at least this many.
+#: Up to this many columns, all may move; of more, those not at a kink and as many others, at least
+#: this many. Chosen; `accelegrad bench --everyday --only l1` times the whole method.
 FEW_COLUMNS = 100
 
 #: What the rule works on: a smooth sum, or a smooth one close to a sum with kinks.
@@ -77,17 +76,15 @@ class ProximalNewton(RowRule):
 
     .. math:: m(u) = \langle g, u - w\rangle + \tfrac12 (u - w)^\top C (u - w) + \phi(u)
 
-    is minimised over the box, which takes no pass over the rows (`accelegrad.solvers.quadratic`).
-    Of many columns only some move: those whose weights are not at a kink of the term or an end of
-    the box, and as many others, the most promising ones. The minimum u is accepted if :math:`F(u)
-    \le F(w) - 10^{-4} (m(w) - m(u))`; otherwise the step is halved until that holds, which takes no
-    pass over the rows either. For least squares the model is exact: one step is the solution if all
-    columns may move.
+    is minimised over the box, without a pass over the rows (`accelegrad.solvers.quadratic`). Of
+    many columns only some move: those whose weights are not at a kink of the term or an end of the
+    box, and as many others, the most promising ones. The minimum u is accepted if :math:`F(u) \le
+    F(w) - 10^{-4} (m(w) - m(u))`; otherwise the step is halved until that holds, again without a
+    pass. For least squares the model is exact: one step is the solution if all columns may move.
 
     C is from all rows for least squares, and otherwise from a sample that grows from step to step.
-    Losses without curvature beyond a corner get some by caution.
-
-    `output` and `last` are the last point that was accepted.
+    Losses that are linear beyond a corner get some curvature there by caution. `output` and `last`
+    are the last accepted point.
 
     References
     ----------
@@ -193,10 +190,7 @@ class PenalisedOracle(SmoothOracle, TermsOracle):
         return around.slopes_at(self._known(evaluation), caution)
 
     def is_settled(self, value: float) -> bool:
-        """Return whether the last step gained nothing.
-
-        A least-squares step in which all columns may move leaves nothing to gain.
-        """
+        """Return whether the last step gained nothing, or was exact for least squares."""
         return self._before == math.inf or self._before <= value
 
     def aim(self, point: Vector, number: int, caution: float) -> Aim:
@@ -283,7 +277,7 @@ class PenalisedOracle(SmoothOracle, TermsOracle):
 
 
 class SmoothedPenalisedOracle(SmoothedOracle[PenalisedOracle], TermsOracle):
-    """The same for a loss with kinks: a smooth sum close below, and bounds of the sum itself."""
+    """A sum whose loss has kinks, with a smooth sum close below it, and its own bounds."""
 
     saved = (*TermsOracle.saved, "mu", "_next_mu")
 
@@ -327,10 +321,9 @@ class SmoothedPenalisedOracle(SmoothedOracle[PenalisedOracle], TermsOracle):
 def minimum_of_columns(
     terms: Terms, limits: Limits, columns: Any, matrix: Matrix, gradient: Vector, point: Vector
 ) -> Minimum:
-    """Return the minimum of a quadratic model, in which a free intercept is eliminated.
+    """Return the minimum of a quadratic model; a free intercept is eliminated.
 
-    `matrix` is for `columns` (None: all) and the intercept, if any; `gradient` and `point` are for
-    all parameters.
+    `matrix` is for `columns` (None: all) and the intercept; the vectors are for all parameters.
     """
     d, target = terms.n_features, point.copy()
     if columns is None and terms.feasible_set is None and not terms.has_l1:
@@ -365,15 +358,12 @@ def limits_of(terms: Terms) -> Limits:
 def best_bound(
     dual: ModelDual, at: Any, value: float, goal: float, slopes: Vector | None, *, settled: bool
 ) -> float:
-    """Return the bound by given slopes, or by those at a point if no better step is left.
-
-    With an intercept, the slopes at the best intercept for the weights, which cost a search, are
-    tried too if they may reach the goal.
-    """
+    """Return the bound by given slopes, or by those at a point if no better step is left."""
     bound = 0.0 if slopes is None else dual.at_slopes(slopes)
     if slopes is not None and not (settled and value - bound > goal):
         return bound
     bound = max(bound, dual.by_balanced(at))
+    # The best intercept for the weights costs a search.
     if dual.model.fit_intercept and goal < value - bound <= PROMISING * goal:
         bound = max(bound, dual.by(at))
         if value - bound > goal and dual.has_slopes_here:

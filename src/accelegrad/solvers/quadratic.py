@@ -1,7 +1,6 @@
 """The minimum of a quadratic function with an l1 term in a box, by Newton steps on its faces.
 
-Only the matrix of the free coordinates is factored, by LAPACK: a handful of solves suffice for a
-few hundred coordinates, and nothing has to be compiled.
+Only the matrix of the free coordinates is factored, by LAPACK, so that nothing has to be compiled.
 """
 
 from __future__ import annotations
@@ -18,14 +17,12 @@ from accelegrad.solvers.row_oracle import DESCENT
 
 #: The most Newton steps: a handful is usual, and the next quadratic continues.
 MOST_STEPS = 100
-#: The most halvings of a step.
 MOST_HALVINGS = 10
-#: Added to a diagonal of ones: increased after a step that was too long, up to gradient descent,
-#: and reduced otherwise.
+#: Added to a diagonal of ones: more after a step that was too long, up to gradient descent.
 LEAST_SHIFT, SHIFT_GROWTH = 1e-13, 100.0
 #: A step that had to be made shorter than this was too long.
 SHORT = 0.1
-#: Slopes below this many units of rounding of their terms count as 0 (with 8 steps go on where
+#: Slopes below this many units of rounding of their terms count as 0 (with 8, steps continue where
 #: rounding hides all falls).
 SLOPE_ROUNDING = 32.0
 
@@ -38,7 +35,7 @@ class Limits(NamedTuple):
     upper: Vector
 
     def at(self, chosen: Any) -> Limits:
-        """Return those of some coordinates."""
+        """Return the limits of some coordinates."""
         return Limits(self.l1[chosen], self.lower[chosen], self.upper[chosen])
 
     def with_coordinate(self, l1: float, lower: float, upper: float) -> Limits:
@@ -48,7 +45,7 @@ class Limits(NamedTuple):
         )
 
     def in_units(self, units: Vector) -> Limits:
-        """Return them for coordinates measured in these units."""
+        """Return the limits for coordinates measured in these units."""
         return Limits(self.l1 * units, self.lower / units, self.upper / units)
 
 
@@ -62,13 +59,12 @@ class Minimum(NamedTuple):
 def box_minimum(matrix: Matrix, slope: Vector, limits: Limits, start: Vector) -> Minimum:
     r"""Return the minimum of g'(u - s) + (u - s)'C(u - s)/2 + sum_j l1_j |u_j| over a box.
 
-    By a projected Newton method. Between kinks (0, if there is an l1 term, and the ends of the box)
-    the function is smooth. Coordinates at a kink that would rise on both sides stay; all others
-    take a Newton step, each stopped at the next kink on its way, and halved until the function
-    falls. Once the right coordinates move, a step ends at the minimum.
+    C is positive semidefinite; a coordinate with a zero on the diagonal has no other entry. The
+    start s is in the box, and g is the gradient of the quadratic part there.
 
-    C is positive semidefinite; a coordinate with a zero on the diagonal has no other entry. g is
-    the gradient of the quadratic part at the start s, which is in the box.
+    The method is projected Newton. Between kinks (0 with an l1 term, and the ends of the box) the
+    function is smooth. Coordinates at a kink that would rise on both sides stay; all others take a
+    Newton step, each stopped at its next kink, and halved until the function falls.
 
     References
     ----------
@@ -131,8 +127,7 @@ def _minimum(matrix: Matrix, slope: Vector, limits: Limits, start: Vector) -> Mi
 def _free(slopes: Vector, at_low: Any, at_high: Any, least: Vector) -> Any:
     """Return the coordinates that move; none at the minimum, where slopes are at most `least`.
 
-    They are those between kinks, and those that would fall from a kink. The latter wait while one
-    of the former is steeper than all of them.
+    Those that would fall from a kink wait while one between kinks is steeper than all of them.
     """
     falls = np.where(at_low, -slopes, np.where(at_high, slopes, np.abs(slopes)))
     # No fall between two kinks in one place, or if rounding hides the slope.

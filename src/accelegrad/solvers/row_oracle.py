@@ -1,9 +1,8 @@
 """What all methods for sums over rows share: their oracles, the line search, and smoothing.
 
-A loss with kinks is minimised as a sequence of smooth sums. The Moreau envelope of the loss with a
-parameter mu is smooth, and below the loss by at most mu L^2 / 2. Its slopes are feasible for the
-dual of the loss itself, so the gap of the original problem is known at every point: one part due to
-the smoothing, and one due to the point. If the first dominates, mu shrinks.
+A loss with kinks is minimised as a sequence of smooth sums: its Moreau envelope with a parameter mu
+is below it by at most mu L^2 / 2. The envelope's slopes are feasible for the dual of the loss, so
+the gap is known at every point. If its part due to the smoothing dominates, mu shrinks.
 """
 
 from __future__ import annotations
@@ -25,25 +24,22 @@ from accelegrad.proofs.model_dual import LateBound, ModelDual
 from accelegrad.rules.base import StepRule
 from accelegrad.run.oracle import QUIET, Evaluation, ModelOracle
 
-#: Armijo's rule with the usual constant: a step is too long if it gains less than this share of the
-#: promised fall.
+#: The least share of the promised fall that a step has to gain: Armijo's rule, usual constant.
 DESCENT = 1e-4
 #: If a step this short gains nothing, rounding hides any further fall.
 SHORTEST_STEP = 1e-12
 #: Two units of rounding: values that differ by less may be equal.
 VALUE_ROUNDING = 4e-16
-#: Caution of the next matrix of second derivatives, from 0 to 1, is divided by this after a step
-#: that was not too long, and multiplied otherwise; below the least it is 0 (with 0.01 in place of
-#: 0.03 digits, one against the rest, take more than 60 steps).
+#: Caution is divided by this after a step that was not too long, and multiplied otherwise; below
+#: the least it is 0 (with 0.01, one-vs-rest on digits takes more than 60 steps).
 CAUTION_FACTOR, LEAST_CAUTION = 10.0, 0.03
-#: A bound is worth its cost if the estimated gap is at most this many times the wanted one; chosen
-#: (half and twice as much change nothing).
+#: A bound is computed if the estimated gap is at most this many times the wanted one; chosen (half
+#: and twice as much change nothing).
 PROMISING = 10.0
 #: mu is divided by at most this at a time (measured: 2 and 10 cost a bit more).
 LARGEST_SHRINK = 4.0
-#: mu shrinks if the smoothing's part exceeds this share of the gap, or of the wanted one if that is
-#: larger, and aims at half of that share of the wanted gap (0.25 takes as long; with 1 the gap
-#: never gets small).
+#: mu shrinks if the smoothing's part exceeds this share of the larger of gap and wanted gap, and
+#: aims at half this share of the wanted gap (0.25 takes as long; with 1 the gap never gets small).
 LARGEST_PART = 0.5
 LEAST_MU = 1e-100  # its inverse, the curvature, can still be squared
 NEGLIGIBLE_GAP = 1e-14  # of the value: rounding of sums hides a smaller gap
@@ -125,9 +121,6 @@ def soon_ready(model: LinearModel) -> LinearModel:
     return rows if kernels.wanted(kernels.readable(rows.X)) else rows.without_kernels()
 
 
-# -- smooth sums -----------------------------------------------------------------------------------
-
-
 class SmoothOracle(RowOracle):
     """A smooth sum over rows, which remembers its last two evaluations."""
 
@@ -178,11 +171,8 @@ class SmoothOracle(RowOracle):
 
 
 def falls_enough(before: float, value: float, fall: float, share: float) -> bool:
-    """Return whether a value is low enough after a share of a step, by Armijo's rule.
-
-    `fall` is the promise of the whole step; if it is only rounding, nothing has to fall.
-    """
-    rounding = VALUE_ROUNDING * abs(value)
+    """Return whether a share of a step, with the promise `fall` in all, satisfies Armijo's rule."""
+    rounding = VALUE_ROUNDING * abs(value)  # a fall within rounding need not happen
     return value <= before + (rounding if fall <= rounding else -DESCENT * share * fall)
 
 
@@ -202,8 +192,6 @@ def next_caution(caution: float, share: float) -> float:
         return min(max(CAUTION_FACTOR * caution, LEAST_CAUTION), 1.0)
     return caution / CAUTION_FACTOR if caution > LEAST_CAUTION else 0.0
 
-
-# -- losses with kinks -----------------------------------------------------------------------------
 
 Smooth = TypeVar("Smooth", bound=SmoothOracle)
 
@@ -271,8 +259,7 @@ class SmoothedOracle(RowOracle, Generic[Smooth]):
 def smoothing_gap(at: ModelPoint, smooth: ModelPoint) -> float:
     """Return an estimate of the part of a gap that is due to the smoothing alone.
 
-    With the envelope e of the loss l and theta = e'(m), l(m) + l*(theta) - theta m is
-    l(m) - e(m) - mu theta^2 / 2.
+    For the envelope e, theta = e'(m): l(m) + l*(theta) - theta m = l(m) - e(m) - mu theta^2 / 2.
     """
     mu = smooth.model.loss.smoothing
     return max(at.mean_loss - smooth.mean_loss - 0.5 * mu * smooth.squared_slopes, 0.0)
