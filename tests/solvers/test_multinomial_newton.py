@@ -76,7 +76,7 @@ def test_directions_are_those_of_the_formulas():
     for _ in range(60):
         try:
             state = rule.step(state, oracle).state
-        except LineSearchError:  # rounding has the last word
+        except LineSearchError:  # rounding error allows no more
             break
     else:
         pytest.fail("there is no end")

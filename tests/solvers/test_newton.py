@@ -42,7 +42,7 @@ def solved(model, steps=40, rule=None, seed=0):
     for _ in range(steps):
         try:
             state = rule.step(state, oracle).state
-        except LineSearchError:  # rounding has the last word
+        except LineSearchError:  # rounding error allows no more
             break
     return oracle
 

@@ -174,7 +174,7 @@ class InteriorPoint(RowRule):
     def step(self, state: InteriorPointState, oracle: BarrierOracle) -> Step:  # type: ignore[override]
         """Follow the saddle point; the evaluation carries the bound that the slopes prove."""
         if state.iteration >= MOST_STEPS:
-            raise LineSearchError("the barrier falls no further: rounding has the last word.")
+            raise LineSearchError("the barrier falls no further: rounding error allows no more.")
         before = state.inside
         with np.errstate(all="ignore"):
             if state.iteration == 0:
@@ -182,10 +182,10 @@ class InteriorPoint(RowRule):
             try:
                 after = before.advanced(oracle.kinked)
             except NonFiniteError as error:
-                raise LineSearchError(f"{error}: rounding has the last word.") from None
+                raise LineSearchError(f"{error}: rounding error allows no more.") from None
             barrier = float(after.barrier(oracle.kinked)[0])
         if not np.isfinite(barrier):
-            raise LineSearchError("the barrier is lost: rounding has the last word.")
+            raise LineSearchError("the barrier is lost: rounding error allows no more.")
         known = oracle.proved(after)
         moved = InteriorPointState(state.iteration + 1, known.point, after, 0.0)
         return Step(moved, known, 0.0)

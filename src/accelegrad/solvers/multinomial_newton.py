@@ -90,7 +90,7 @@ class TruncatedNewton(StepRule):
         direction = self._direction(state)
         slope = -inner(state.gradient, direction)
         if not slope > 0.0:
-            raise LineSearchError("there is no direction of descent: rounding has the last word.")
+            raise LineSearchError("no direction leads down: rounding error allows no more.")
         t, trial = self._lowest(state, direction, slope, oracle)
         return Step(self._at(state, trial)._replace(step_size=t), trial, 0.0)
 

@@ -129,14 +129,14 @@ class ProximalNewton(RowRule):
             share = oracle.sum.shorter(state.point, aim.target, aim.value, aim.fall)
             if share == 0.0:
                 raise LineSearchError(
-                    "the value falls no further towards the minimum of the model: rounding has the "
-                    "last word."
+                    "the value falls no further towards the minimum of the model: rounding error "
+                    "allows no more."
                 )
             trial = oracle(state.point + share * (aim.target - state.point))
         known = oracle.original(trial)
         idle = state.idle + 1 if aim.value <= trial.value and not oracle.changed else 0
         if idle > MOST_IDLE:
-            raise LineSearchError("the value falls no further: rounding has the last word.")
+            raise LineSearchError("the value falls no further: rounding error allows no more.")
         moved = ProximalNewtonState(
             state.iteration + 1,
             trial.point,
