@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from accelegrad import LinearModel
-from accelegrad.errors import Vector
+from accelegrad.errors import Vector, real_number, whole_number
 from accelegrad.geometry.sets import WholeSpace
 from accelegrad_lab.engine.experiment import (
     POINTS,
@@ -73,7 +73,11 @@ def paper_regression(
 
     A (n x d) and x have standard Gaussian entries, b = A x + Gaussian noise of the given variance.
     """
-    rng = np.random.default_rng(seed)
+    if p not in (1, 2):
+        raise ValueError(f"p must be 1 or 2, but it is {p!r}.")
+    n, d = whole_number("n", n, least=1), whole_number("d", d, least=1)
+    noise = real_number("noise", noise, least=0.0)
+    rng = np.random.default_rng(whole_number("seed", seed, least=0))
     A, x = rng.standard_normal((n, d)), rng.standard_normal(d)
     return PaperProblem(A, A @ x + np.sqrt(noise) * rng.standard_normal(n), p)
 
