@@ -249,21 +249,15 @@ const Rules = (() => {
   // (geometry/nearest_point.py). The solution is that without it for a shorter step: by the share
   // promise / (10 units). Each round finds at least a digit more of that step.
   function shortestAtOnce(slopes, errors, step) {
-    const first = slopes[errors.indexOf(Math.min(...errors))];
-    let unit = step * dot(first, first), found = { weights: null, step };
-    for (let i = 0; i < 3 && unit > 0; i++) {
-      let length = step, before = 0, weights, promise;
-      for (let round = 0; round < 20 && Math.abs(length - before) > 1e-15 * step; round++) {
-        weights = shortest(slopes, errors, length);
-        const g = combined(slopes, weights);
-        promise = weights.reduce((sum, w, k) => sum + w * errors[k], 0) + length * dot(g, g);
-        [before, length] = [length, step * (1 - promise / (10 * unit))];
-      }
-      found = { weights, step: length };
-      if (promise >= 1e-4 * unit) break;
-      unit = 10 * promise;
+    const first = slopes[errors.indexOf(Math.min(...errors))], unit = step * dot(first, first);
+    let length = step, before = 0, weights = shortest(slopes, errors, step);
+    for (let round = 0; round < 20 && unit > 0 && Math.abs(length - before) > 1e-15 * step; round++) {
+      const g = combined(slopes, weights);
+      const promise = weights.reduce((sum, w, k) => sum + w * errors[k], 0) + length * dot(g, g);
+      [before, length] = [length, step * (1 - promise / (10 * unit))];
+      weights = shortest(slopes, errors, length);
     }
-    return found.weights ? found : { weights: shortest(slopes, errors, step), step };
+    return { weights, step: length };
   }
   const combined = (slopes, weights) =>
     slopes.reduce((sum, g, i) => add(sum, times(weights[i], g)), [0, 0]);
@@ -277,7 +271,7 @@ const Rules = (() => {
     let radius = smallestRadius(x0), iteration = 0, calls = 0;
     let pairs = [], curvature = [], flattest = 0, misses = 0, recent = [], search = null;
     const insurance = distanceFree({ x0, exact: true });
-    let insuredValue = Infinity, insured = 0, inTurn = 0, last = { z: x0, y: x0 };
+    let insuredValue = Infinity, insured = 0, last = { z: x0, y: x0 };
 
     const median = (numbers) => [...numbers].sort((a, b) => a - b)[Math.floor(numbers.length / 2)];
     const smooth = () => {
@@ -344,9 +338,8 @@ const Rules = (() => {
       }
       const { p, start } = search, at = oracle(add(center, times(search.trial, p)));
       const end = { at: search.trial, value: at.value, slope: dot(at.gradient, p) };
-      const same = end.value <= start.value + 1e-14 * Math.abs(start.value);
       const fell = end.value <= start.value + 1e-4 * end.at * start.slope
-        || (same && end.slope <= (2e-4 - 1) * start.slope);
+        || (end.value <= start.value && end.slope <= (2e-4 - 1) * start.slope);
       if (fell && end.slope >= 0.9 * start.slope) {
         search = null;
         centre(at, true);
@@ -369,7 +362,7 @@ const Rules = (() => {
     };
 
     // Steps of the model: the highest cut, near the centre
-    const reach = (length) => 2 * Math.max(distance(center, x0), insured ? insurance.radius() : 0, length);
+    const reach = (length) => 2 * Math.max(distance(center, x0), length);
     const modelTrial = (t) => {
       const slopes = cuts.map((cut) => cut.slope), away = sub(center, x0);
       const errors = cuts.map((cut) => Math.max(0, value - cut.level - dot(cut.slope, away)));
@@ -390,13 +383,12 @@ const Rules = (() => {
         if (trial.gap <= 1e-13 * Math.abs(value)) break;
         step *= 10;
       }
-      const news = trial.gap < 0.5 * gap;
+      const news = trial.gap < gap;
       gap = trial.gap;
       if (!resolved() && !news) {
         t = step;
         return insure(oracle);
       }
-      inTurn = 0;
       const known = added, at = oracle(trial.point), { promise } = trial, fall = value - at.value;
       const lowest = promise > fall ? (step * promise) / (2 * (promise - fall)) : Infinity;
       if (fall >= 0.1 * promise) {
@@ -413,20 +405,22 @@ const Rules = (() => {
         t = step / 10;
         return at;
       }
+      if (added === known && distance(trial.point, center) < reach(0)) {
+        t = 10 * step;
+        return at;
+      }
       const error = value - at.value - dot(at.gradient, sub(center, at.point));
       if (error > promise && misses >= 10) {
         misses = 0;
         t = Math.max(0.3 * step, Math.min(lowest, step), Math.min(step, flattest));
-      } else if (misses >= MOST_CUTS) {
-        misses = 0;
-        if (distance(at.point, center) < reach(0)) t = 10 * step;
+        if (curvature.length === 5) flattest = median(curvature);
       }
       return at;
     };
 
     // Steps of AcceleGrad, which insure the others
     const owes = () => {
-      if (gap === Infinity || inTurn >= 2) return false;
+      if (gap === Infinity) return false;
       const behind = insuredValue - value + gap;
       return (behind * 2.2 * (10 + insured)) / calls < gap;
     };
@@ -434,7 +428,6 @@ const Rules = (() => {
       const found = [];
       last = insurance.step((point) => (found.push(oracle(point)), found[found.length - 1]));
       insured += found.length;
-      inTurn += 1;
       const best = found.reduce((a, b) => (b.value < a.value ? b : a));
       insuredValue = Math.min(insuredValue, best.value);
       if (best.value < value) centre(best, false);
