@@ -77,9 +77,6 @@ def _no_stills(monkeypatch):
     monkeypatch.setattr(stills, "draw_still", lambda figure: {})
 
 
-# -- a whole report --------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def classes(tmp_path_factory):
     """A comparison with everything: all methods, batches, seeds, and all peers."""
@@ -184,9 +181,6 @@ def test_results_are_used_again(classes, monkeypatch):
         compare(replace(classes, epochs=41))
 
 
-# -- minima and peers ------------------------------------------------------------------------------
-
-
 def test_quantile_regression_without_l2_has_a_peer(tmp_path):
     X = features()
     path = libsvm_file(tmp_path / "data", X, numbers(X))
@@ -208,9 +202,6 @@ def test_a_peer_that_diverges_is_reported_and_does_not_squeeze_the_figure(tmp_pa
     words = words_of(compare(request(path, tmp_path / "out", loss="squared", peers=("sgd",))))
     assert "are not drawn" in words
     assert "(nothing to draw)" in words
-
-
-# -- the command -----------------------------------------------------------------------------------
 
 
 def test_the_commands_help_names_everything(capsys):

@@ -62,9 +62,6 @@ def objective(fit):
     return value
 
 
-# -- the objective ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("loss", ["log_loss", "hinge"])
 def test_the_objective_of_many_classes(loss):
     fit = fit_of(GOALS[loss], classes=4)
@@ -80,9 +77,6 @@ def test_the_objective_of_many_classes(loss):
     assert fit.objective(ours) == pytest.approx(value, rel=1e-12)
     assert ours.objective_ == pytest.approx(value, rel=1e-12)
     assert 0 < fit.floor < value
-
-
-# -- peers -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("goal", SINGLE)
@@ -161,9 +155,6 @@ def test_huber_regressor_has_the_minimiser_of_the_model_with_its_scale():
     wrong = Fit(other, fit.rows, defaults=False)
     assert wrong.models[0].at(w).dual_gap > 1e-4 * at.value  # the delta matters
     assert "another objective" in PEERS["HuberRegressor"].reason_against(wrong)
-
-
-# -- minima ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared_hinge", "hinge"])

@@ -32,9 +32,6 @@ def near(function, seed, size):
     return function.x0 + size * np.random.default_rng(seed).standard_normal(function.x0.size)
 
 
-# -- the suite -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", SUITE)
 def test_functions_are_convex_and_have_their_minima(name):
     """f(b) >= f(a) + <g(a), b - a>, near and far, for f and for the sum with its penalty."""
@@ -219,9 +216,6 @@ def test_points_outside_of_the_set_do_not_count_and_penalties_are_part_of_the_va
     value, gradient = recorder.whole(np.array([0.1, 0.0]))
     assert value == pytest.approx(0.105)
     np.testing.assert_allclose(gradient, [1.1, 0.0])
-
-
-# -- runs ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", [name for name, peer in PEERS.items() if FUNCTIONS in peer.suites])

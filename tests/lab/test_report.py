@@ -185,9 +185,6 @@ def test_an_interrupted_write_leaves_the_previous_page(report, tmp_path, monkeyp
     ]
 
 
-# --- what is drawn --------------------------------------------------------------------------------
-
-
 def test_a_method_has_one_colour_however_it_is_written():
     names = ["AcceleGrad", "accelegrad", "L-BFGS", "LBFGS", "Universal dual", "universal-dual"]
     found = colours(names)
@@ -197,9 +194,6 @@ def test_a_method_has_one_colour_however_it_is_written():
     assert len(set(colours(strangers).values())) == len(OTHERS)
     assert colours([*strangers, "one more"])["one more"] in OTHERS
     assert colours(["stranger 3"])["stranger 3"] == colours(["AdaGrad", "stranger 3"])["stranger 3"]
-
-
-# --- stills ---------------------------------------------------------------------------------------
 
 
 def test_stills_show_the_curves(report, page):

@@ -44,9 +44,6 @@ def no_real_data(monkeypatch):
     monkeypatch.delenv("ACCELEGRAD_DATA", raising=False)
 
 
-# -- tasks and the store ---------------------------------------------------------------------------
-
-
 def test_a_damaged_result_is_computed_again(tmp_path):
     store = Store(tmp_path)
     good = store.get(small_task())
@@ -79,9 +76,6 @@ def test_what_is_recorded_is_the_objective(tmp_path):
     np.testing.assert_array_equal(outcome.arrays["calls"], outcome.arrays["iteration"])
     noisy = store.get(NOISY).arrays
     np.testing.assert_allclose(noisy["epochs"], noisy["iteration"] / 60)  # counted in rows
-
-
-# -- the runner ------------------------------------------------------------------------------------
 
 
 def test_the_numbers_do_not_depend_on_the_number_of_processes(tmp_path):
@@ -237,9 +231,6 @@ def test_large_batch_claims_follow_the_numbers():
     shown = unexplained.beside(set())
     assert shown.explanation
     assert shown.figure == ""
-
-
-# -- data files -----------------------------------------------------------------------------------
 
 
 def write_data(path, rows=40, seed=0):

@@ -260,7 +260,7 @@ const Rules = (() => {
         [before, length] = [length, step * (1 - promise / (10 * unit))];
       }
       found = { weights, step: length };
-      if (promise >= 1e-4 * unit) break;
+      if (promise >= 1e-9 * unit) break; // DAQP finds twelve digits of a unit; three are enough
       unit = 10 * promise;
     }
     return found.weights ? found : { weights: shortest(slopes, errors, step), step };
@@ -277,7 +277,7 @@ const Rules = (() => {
     let radius = smallestRadius(x0), iteration = 0, calls = 0;
     let pairs = [], curvature = [], flattest = 0, misses = 0, recent = [], search = null;
     const insurance = distanceFree({ x0, exact: true });
-    let insuredValue = Infinity, insured = 0, inTurn = 0, last = { z: x0, y: x0 };
+    let insuredValue = Infinity, insured = 0, last = { z: x0, y: x0 };
 
     const median = (numbers) => [...numbers].sort((a, b) => a - b)[Math.floor(numbers.length / 2)];
     const smooth = () => {
@@ -344,9 +344,8 @@ const Rules = (() => {
       }
       const { p, start } = search, at = oracle(add(center, times(search.trial, p)));
       const end = { at: search.trial, value: at.value, slope: dot(at.gradient, p) };
-      const same = end.value <= start.value + 1e-14 * Math.abs(start.value);
       const fell = end.value <= start.value + 1e-4 * end.at * start.slope
-        || (same && end.slope <= (2e-4 - 1) * start.slope);
+        || (end.value <= start.value && end.slope <= (2e-4 - 1) * start.slope);
       if (fell && end.slope >= 0.9 * start.slope) {
         search = null;
         centre(at, true);
@@ -369,15 +368,19 @@ const Rules = (() => {
     };
 
     // Steps of the model: the highest cut, near the centre
-    const reach = (length) => 2 * Math.max(distance(center, x0), insured ? insurance.radius() : 0, length);
+    const reach = (length) => 2 * Math.max(distance(center, x0), length);
+    const isFar = (point) => distance(point, center) >= reach(0);
     const modelTrial = (t) => {
       const slopes = cuts.map((cut) => cut.slope), away = sub(center, x0);
-      const errors = cuts.map((cut) => Math.max(0, value - cut.level - dot(cut.slope, away)));
+      const apart = cuts.map((cut) => value - cut.level - dot(cut.slope, away));
+      const errors = apart.map((each) => Math.max(0, each));
       const { weights, step } = shortestAtOnce(slopes, errors, t), slope = combined(slopes, weights);
       cuts.forEach((cut, i) => { cut.weight = weights[i]; });
-      const error = weights.reduce((sum, w, i) => sum + w * errors[i], 0), length = norm(slope);
+      const mean = (numbers) => weights.reduce((sum, w, i) => sum + w * numbers[i], 0);
+      const error = mean(errors), length = norm(slope), square = step * dot(slope, slope);
+      const left = mean(apart) + square; // rounding may have lowered the value at the centre
       return {
-        point: sub(center, times(step, slope)), promise: error + step * length * length,
+        point: sub(center, times(step, slope)), promise: left <= 0 ? left : error + square,
         gap: error + reach(t * length) * length,
       };
     };
@@ -386,47 +389,46 @@ const Rules = (() => {
       const resolved = () => trial.promise > 1e-13 * Math.abs(value);
       for (let i = 0; i < 4; i++) {
         trial = modelTrial(step);
-        if (resolved() || distance(trial.point, center) >= reach(0)) break;
+        if (resolved() || isFar(trial.point)) break;
         if (trial.gap <= 1e-13 * Math.abs(value)) break;
         step *= 10;
       }
-      const news = trial.gap < 0.5 * gap;
+      const news = trial.gap < gap;
       gap = trial.gap;
       if (!resolved() && !news) {
         t = step;
         return insure(oracle);
       }
-      inTurn = 0;
       const known = added, at = oracle(trial.point), { promise } = trial, fall = value - at.value;
       const lowest = promise > fall ? (step * promise) / (2 * (promise - fall)) : Infinity;
       if (fall >= 0.1 * promise) {
         centre(at, true);
         note(0);
         const allFell = !recent.slice(-3).some(Boolean);
-        const longer = Math.max(fall >= 0.5 * promise ? Math.max(step, lowest) : step, allFell ? 2 * step : step);
-        t = Math.min(10 * step, longer);
+        t = Math.min(10 * step, Math.max(lowest, allFell ? 2 * step : step));
         return at;
       }
       note(1);
       t = step;
-      if (added === known && promise < step * UNIT * dot(gradient, gradient)) {
-        t = step / 10;
-        return at;
+      if (added === known) { // the model knew this cut: its promise is rounding
+        const tiny = promise < step * UNIT * dot(gradient, gradient);
+        if (tiny || !isFar(trial.point)) {
+          t = tiny ? step / 10 : 10 * step;
+          return at;
+        }
       }
       const error = value - at.value - dot(at.gradient, sub(center, at.point));
       if (error > promise && misses >= 10) {
         misses = 0;
         t = Math.max(0.3 * step, Math.min(lowest, step), Math.min(step, flattest));
-      } else if (misses >= MOST_CUTS) {
-        misses = 0;
-        if (distance(at.point, center) < reach(0)) t = 10 * step;
+        if (curvature.length === 5) flattest = median(curvature); // seen from far away: no longer
       }
       return at;
     };
 
     // Steps of AcceleGrad, which insure the others
     const owes = () => {
-      if (gap === Infinity || inTurn >= 2) return false;
+      if (gap === Infinity) return false;
       const behind = insuredValue - value + gap;
       return (behind * 2.2 * (10 + insured)) / calls < gap;
     };
@@ -434,7 +436,6 @@ const Rules = (() => {
       const found = [];
       last = insurance.step((point) => (found.push(oracle(point)), found[found.length - 1]));
       insured += found.length;
-      inTurn += 1;
       const best = found.reduce((a, b) => (b.value < a.value ? b : a));
       insuredValue = Math.min(insuredValue, best.value);
       if (best.value < value) centre(best, false);
