@@ -1,11 +1,7 @@
 """The playground: its port of the rules does Python's steps, and the page works by itself."""
 
-import json
 import math
 import re
-import shutil
-import subprocess
-from importlib import resources
 
 import numpy as np
 import pytest
@@ -14,7 +10,7 @@ from accelegrad.bundle.bundle import Bundle
 from accelegrad.geometry.sets import Ball
 from accelegrad.rules import AcceleGrad, AdaGrad, DistanceFreeAcceleGrad
 from accelegrad_lab.functions.formulas import absolute, squares
-from accelegrad_lab import playground
+from accelegrad_lab.playground import write_playground
 from browser import wait_for
 from stepping import oracle_of
 
@@ -67,38 +63,22 @@ def points(method, state, rule):
 @pytest.fixture(scope="module")
 def page(open_page, tmp_path_factory):
     path = tmp_path_factory.mktemp("playground") / "playground.html"
-    playground.write_playground(path)
+    write_playground(path)
     return open_page(path)
 
 
-@pytest.fixture(scope="module")
-def script(request):
-    """What runs a script beside the rules: Node.js where there is one, else the browser."""
-    if shutil.which("node") is None:
-        return request.getfixturevalue("page").execute_script
-    rules = (resources.files(playground) / "page" / "rules.js").read_text("utf-8")
-
-    def run(body, *arguments):
-        code = f"{rules};const f = function() {{{body}}};"
-        code += f"console.log(JSON.stringify(f(...{json.dumps(arguments)})))"
-        done = subprocess.run(["node", "-e", code], capture_output=True, text=True, check=True)
-        return json.loads(done.stdout)
-
-    return run
-
-
-def frames_of(script, **given):
-    return script("return Rules.run(arguments[0])", {"steps": STEPS, **given})
+def frames_of(page, **given):
+    return page.execute_script("return Rules.run(arguments[0])", {"steps": STEPS, **given})
 
 
 @pytest.mark.parametrize("method", TOLERANCE)
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_steps_are_pythons_and_bands_hold_the_minimum(script, method, name):
+def test_steps_are_pythons_and_bands_hold_the_minimum(page, method, name):
     x0 = (0.3, 2.1)
     fun, minimum = FUNCTIONS[name]
     given = {"diameter": 7.0, "gradientBound": 0.5}
-    frames = frames_of(script, fun=name, method=method, x0=x0, **given, steps=150)
-    claimed = script("return Rules.FUNCTIONS[arguments[0]].minimum", name)
+    frames = frames_of(page, fun=name, method=method, x0=x0, **given, steps=150)
+    claimed = page.execute_script("return Rules.FUNCTIONS[arguments[0]].minimum", name)
     assert claimed == pytest.approx(minimum, abs=1e-15)
     for frame in frames:
         value = fun(np.array(frame["returned"]))[0]
@@ -122,10 +102,12 @@ def test_steps_are_pythons_and_bands_hold_the_minimum(script, method, name):
 
 
 @pytest.mark.parametrize("method", ["accelegrad", "adagrad", "automatic"])
-def test_steps_under_noise_are_pythons(script, method):
+def test_steps_under_noise_are_pythons(page, method):
     given = {"diameter": 6.0, "noise": 2.0, "seed": 7}
-    frames = frames_of(script, fun="noisy", method=method, x0=(-1.5, 1.0), **given)
-    draws = script("const d = Rules.gaussians(7); return [...Array(999)].map(() => d())")
+    frames = frames_of(page, fun="noisy", method=method, x0=(-1.5, 1.0), **given)
+    draws = page.execute_script(
+        "const d = Rules.gaussians(7); return [...Array(999)].map(() => d())"
+    )
     assert np.mean(draws) == pytest.approx(0, abs=0.08)
     assert np.std(draws) == pytest.approx(1, abs=0.08)
     x0 = np.array([-1.5, 1.0])
