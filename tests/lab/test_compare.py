@@ -199,9 +199,11 @@ def test_quantile_regression_without_l2_has_a_peer(tmp_path):
 def test_a_peer_that_diverges_is_reported_and_does_not_squeeze_the_figure(tmp_path):
     X = features() * [1, 10, 100, 1000]
     path = libsvm_file(tmp_path / "uneven", X, numbers(X))
-    words = words_of(compare(request(path, tmp_path / "out", loss="squared", peers=("sgd",))))
+    peers = ("sgd", "cholesky")
+    words = words_of(compare(request(path, tmp_path / "out", loss="squared", peers=peers)))
     assert "are not drawn" in words
-    assert "(nothing to draw)" in words
+    assert "averaged scikit-learn (nothing to draw)" in words
+    assert "Cholesky scikit-learn (nothing to draw)" not in words  # whose gap is zero
 
 
 def test_the_commands_help_names_everything(capsys):

@@ -26,16 +26,16 @@ def test_names_and_descriptions(tmp_path):
     few, many = "+1 1:1 2:0\n-1 2:1 3:1\n+1 3:4\n", "".join(f"{i},0,{i}.5\n" for i in range(12))
     for name, text, description in [
         # An explicit 0 is not counted.
-        ("few.bz2", few, "few: 3 x 3, 4 non-zeros (1.3 a row), labels -1: 1, +1: 2"),
+        ("few.bz2", few, "few: 3 x 3, 4 non-zeros (1.3 per row), labels -1: 1, +1: 2"),
         (
             "zero",
             "0 1:1\n1 1:1\n0 1:2\n",
-            "zero: 3 x 1, 3 non-zeros (1.0 a row), labels 0: 2, 1: 1",
+            "zero: 3 x 1, 3 non-zeros (1.0 per row), labels 0: 2, 1: 1",
         ),
         (
             "many.csv",
             many,
-            "many: 12 x 2, 11 non-zeros (0.9 a row), 12 distinct targets from 0.5 to 11.5",
+            "many: 12 x 2, 11 non-zeros (0.9 per row), 12 distinct targets from 0.5 to 11.5",
         ),
     ]:
         assert read(written(tmp_path, text, name)).description == description

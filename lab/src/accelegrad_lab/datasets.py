@@ -39,7 +39,7 @@ class Dataset:
         entries = self.X if isinstance(self.X, np.ndarray) else self.X.data
         n, d = self.X.shape
         count = int(np.count_nonzero(entries))
-        size = f"{self.name}: {n} x {d}, {count} non-zeros ({count / n:.1f} a row)"
+        size = f"{self.name}: {n} x {d}, {count} non-zeros ({count / n:.1f} per row)"
         return f"{size}, {_targets_in_words(self.y)}"
 
 

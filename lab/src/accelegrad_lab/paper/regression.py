@@ -238,7 +238,7 @@ def adaptive_curve(families: Families, p: int, method: str, rho: float, point: s
 
 
 EPSILONS = tuple(10.0**-k for k in range(1, 10))
-SEARCHING = {"universal": 2, "universal-fast": 4}  # calls an iteration, as the paper says
+SEARCHING = {"universal": 2, "universal-fast": 4}  # calls per iteration, as the paper says
 
 
 def budget(setup: Setup) -> int:
@@ -279,13 +279,13 @@ class Deterministic(RegressionExperiment):
                 self.title,
                 "Regression ‖Ax - b‖ₚᵖ from the origin, K the ball of diameter D = 2ρ‖x*‖. "
                 "AcceleGrad and AdaGrad by ρ, Nesterov's universal methods (last iterates) by ε "
-                "relative to F*. The universal methods need two and four data passes an "
+                "relative to F*. The universal methods need two and four data passes per "
                 f"iteration: switch the axis to compare costs.{without}",
                 rows,
                 {
                     **problem_facts(setup),
                     "seeds": ", ".join(map(str, range(setup.seeds))),
-                    "budget": f"{budget(setup)} oracle calls a run",
+                    "budget": f"{budget(setup)} oracle calls per run",
                     "ρ": ", ".join(f"{rho:g}" for rho in RHOS),
                     "ε / F*": ", ".join(f"{epsilon:g}" for epsilon in EPSILONS),
                     "L₀ of the universal methods": "1",
@@ -440,13 +440,13 @@ def epsilon_must_fit(families: Families) -> Claim:
 
 
 def data_passes(families: Families) -> Claim:
-    """Calls an iteration."""
+    """Calls per iteration."""
     cells, evidence = [], []
     for method, expected in {"accelegrad": 1, "adagrad": 1, **SEARCHING}.items():
         calls = [f.calls_an_iteration for (_, m, _), f in families.items() if m == method]
         tolerance = 0.01 if expected == 1 else 0.1 * expected
         cells.append(max(abs(c - expected) for c in calls) <= tolerance)
-        what = f"{NAMES[method]}: calls an iteration"
+        what = f"{NAMES[method]}: calls per iteration"
         evidence.append((what, f"{min(calls):.2f} to {max(calls):.2f}"))
     return judged("data-passes", verdict_of(cells), evidence)
 

@@ -125,8 +125,8 @@ def _report(
         "Online Adaptive Methods, Universality and Acceleration: the experiments",
         f"The experiments of Levy, Yurtsever and Cevher (2018), run {how} with {setup.seeds} "
         f"seed{'s' if setup.seeds > 1 else ''}. The paper's claims are judged by stated "
-        f"thresholds: {held} of {len(claims)} hold as they stand. Curves are medians over seeds, "
-        "bands their range.",
+        f"thresholds: {held} of {len(claims)} hold as they stand."
+        + (" Curves are medians over seeds, bands their range." if setup.seeds > 1 else ""),
         claims,
         figures,
         facts,
@@ -142,7 +142,7 @@ def _facts(
             "size": "quick" if request.quick else "full",
             "seeds": str(setup.seeds),
             "processes": str(request.jobs),
-            "raw traces": "traces/NAME.npz, one file an experiment",
+            "raw traces": "traces/NAME.npz, one file per experiment",
         },
         "Timings": {
             **{name: f"{spent:.1f} s" for name, spent in seconds.items()},

@@ -209,11 +209,11 @@ def searches_fail(families: Families) -> Claim:
         family = families[p, method, EPSILON]
         ours = families[p, "accelegrad", 2.0].final("average")
         gap = min(family.final("average"), family.final("last"))
-        ended = sorted(set(family.statuses) - {"MAX_ITER"})
+        ended = family.ended
         cells.append(bool(ended) or not gap <= 3 * ours)
-        how = f", ended: {', '.join(ended).lower()}" if ended else ""
         what = f"{PROBLEMS[p]}, {NAMES[method]}: final gap / AcceleGrad's"
-        evidence.append((what, f"{number(gap)} / {number(ours)}{how}"))
+        words = f"{number(gap)} / {number(ours)}"
+        evidence.append((what, f"{words}, {ended}" if ended else words))
     return judged("line-searches-fail-under-noise", verdict_of(cells), evidence)
 
 
