@@ -20,11 +20,7 @@ from reference.losses import PARAMETER, loss_values
 
 SINGLE = [name for name, goal in GOALS.items() if not goal.path]
 PATHS = [name for name, goal in GOALS.items() if goal.path]
-L2 = [
-    f"{loss} l2={strength}"
-    for loss in LOSSES
-    for strength in ("1/n", *(["0"] if loss in WITHOUT_L2 else []))
-]
+L2 = [f"{loss} l2=1/n" for loss in LOSSES] + [f"{loss} l2=0" for loss in WITHOUT_L2]
 #: The peers that need not end at the minimum of our objective: LIBLINEAR penalises its intercept,
 #: and the default number of iterations ends SAGA and SGD before.
 ELSEWHERE = ("liblinear", "LinearSVC", "LinearSVR", "saga", "SGDClassifier")
