@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import re
 from dataclasses import replace
-from html import unescape
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ from accelegrad_lab.engine import tasks
 from accelegrad_lab.engine.recording import NAMES
 from accelegrad_lab.peers import COMPARED, PEERS
 from accelegrad_lab.report import stills
-from browser import without_scripts
+from browser import text_of
 from reference.losses import loss_values
 
 #: Methods that take smooth losses, too
@@ -50,10 +49,6 @@ def request(data, out, **options):
     return CompareRequest(
         data, out, **{"progress": False, "epochs": 20, "peer_seconds": 1.0, **options}
     )
-
-
-def words_of(page):
-    return " ".join(unescape(re.sub(r"<[^>]+>", " ", without_scripts(page))).split())
 
 
 def said(fact, out):
@@ -90,7 +85,7 @@ def classes(tmp_path_factory):
 
 
 def test_the_report_has_every_method_and_peer(classes):
-    words = words_of(classes.out / "index.html")
+    words = text_of(classes.out / "index.html")
     names = [NAMES[method] for method in SMOOTH]
     peers = [PEERS[key].shown for key in COMPARED["logistic"].values()]
     for name in names + peers:
@@ -174,12 +169,12 @@ def test_quantile_regression_without_l2_has_a_peer(tmp_path):
     X = features()
     path = libsvm_file(tmp_path / "data", X, numbers(X))
     asked = request(path, tmp_path / "out", loss="quantile", quantile=0.8, peers=("sklearn",))
-    words = words_of(compare(replace(asked, l2=0.0)))
+    words = text_of(compare(replace(asked, l2=0.0)))
     assert re.search(r"lower bound [\d.]+ by the dual: P\* is certified to a relative", words)
     minimum = said("P*", asked.out)
     (end,) = (row for row in curves(asked.out) if row["method"] == "QuantileRegressor")
     assert float(end["P last"]) == pytest.approx(minimum, rel=1e-7)
-    words = words_of(compare(asked))
+    words = text_of(compare(asked))
     assert "left out: QuantileRegressor its penalty is an l1 norm" in words
 
 
@@ -187,7 +182,7 @@ def test_a_peer_that_diverges_is_reported_and_does_not_squeeze_the_figure(tmp_pa
     X = features() * [1, 10, 100, 1000]
     path = libsvm_file(tmp_path / "uneven", X, numbers(X))
     peers = ("sgd", "cholesky")
-    words = words_of(compare(request(path, tmp_path / "out", loss="squared", peers=peers)))
+    words = text_of(compare(request(path, tmp_path / "out", loss="squared", peers=peers)))
     assert "are not drawn" in words
     assert "averaged scikit-learn (nothing to draw)" in words
     assert "Cholesky scikit-learn (nothing to draw)" not in words  # whose gap is zero
@@ -206,7 +201,7 @@ def test_the_command_on_a_table_with_text_a_decimal_comma_and_a_named_target(tmp
     said_by_it = capsys.readouterr()
     assert said_by_it.out == f"The report is {out / 'index.html'}\n"
     assert "houses.csv: runs" in said_by_it.err  # the progress bar
-    words = words_of(out / "index.html")
+    words = text_of(out / "index.html")
     for fact in ("houses: least absolute deviations", "column 't'", "60 rows and 4 columns"):
         assert fact in words, fact
     assert "l2 0.0166667" in words  # 1/n

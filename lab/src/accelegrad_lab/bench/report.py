@@ -180,15 +180,6 @@ def write_bench_report(
     results: Results, out: Path, limit: float, seconds: float, *, interrupted: bool
 ) -> Path:
     """Write the page, table.md and table.csv; return the page's path."""
-    report = build_report(results, limit, seconds, interrupted=interrupted)
-    page = write_report(report, out)
-    put(out / "table.md", "\n".join(_markdown(results, report)) + "\n")
-    put(out / "table.csv", _csv(results))
-    return page
-
-
-def build_report(results: Results, limit: float, seconds: float, *, interrupted: bool) -> Report:
-    """Return the report."""
     suite = results.suite
     load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
     run = {
@@ -219,7 +210,10 @@ def build_report(results: Results, limit: float, seconds: float, *, interrupted:
     }
     summary = f"{len(results.problems)} problems. {suite.summary}"
     figures = [_figure(results, accuracy) for accuracy in suite.accuracies]
-    return Report(suite.title, summary, claims(results), figures, facts)
+    report = Report(suite.title, summary, claims(results), figures, facts)
+    put(out / "table.md", "\n".join(_markdown(results, report)) + "\n")
+    put(out / "table.csv", _csv(results))
+    return write_report(report, out)
 
 
 # -- claims ----------------------------------------------------------------------------------------

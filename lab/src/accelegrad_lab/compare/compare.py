@@ -215,12 +215,7 @@ def run_method(parameters: dict[str, Any], store: Store) -> Outcome:  # noqa: AR
     minimize(model, max_iter=2, **options)
     start = np.zeros(model.n_parameters)
     length = _length(parameters, model)
-    outcome = record(model, start, model.value, clocked=True, **length, **options)
-    seen = np.concatenate([outcome.arrays["average"], outcome.arrays["last"]])
-    lowest = float(np.min(seen, where=np.isfinite(seen), initial=math.inf))
-    value = outcome.facts["value"]
-    lowest = lowest if value is None else min(lowest, value)
-    return Outcome(outcome.arrays, {**outcome.facts, "lowest": lowest})
+    return record(model, start, model.value, clocked=True, **length, **options)
 
 
 def _length(parameters: Mapping[str, Any], model: LinearModel) -> dict[str, Any]:
@@ -299,9 +294,7 @@ def run_peer(parameters: dict[str, Any], store: Store) -> Outcome:
         status = f"FAILED: {str(error).splitlines()[0]}"
     columns = np.array(rows, dtype=np.float64).reshape(-1, 3).T
     arrays = dict(zip(("iteration", "seconds", "value"), columns, strict=True))
-    seen = arrays["value"]
-    lowest = float(np.min(seen, where=np.isfinite(seen), initial=np.inf))
-    return Outcome(arrays, {"status": status, "lowest": lowest})
+    return Outcome(arrays, {"status": status})
 
 
 def _climb(

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from accelegrad_lab.compare.compare import CompareRequest
 
 AXES = ("epochs", "seconds", "iterations")
+VALUES = (*POINTS, "value")  # the columns that hold values of P: of our runs, and of a peer's
 LEVELS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-6)  # relative to the minimum
 JUDGED = (1e-3, 1e-2, 1e-1)  # the summary says how soon the first of them that is reached was
 EXACT = 1e-12  # differences of this relative size are rounding
@@ -104,8 +105,12 @@ class Comparison:
     @cached_property
     def lowest(self) -> float:
         """P*: the lowest value that the solver, a run or a peer found."""
-        found = [outcome for runs in (*self.runs.values(), self.peers.values()) for outcome in runs]
-        return float(min([self.minimum.facts["minimum"], *(one.facts["lowest"] for one in found)]))
+        values = [np.array([self.minimum.facts["minimum"]])]
+        for outcome in (one for runs in (*self.runs.values(), self.peers.values()) for one in runs):
+            values += [outcome.arrays[name] for name in VALUES if name in outcome.arrays]
+            if outcome.facts.get("value") is not None:  # of the point that the run returned
+                values.append(np.array([outcome.facts["value"]]))
+        return float(np.nanmin(np.concatenate(values)))
 
     def peer(self, name: str) -> Peer:
         """Return the solver behind a peer's name."""

@@ -50,18 +50,13 @@ class Request:
     progress: bool = True
 
 
-def chosen_names(names: Sequence[str]) -> list[str]:
-    """Return the experiments to run, in their own order; an unknown name is an error."""
-    for name in names:
-        if name not in EXPERIMENTS:
-            raise ValueError(f"there is no experiment {name!r}: {nearest(name, EXPERIMENTS)}")
-    return [name for name in EXPERIMENTS if not names or name in names]
-
-
 def reproduce(request: Request) -> Path:
     """Run what is missing, and write the report; return the page's path."""
     begun = time.perf_counter()
-    names = chosen_names(request.names)
+    for name in request.names:
+        if name not in EXPERIMENTS:
+            raise ValueError(f"there is no experiment {name!r}: {nearest(name, EXPERIMENTS)}")
+    names = [name for name in EXPERIMENTS if not request.names or name in request.names]
     seeds = request.seeds if request.seeds is not None else (1 if request.quick else 3)
     whole_number("seeds", seeds, least=1)
     whole_number("jobs", request.jobs, least=1)
