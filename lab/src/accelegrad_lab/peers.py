@@ -84,7 +84,6 @@ class Peer:
     cold: bool = False  # a first fit, in a new process with an empty cache of compiled code
     apart: bool = False  # gets processes of its own, because it compiles for long in each
     by_columns: bool = False  # wants sparse matrices as CSC, converted before the clock starts
-    dash: str = "solid"  # how it is drawn
 
     @property
     def shown(self) -> str:
@@ -480,7 +479,7 @@ PEERS: Mapping[str, Peer] = {
     ),
     "AcceleGrad": Peer(
         "AcceleGrad", "AcceleGradClassifier, AcceleGradRegressor and their CV forms", _estimator(),
-        _anything, BOTH, "estimator", tolerances, own=True, dash="dash",
+        _anything, BOTH, "estimator", tolerances, own=True,
     ),
     "AcceleGrad, tol=1e-6": Peer(
         "AcceleGrad", "a stricter fit, for the minimum", _estimator(REFERENCE_TOL),
@@ -536,7 +535,7 @@ PEERS: Mapping[str, Peer] = {
     **{
         f"Ridge, {name}": Peer(
             "Ridge", f"Ridge(solver={name!r})", _ridge(solver=name), _plain("squared"),
-            _ONE, name.upper(), dash="dash",
+            _ONE, name.upper(),
         )
         for name in ("lsqr", "sag", "saga")
     },
@@ -577,7 +576,7 @@ PEERS: Mapping[str, Peer] = {
     ),
     **_liblinear("LinearSVR", _with_l2(*_ZONE), _svr, "SVR"),
     "L-BFGS-B": Peer(
-        "L-BFGS-B", "scipy.optimize.minimize", _LBFGSB, _plain(*_SMOOTH), _ONE, "SciPy", dash="dash"
+        "L-BFGS-B", "scipy.optimize.minimize", _LBFGSB, _plain(*_SMOOTH), _ONE, "SciPy"
     ),
     "LogisticRegressionCV": Peer(
         "LBFGS", "LogisticRegressionCV",
@@ -592,12 +591,11 @@ PEERS: Mapping[str, Peer] = {
     # functions
     "auto": _function("AcceleGrad", "minimize(f, x0)", _ours("auto"), "auto", own=True),
     "accelegrad": _function(
-        "AcceleGrad", "minimize(f, x0, method='accelegrad')", _ours("accelegrad"), own=True,
-        dash="dash",
+        "AcceleGrad", "minimize(f, x0, method='accelegrad')", _ours("accelegrad"), own=True
     ),
     "accelegrad-restarted": _function(
         "AcceleGrad", "minimize(f, x0, method='accelegrad', restart='auto')",
-        _ours("accelegrad", restart="auto"), "restarts", own=True, dash="dot",
+        _ours("accelegrad", restart="auto"), "restarts", own=True,
     ),
     "bundle": _function(
         "Bundle", "minimize(f, x0, method='bundle')", _ours("bundle"), own=True

@@ -116,6 +116,8 @@ def _draw_panel(axes: Axes, panel: PreparedPanel, figure: PreparedFigure, letter
             markersize=3.2,
             markevery=line.marked,
         )
+    if not panel.log_y:
+        axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
     # Over two decades or more, ticks at powers of ten are enough (and much faster to place).
     for axis, (low, high) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
         if axis.get_scale() == "log" and high >= 100 * low:
