@@ -186,7 +186,7 @@ def _given(fit: Fit, setting: float) -> dict[str, Any]:
 
 
 Own = Callable[[Fit], dict[str, Any]]
-LINEAR = "sklearn.linear_model"
+LINEAR, SVM = "sklearn.linear_model", "sklearn.svm"
 
 
 def _made(
@@ -215,27 +215,16 @@ def _alpha(fit: Fit) -> dict[str, Any]:
     return {"alpha": fit.alpha}
 
 
-def _logistic(**options: Any) -> Callable[[Fit, float], Any]:
-    return _made("LogisticRegression", _cost, **options)
-
-
-def _svc(**options: Any) -> Callable[[Fit, float], Any]:
-    def own(fit: Fit) -> dict[str, Any]:
-        return {**_cost(fit), "loss": fit.goal.loss}
-
-    return _made("LinearSVC", own, "sklearn.svm", **options)
-
-
 def _zone(fit: Fit) -> float:
     """Return the epsilon with which an epsilon-insensitive loss is that of a fit."""
     return 0.0 if fit.goal.loss == "absolute" else fit.models[0].loss.parameter
 
 
-def _svr(**options: Any) -> Callable[[Fit, float], Any]:
-    def own(fit: Fit) -> dict[str, Any]:
-        return {**_cost(fit), "epsilon": _zone(fit)}
-
-    return _made("LinearSVR", own, "sklearn.svm", **options)
+_logistic = partial(_made, "LogisticRegression", _cost)
+_svc = partial(_made, "LinearSVC", lambda fit: {**_cost(fit), "loss": fit.goal.loss}, SVM)
+_svr = partial(_made, "LinearSVR", lambda fit: {**_cost(fit), "epsilon": _zone(fit)}, SVM)
+_ridge = partial(_made, "Ridge", lambda fit: {"alpha": fit.alpha * fit.n_rows, "random_state": 0})
+_huber = _made("HuberRegressor", lambda fit: {"alpha": fit.alpha * fit.n_rows / fit.scale})
 
 
 def _sgd(**options: Any) -> Callable[[Fit, float], Any]:
@@ -250,17 +239,6 @@ def _sgd(**options: Any) -> Callable[[Fit, float], Any]:
         return _made(kind, lambda _: own, **unlimited, **options)(fit, setting)
 
     return make
-
-
-def _ridge(**options: Any) -> Callable[[Fit, float], Any]:
-    def own(fit: Fit) -> dict[str, Any]:
-        return {"alpha": fit.alpha * fit.n_rows, "random_state": 0}
-
-    return _made("Ridge", own, **options)
-
-
-def _huber(fit: Fit) -> dict[str, Any]:
-    return {"alpha": fit.alpha * fit.n_rows / fit.scale}
 
 
 def _quantile_of(fit: Fit) -> float:
@@ -565,7 +543,7 @@ PEERS: Mapping[str, Peer] = {
         _l1("squared", "elasticnet"), _TWO, "elastic net",
     ),
     "HuberRegressor": Peer(
-        "HuberRegressor", "HuberRegressor", _made("HuberRegressor", _huber), _own_scale
+        "HuberRegressor", "HuberRegressor", _huber, _own_scale
     ),
     "QuantileRegressor": Peer(
         "QuantileRegressor", "QuantileRegressor", _fixed("QuantileRegressor", _quantile),

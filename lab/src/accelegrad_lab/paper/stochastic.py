@@ -28,6 +28,7 @@ from accelegrad_lab.paper.regression import (
     Families,
     RegressionExperiment,
     adaptive_curve,
+    finals,
     problem_facts,
     size,
 )
@@ -237,10 +238,8 @@ def works_without_projection(projected: dict[str, Families], free: dict[str, Fam
     for setting, families in free.items():
         for p, kind in PROBLEMS.items():
             for method in ADAPTIVE:
-                without, with_it = (
-                    {rho: side[p, method, rho].final("average", GAP_FLOOR) for rho in RIGHT}
-                    for side in (families, projected[setting])
-                )
+                sides = families, projected[setting]
+                without, with_it = (finals(one, p, method, floor=GAP_FLOOR) for one in sides)
                 cell = f"{setting}, {kind}, {NAMES[method]}"
                 count += len(RIGHT)
                 better += sum(without[rho] < with_it[rho] for rho in RIGHT)
