@@ -5,6 +5,7 @@ import json
 import math
 import multiprocessing
 import os
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 from accelegrad.cli.main import main
 from accelegrad_lab.bench import harness
+from accelegrad_lab.bench import report as bench_report
 from accelegrad_lab.bench.cases import COLD, FULL, GOALS, SUITES, Case
 from accelegrad_lab.bench.harness import BenchRequest, bench, cold_call, measure
 from accelegrad_lab.bench.report import Problem, Record, Results, claims, summary_words
@@ -150,6 +152,18 @@ def test_claims_are_judged():
     assert not verdicts({"AcceleGrad": 1.0, "AcceleGrad, first fit": 2.1}, EVERYDAY)["first-fit"]
     words = summary_words([1.0, math.inf])
     assert words == "geometric mean 1.00, within 2x on 1 of 2 (50%), at most infx"
+
+
+def test_solvers_of_one_colour_are_told_apart(tmp_path, monkeypatch):
+    monkeypatch.setattr(stills, "draw_still", lambda _figure: {})
+    names = [name for name, peer in PEERS.items() if peer.method == "LIBLINEAR"]
+    results = results_of(dict.fromkeys(["minimize", *names], 1.0))
+    path = bench_report.write_bench_report(results, tmp_path, 1.0, 1.0, interrupted=False)
+    figures = json.loads(
+        re.search(r'<script type="application/json".*?>(.*?)</script>', path.read_text("utf-8"))[1]
+    )
+    looks = [(entry["dash"], entry["colour"]["light"]) for entry in figures[0]["entries"]]
+    assert len(set(looks)) == len(looks) == 1 + len(names) == 9
 
 
 def test_profiles_of_a_hand_made_example():

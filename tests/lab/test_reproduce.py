@@ -321,6 +321,8 @@ def test_the_demo_has_every_experiment_and_opens_in_a_browser(tmp_path, monkeypa
     assert len(claims) == 17
     assert all(f'id="claim-{name}"' in text for name in claims)
     assert "generated" in text
+    assert "AcceleGrad beats AdaGrad" in text  # the claim's name in words
+    assert "medians over seeds" not in text  # there is one
     assert demo.stat().st_size < 12e6
     open_page = request.getfixturevalue("open_page")  # which skips the rest without a browser
     driver = open_page(demo)
