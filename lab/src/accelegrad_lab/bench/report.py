@@ -312,13 +312,14 @@ def _mean_claim(found: Sequence[float], what: str) -> Claim | None:
 
 
 def summary_words(found: Sequence[float]) -> str:
-    """Sum up ratios; infinite ones are not in the mean."""
+    """Sum up ratios; infinite ones, where ours did not get there, are not in the mean."""
     if not found:
         return "no problem with an accurate peer"
-    within = sum(ratio <= CLOSE for ratio in found)
+    within, unsolved = sum(ratio <= CLOSE for ratio in found), sum(map(math.isinf, found))
+    worst = f"not solved on {unsolved}" if unsolved else f"at most {max(found):.1f}x"
     return (
         f"geometric mean {geometric_mean(found):.2f}, within 2x on {within} of {len(found)} "
-        f"({within / len(found):.0%}), at most {max(found):.1f}x"
+        f"({within / len(found):.0%}), {worst}"
     )
 
 
