@@ -58,8 +58,8 @@ def without_scripts(page: Path) -> str:
 
 
 def text_of(page: Path) -> str:
-    """Return the words of a page."""
-    return unescape(re.sub(r"<[^>]+>", "", without_scripts(page)))
+    """Return the words of a page, with single spaces between them."""
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", without_scripts(page))).split())
 
 
 def wait_for(driver: Any, script: str, seconds: float = 600.0) -> Any:

@@ -218,12 +218,8 @@ def main() -> None:
     parser.add_argument("--room", choices=sorted(TESTS))
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--seconds", type=float, help="for the nearest tests, and for the others")
-    parser.add_argument("--list", action="store_true", help="print the faults and stop")
     given = parser.parse_args()
     chosen = drawn(given.count, given.seed, given.room)
-    if given.list:
-        print(*(" | ".join(fault.cells) for fault in chosen), sep="\n")
-        return
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(given.processes) as pool:
         trees: SimpleQueue[Path] = SimpleQueue()
         for place in range(given.processes):

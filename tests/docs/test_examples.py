@@ -34,9 +34,7 @@ def test_text_classifiers(capsys, monkeypatch):
 
 def test_constrained_models(capsys):
     out = printed("constrained_models.py", capsys)
-    least, left = (
-        re.findall(p, out) for p in (r"least weight (\S+),", r"(\S+) of the initial gap")
-    )
+    least, left = re.findall(r"least weight (\S+),", out), re.findall(r"(\S+) of the initial", out)
     assert len(least) == len(left) == 4
     assert min(map(float, least)) >= 0
     assert max(map(float, left)) < 1e-2

@@ -22,12 +22,6 @@ WORDS = ("smooth_hinge", "slab", "cover_everything", "public_name", "averaging")
 ELSEWHERE = " ..."  # a line of a diff behind which it goes on elsewhere in the same file
 
 
-def exercises():
-    """Return the diffs of CONTRIBUTING.md: a loss, a set and a rule."""
-    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    return re.findall(r"^```diff\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
-
-
 def apply(diff, root):
     """Change the files of a diff, each of which begins with a line "# path".
 
@@ -52,28 +46,24 @@ def apply(diff, root):
         path.write_text(text[1:], "utf-8")
 
 
-def copied(folder):
-    """Return a copy of what the exercises change and their tests read."""
-    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
-    for name in ("src", "tests", "docs"):
-        shutil.copytree(ROOT / name, folder / name, ignore=ignored)
-    for name in ("pyproject.toml", "CONTRIBUTING.md"):
-        shutil.copy(ROOT / name, folder / name)
-    return folder
-
-
 @pytest.mark.slow
 def test_the_exercises_pass_their_tests(tmp_path):
     """All three in one tree and one process, since a copy compiles its kernels anew."""
-    root = copied(tmp_path)
-    assert len(exercises()) == 3
-    for diff in exercises():
-        apply(diff, root)
+    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for name in ("src", "tests", "docs"):  # what is changed and what the tests read
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
+    for name in ("pyproject.toml", "CONTRIBUTING.md"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    diffs = re.findall(r"^```diff\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    assert len(diffs) == 3
+    for diff in diffs:
+        apply(diff, tmp_path)
     command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *TESTS]
     ended = subprocess.run(
         [*command, "-k", " or ".join(WORDS)],
-        cwd=root,
-        env={**os.environ, "PYTHONPATH": str(root / "src")},
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "src")},
         capture_output=True,
         text=True,
         check=False,

@@ -3,7 +3,7 @@
 import pytest
 
 import other_cpus
-from other_cpus import Facts, settings
+from other_cpus import Facts, missed, settings
 
 NEW = Facts("x86_64", ["SkylakeX"], ["X86_V3", "X86_V4"])
 NEHALEM = {"OPENBLAS_CORETYPE": "Nehalem", "NUMBA_CPU_NAME": "generic"}
@@ -26,12 +26,11 @@ def test_a_cpu_is_taken_for_older_ones(here, expected):
 
 def test_the_settings_have_an_effect_here_and_one_without_is_noticed():
     for variables in settings(other_cpus.facts()).values():
-        assert not other_cpus.missed(variables, other_cpus.facts_under(variables))
-    older = NEHALEM | DISABLED
-    assert other_cpus.missed(older, NEW) == "OpenBLAS took the code for SkylakeX, not for Nehalem"
-    half = NEW._replace(openblas=["Nehalem"])
-    assert other_cpus.missed(older, half) == "NumPy still uses X86_V3, X86_V4"
-    assert not other_cpus.missed(older, half._replace(numpy=[]))
+        assert not missed(variables, other_cpus.facts_under(variables))
+    older, half = NEHALEM | DISABLED, NEW._replace(openblas=["Nehalem"])
+    assert missed(older, NEW) == "OpenBLAS took the code for SkylakeX, not for Nehalem"
+    assert missed(older, half) == "NumPy still uses X86_V3, X86_V4"
+    assert not missed(older, half._replace(numpy=[]))
 
 
 def test_what_is_named_is_there():

@@ -14,16 +14,13 @@ NUMBER = re.compile(r"(?<![\w.])\d[\d.]*(?:e[+-]\d+)?")
 ROOT = Path(__file__).parents[2]
 
 
-def blocks(text):
-    """The (language, content) of all fenced blocks."""
-    return re.findall(r"^```(\w+)\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
-
-
 def test_the_readmes_snippets_print_what_it_says():
     printed, expected = io.StringIO(), ""
     namespace = {}
+    text = (ROOT / "README.md").read_text("utf-8")
+    blocks = re.findall(r"^```(\w+)\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
     with contextlib.redirect_stdout(printed):
-        for language, content in blocks((ROOT / "README.md").read_text("utf-8")):
+        for language, content in blocks:
             if language == "python":
                 exec(compile(content, "README.md", "exec"), namespace)
             if language == "text":

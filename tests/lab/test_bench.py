@@ -5,6 +5,7 @@ import json
 import math
 import multiprocessing
 import os
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 from accelegrad.cli.main import main
 from accelegrad_lab.bench import harness
+from accelegrad_lab.bench import report as bench_report
 from accelegrad_lab.bench.cases import COLD, FULL, GOALS, SUITES, Case
 from accelegrad_lab.bench.harness import BenchRequest, bench, cold_call, measure
 from accelegrad_lab.bench.report import Problem, Record, Results, claims, summary_words
@@ -21,29 +23,16 @@ from accelegrad_lab.engine.fit import Rung, Sample
 from accelegrad_lab.engine.rows import Rows, rows_of
 from accelegrad_lab.engine.tasks import LineFile
 from accelegrad_lab.engine.worker import Pair, SolverError, TimeLimitError, Worker
-from accelegrad_lab.peers import (
-    EVERYDAY,
-    PEERS,
-    SOLVERS,
-    Peer,
-    iterations,
-    once,
-    tolerances,
-)
+from accelegrad_lab.peers import EVERYDAY, PEERS, SOLVERS, Peer, iterations, once, tolerances
 from accelegrad_lab.report import stills
 from accelegrad_lab.report.tables import geometric_mean, profile, ratios
 
-KEY = "hinge/a/hinge l2=1/n"
-NAMES = {"ours": "minimize", "other": "AcceleGrad", "peer": "LinearSVC"}
-NAMES["cold"] = "AcceleGrad, first fit"
 CASE = Case(SOLVERS, "hinge", "a", "hinge l2=1/n")
+KEY = CASE.key
 
 
 def problem_for(*solvers, **changes):
-    known = Problem(
-        KEY, "hinge", "a", "hinge l2=1/n", "", 1.0, 0.0, 0.5, 0.5, list(solvers)
-    )  # fmt: skip
-    return known._replace(**changes)
+    return Problem(KEY, *CASE[1:], "", 1.0, 0.0, 0.5, 0.5, list(solvers))._replace(**changes)
 
 
 def results_of(times, suite=SOLVERS, **changes):
@@ -55,9 +44,6 @@ def results_of(times, suite=SOLVERS, **changes):
         rungs = (rung,) if math.isfinite(seconds) else ()
         results.records[KEY, name] = Record(KEY, name, rungs, "")
     return results
-
-
-# -- cases and data --------------------------------------------------------------------------------
 
 
 def test_every_case_is_declared():
@@ -83,25 +69,6 @@ def test_rows_are_scaled_and_prepared():
     assert set(Rows(np.ones((51, 2)), np.r_[np.ones(50), -1.0]).head(10).y) == {-1.0, 1.0}
 
 
-# -- ladders ---------------------------------------------------------------------------------------
-
-
-def climbed(monkeypatch, value, limit=10.0, ladder=iterations, **more):
-    """Measure a fake solver, whose value is a function of the setting, from 1 down to 0."""
-    asked = []
-
-    class Processes:
-        def call(self, _, case, name, setting, *__, limit):
-            asked.append(setting)
-            rung = Rung(setting, 0.01 * setting, value(setting))
-            return Sample([rung], **more), Sample([rung._replace(seconds=0.02 * setting)])
-
-    toy = Peer("Toy", "toy", None, lambda _: "", ladder=ladder)
-    monkeypatch.setitem(PEERS, "toy", toy)
-    known = problem_for("toy", minimum=0.0, lower=0.0)
-    return measure(Processes(), CASE, "toy", known, limit), asked
-
-
 def fails(steps):
     if steps < 3:
         return 0.5
@@ -120,15 +87,24 @@ LADDERS = [
 
 @pytest.mark.parametrize(("value", "given", "status", "runs"), LADDERS)
 def test_ladders_end(monkeypatch, value, given, status, runs):
-    record, asked = climbed(monkeypatch, value, **given)
+    """Measure a fake solver, whose value is a function of the setting."""
+    asked, ended = [], given.get("ended", "")
+
+    class Processes:
+        def call(self, _, case, name, setting, *__, limit):
+            asked.append(setting)
+            rung = Rung(setting, 0.01 * setting, value(setting))
+            return Sample([rung], ended), Sample([rung._replace(seconds=0.02 * setting)])
+
+    toy = Peer("Toy", "toy", None, lambda _: "", ladder=given.get("ladder", iterations))
+    monkeypatch.setitem(PEERS, "toy", toy)
+    known = problem_for("toy", minimum=0.0, lower=0.0)
+    record = measure(Processes(), CASE, "toy", known, given.get("limit", 10.0))
     assert (record.status, len(record.rungs)) == (status, runs)
     assert asked[:6] == [1, 2, 3, 4, 6, 9][: len(asked)]
     assert [rung.cpu for rung in record.rungs] == [0.02 * steps for steps in asked[:runs]]
     assert list(tolerances())[:3] == pytest.approx([0.1, 0.1 / math.sqrt(10), 0.01])
     assert math.isnan(next(SUITES[EVERYDAY].settings(PEERS["LinearSVC"])))
-
-
-# -- verdicts --------------------------------------------------------------------------------------
 
 
 def test_ours_counts_only_where_it_is_accurate_and_says_so():
@@ -161,20 +137,32 @@ def test_ours_counts_only_where_it_is_accurate_and_says_so():
 
 
 def test_claims_are_judged():
-    def verdicts(suite=SOLVERS, **times):
-        found = claims(results_of({NAMES[name]: given for name, given in times.items()}, suite))
+    def verdicts(times, suite=SOLVERS):
+        found = claims(results_of(times, suite))
         return {claim.name: claim.verdict is Verdict.HOLDS for claim in found}
 
     always, ratios = ["solved", "bounds-hold"], ["mean", "within-2x", "within-5x"]
-    assert verdicts(ours=1.0, other=5.0, peer=2.0) == dict.fromkeys(always + ratios, True)
-    bad = verdicts(ours=6.0, other=0.1, peer=1.0)
+    good = verdicts({"minimize": 1.0, "AcceleGrad": 5.0, "LinearSVC": 2.0})
+    assert good == dict.fromkeys(always + ratios, True)
+    bad = verdicts({"minimize": 6.0, "AcceleGrad": 0.1, "LinearSVC": 1.0})
     assert bad == dict.fromkeys(always, True) | dict.fromkeys(ratios, False)
-    assert list(verdicts(ours=6.0, other=0.1)) == always  # there is no peer
-    assert list(verdicts(ours=0.006, peer=0.0019)) == always  # it is too short to count
-    assert not verdicts(ours=math.inf, peer=1.0)["solved"]
-    assert not verdicts(EVERYDAY, other=1.0, cold=2.1)["first-fit"]
+    assert list(verdicts({"minimize": 6.0, "AcceleGrad": 0.1})) == always  # there is no peer
+    assert list(verdicts({"minimize": 0.006, "LinearSVC": 0.0019})) == always  # too short to count
+    assert not verdicts({"minimize": math.inf, "LinearSVC": 1.0})["solved"]
+    assert not verdicts({"AcceleGrad": 1.0, "AcceleGrad, first fit": 2.1}, EVERYDAY)["first-fit"]
     words = summary_words([1.0, math.inf])
-    assert words == "geometric mean 1.00, within 2x on 1 of 2 (50%), at most infx"
+    assert words == "geometric mean 1.00, within 2x on 1 of 2 (50%), not solved on 1"
+
+
+def test_solvers_of_one_colour_are_told_apart(tmp_path, monkeypatch):
+    monkeypatch.setattr(stills, "draw_still", lambda _figure: {})
+    names = [name for name, peer in PEERS.items() if peer.method == "LIBLINEAR"]
+    results = results_of(dict.fromkeys(["minimize", *names], 1.0))
+    page = bench_report.write_bench_report(results, tmp_path, 1.0, 1.0, interrupted=False)
+    (data,) = re.findall(r'<script type="application/json".*?>(.*?)</script>', page.read_text())
+    entries = json.loads(data)[0]["entries"]
+    looks = [(entry["dash"], entry["colour"]["light"]) for entry in entries]
+    assert len(set(looks)) == len(looks) == 1 + len(names) == 9
 
 
 def test_profiles_of_a_hand_made_example():
@@ -193,9 +181,6 @@ def test_profiles_of_a_hand_made_example():
     assert never.line(8.0)[1].tolist() == [0, 0, 1, 1]
     assert geometric_mean([1.0, 4.0, inf]) == pytest.approx(2)
     assert math.isnan(geometric_mean([]))
-
-
-# -- the file --------------------------------------------------------------------------------------
 
 
 def test_results_are_kept_line_by_line_and_half_a_line_is_dropped(tmp_path):
@@ -246,9 +231,6 @@ def test_an_interrupted_run_writes_its_report_and_goes_on(tmp_path, monkeypatch)
     count = len(seen)
     bench(replace(asked, resume=True))
     assert len(seen) == count
-
-
-# -- the processes ---------------------------------------------------------------------------------
 
 
 def slept(begun, seconds, cpu):

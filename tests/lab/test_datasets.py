@@ -26,18 +26,10 @@ def test_names_and_descriptions(tmp_path):
     few, many = "+1 1:1 2:0\n-1 2:1 3:1\n+1 3:4\n", "".join(f"{i},0,{i}.5\n" for i in range(12))
     for name, text, description in [
         # An explicit 0 is not counted.
-        ("few.bz2", few, "few: 3 x 3, 4 non-zeros (1.3 a row), labels -1: 1, +1: 2"),
-        (
-            "zero",
-            "0 1:1\n1 1:1\n0 1:2\n",
-            "zero: 3 x 1, 3 non-zeros (1.0 a row), labels 0: 2, 1: 1",
-        ),
-        (
-            "many.csv",
-            many,
-            "many: 12 x 2, 11 non-zeros (0.9 a row), 12 distinct targets from 0.5 to 11.5",
-        ),
-    ]:
+        ("few.bz2", few, "few: 3 x 3, 4 non-zeros (1.3 per row), labels -1: 1, +1: 2"),
+        ("zero", "0 1:1\n1 1:1\n0 1:2\n", "zero: 3 x 1, 3 non-zeros (1.0 per row), labels 0: 2, 1: 1"),
+        ("many.csv", many, "many: 12 x 2, 11 non-zeros (0.9 per row), 12 distinct targets from 0.5 to 11.5"),
+    ]:  # fmt: skip
         assert read(written(tmp_path, text, name)).description == description
 
 
@@ -69,9 +61,8 @@ def test_find(tmp_path, monkeypatch, ending):
 
 
 def test_text_is_like_text():
-    text_data = sparse_text(5000, 20000, seed=5)
-    X = text_data.X
-    y = text_data.y
+    made = sparse_text(5000, 20000, seed=5)
+    X, y = made.X, made.y
     assert X.has_canonical_format
     assert X.nnz / 5000 == pytest.approx(74, rel=0.03)
     assert np.sqrt(X.multiply(X).sum(axis=1)) == pytest.approx(1.0, rel=1e-12)
@@ -91,16 +82,13 @@ def test_text_is_like_text():
     assert np.mean(clean.y != y) == pytest.approx(0.05, abs=0.012)
 
 
-@pytest.mark.parametrize(("n", "d", "nnz"), [(2, 4, 1), (200, 50, 12), (300, 400, 100)])
-def test_sizes_of_text(n, d, nnz):
-    X = sparse_text(n, d, nnz, seed=1).X
-    assert X.shape == (n, d)
-    assert X.nnz / n == pytest.approx(nnz, rel=0.05)
-    assert np.diff(X.indptr).min() >= 1
-    assert X.data.min() > 0.0
-
-
-def test_arguments_of_text():
+def test_sizes_of_text():
+    for n, d, nnz in [(2, 4, 1), (200, 50, 12), (300, 400, 100)]:
+        X = sparse_text(n, d, nnz, seed=1).X
+        assert X.shape == (n, d)
+        assert X.nnz / n == pytest.approx(nnz, rel=0.05)
+        assert np.diff(X.indptr).min() >= 1
+        assert X.data.min() > 0.0
     for arguments, message in [
         ({"n": 1}, "n must be a whole number >= 2"),
         ({"d": 100, "nnz": 26}, "nnz must be at most d / 4 = 25, but it is 26"),

@@ -20,11 +20,7 @@ from reference.losses import PARAMETER, loss_values
 
 SINGLE = [name for name, goal in GOALS.items() if not goal.path]
 PATHS = [name for name, goal in GOALS.items() if goal.path]
-L2 = [
-    f"{loss} l2={strength}"
-    for loss in LOSSES
-    for strength in ("1/n", *(["0"] if loss in WITHOUT_L2 else []))
-]
+L2 = [f"{loss} l2=1/n" for loss in LOSSES] + [f"{loss} l2=0" for loss in WITHOUT_L2]
 #: The peers that need not end at the minimum of our objective: LIBLINEAR penalises its intercept,
 #: and the default number of iterations ends SAGA and SGD before.
 ELSEWHERE = ("liblinear", "LinearSVC", "LinearSVR", "saga", "SGDClassifier")
@@ -62,9 +58,6 @@ def objective(fit):
     return value
 
 
-# -- the objective ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("loss", ["log_loss", "hinge"])
 def test_the_objective_of_many_classes(loss):
     fit = fit_of(GOALS[loss], classes=4)
@@ -80,9 +73,6 @@ def test_the_objective_of_many_classes(loss):
     assert fit.objective(ours) == pytest.approx(value, rel=1e-12)
     assert ours.objective_ == pytest.approx(value, rel=1e-12)
     assert 0 < fit.floor < value
-
-
-# -- peers -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("goal", SINGLE)
@@ -161,9 +151,6 @@ def test_huber_regressor_has_the_minimiser_of_the_model_with_its_scale():
     wrong = Fit(other, fit.rows, defaults=False)
     assert wrong.models[0].at(w).dual_gap > 1e-4 * at.value  # the delta matters
     assert "another objective" in PEERS["HuberRegressor"].reason_against(wrong)
-
-
-# -- minima ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared_hinge", "hinge"])

@@ -9,37 +9,28 @@ import pytest
 from accelegrad.geometry.penalties import L1
 from accelegrad.geometry.sets import Ball
 from accelegrad_lab.engine.worker import Timing
+from accelegrad_lab.functions import contest
 from accelegrad_lab.functions.adaptive import ac_fgm, ad_gd, first_length
-from accelegrad_lab.functions.contest import (
-    Enough,
-    FunctionContest,
-    Recorder,
-    find_minimum,
-    has_cvxpy,
-    minima,
-)
-from accelegrad_lab.functions.formulas import Function
+from accelegrad_lab.functions.contest import Enough, FunctionContest, Recorder
+from accelegrad_lab.functions.formulas import of_formula, squares
 from accelegrad_lab.functions.suite import SUITE
 from accelegrad_lab.peers import FUNCTIONS, PEERS
 
 #: Sums of 10,000 terms, and eigenvalues of matrices of side 40, are off by far less, relatively.
 ROUNDING = 1e-11
 
-needs_cvxpy = pytest.mark.skipif(not has_cvxpy(), reason="cvxpy is not installed")
+needs_cvxpy = pytest.mark.skipif(not contest.has_cvxpy(), reason="cvxpy is not installed")
 
 
 def near(function, seed, size):
     return function.x0 + size * np.random.default_rng(seed).standard_normal(function.x0.size)
 
 
-# -- the suite -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", SUITE)
 def test_functions_are_convex_and_have_their_minima(name):
     """f(b) >= f(a) + <g(a), b - a>, near and far, for f and for the sum with its penalty."""
-    function, kept = SUITE[name].build(), minima()[name]
-    assert set(SUITE) == set(minima())
+    function, kept = SUITE[name].build(), contest.minima()[name]
+    assert set(SUITE) == set(contest.minima())
     for seed, size in enumerate((1e-2, 1e-1, 1.0, 10.0)):
         a, b = near(function, seed, size), near(function, seed + 10, size)
         for fun in (function.fun, function.whole):
@@ -54,9 +45,8 @@ def test_functions_are_convex_and_have_their_minima(name):
     assert function.fun(x)[0] == first
     np.testing.assert_array_equal(function.fun(x)[1] + 1.0, gradient)
     if function.feasible_set is not None:
-        np.testing.assert_allclose(
-            function.feasible_set.project(function.x0), function.x0, rtol=0, atol=1e-12
-        )
+        projected = function.feasible_set.project(function.x0)
+        np.testing.assert_allclose(projected, function.x0, rtol=0, atol=1e-12)
     assert function.value(function.x0) == pytest.approx(kept.start, rel=1e-9, abs=1e-12)
     assert kept.value < kept.start
     assert kept.error <= 1e-9  # a tenth of the last accuracy
@@ -84,7 +74,7 @@ def test_statements_say_the_same(name):
 @needs_cvxpy
 @pytest.mark.parametrize("name", ["max-and-distance", "tail-risk"])
 def test_minima_are_found_again(name):
-    kept, found = minima()[name], find_minimum(SUITE[name].build())
+    kept, found = contest.minima()[name], contest.find_minimum(SUITE[name].build())
     assert found.value == pytest.approx(kept.value, abs=1e-9 * (kept.start - kept.value))
     assert found.error <= 1e-9
 
@@ -110,16 +100,11 @@ def points_of(method, calls, *more):
     return tuple(zip(*seen, strict=True))
 
 
-def shrunk(x, step):
-    return L1(0.3).prox(x, step)
-
-
-def unchanged(x, step):
-    return x
+proxes = pytest.mark.parametrize("prox", [lambda x, _: x, L1(0.3).prox])
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])
-@pytest.mark.parametrize("prox", [unchanged, shrunk])
+@proxes
 def test_ac_fgm_is_its_recurrence(prox, epsilon):
     """The paper's recurrence with indices; x_0, a probe and trials come before x_1."""
     points, f, g = points_of(ac_fgm, 60, prox, epsilon)
@@ -154,7 +139,7 @@ def test_ac_fgm_is_its_recurrence(prox, epsilon):
         L[t] = change @ change / (2 * (f[k] - f[k + 1] - g[k + 1] @ back) + epsilon / tau[t])
 
 
-@pytest.mark.parametrize("prox", [unchanged, shrunk])
+@proxes
 def test_ad_gd_is_its_recurrence(prox):
     """x_{k+1} = prox(x_k - a_k g_k) with the paper's a_k; trials for a_0 come before x_1."""
     points, _, g = points_of(ad_gd, 40, prox)
@@ -181,12 +166,8 @@ def test_ad_gd_is_its_recurrence(prox):
 # -- counting --------------------------------------------------------------------------------------
 
 
-def half_square(x):
-    return 0.5 * float(x @ x), x.copy()
-
-
 def square(**more):
-    return Function(half_square, np.array([1.0, 0.0]), lambda cp, x: cp.sum_squares(x) / 2, **more)
+    return of_formula(squares(1.0), np.array([1.0, 0.0]), **more)
 
 
 def test_calls_are_counted_until_the_last_accuracy():
@@ -221,21 +202,16 @@ def test_points_outside_of_the_set_do_not_count_and_penalties_are_part_of_the_va
     np.testing.assert_allclose(gradient, [1.1, 0.0])
 
 
-# -- runs ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", [name for name, peer in PEERS.items() if FUNCTIONS in peer.suites])
 def test_every_method_works_on_an_easy_function(name):
-    contest, peer = FunctionContest(SUITE["log-sum-exp"]), PEERS[name]
-    reason = peer.reason_against(contest)
-    if reason:
+    problem, peer = FunctionContest(SUITE["log-sum-exp"]), PEERS[name]
+    if reason := peer.reason_against(problem):
         pytest.skip(reason)
     setting = 1e-2 if name in ("ac-fgm", "universal-fast") else 1e-9 if name == "cvxpy" else 1.0
-    sample = contest.sample(peer, setting, Timing(), 60.0)
-    rung = sample.rungs[0]
-    value, lower = contest.minimum()
+    rung = problem.sample(peer, setting, Timing(), 60.0).rungs[0]
+    value, lower = problem.minimum()
     assert lower <= value
-    assert value - 1e-9 <= rung.value <= value + 1e-2 * (contest.start - value)
+    assert value - 1e-9 <= rung.value <= value + 1e-2 * (problem.start - value)
     assert 0 < rung.seconds < 60
     assert math.isnan(rung.calls) if name == "cvxpy" else rung.calls < 500
 
@@ -246,8 +222,8 @@ def test_a_failure_is_told():
     def fails(*_):
         raise ZeroDivisionError("no")
 
-    contest = FunctionContest(SUITE["valley"])
-    sample = contest.sample(replace(PEERS["bfgs"], make=fails), 1.0, Timing(), 60.0)
+    peer = replace(PEERS["bfgs"], make=fails)
+    sample = FunctionContest(SUITE["valley"]).sample(peer, 1.0, Timing(), 60.0)
     assert sample == ([], "ZeroDivisionError: no")
 
 

@@ -28,8 +28,8 @@ def test_what_is_lost_or_false_is_found():
     assert within
     assert words[0].startswith("wall: geometric mean 1.200 (limit 1.25), worst 1.20")
     words, within = gate.verdict([compared(good, good, 1.4)], [], 2.0, 1.3)
-    assert not within
     assert "a call (1.40)" in words[0]
+    assert not within
     assert not gate.verdict([compared(good, good)], ["x"], 2.0, 1.3)[1]
     assert not gate.verdict([], [], 2.0, 1.3)[1]
 

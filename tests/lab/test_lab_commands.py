@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 
 from accelegrad.cli.main import main
+from accelegrad.models.losses import LOSSES
+from accelegrad_lab.compare.compare import METHODS
 from accelegrad_lab.paper.reproduce import EXPERIMENTS
+from accelegrad_lab.peers import COMPARED
 from accelegrad_lab.report import stills
 
 #: Files of rows, by name: two classes, what is no number, three classes, and a single row.
@@ -22,7 +25,6 @@ WRONG = [
     ("bench --only hing", "did you mean 'hinge'"),
     ("bench --quick --solvers LogisticRegresion", "did you mean 'LogisticRegression'"),
     ("bench --time-limit 0", "time_limit must be a finite number > 0"),
-    ("bench --everyday --only rigde", "did you mean 'ridge'"),
     ("bench --everyday --minima", "--minima needs --functions"),
     ("bench --everyday --functions", "--functions does not go with --everyday"),
     ("bench --functions --only lasoo", "did you mean 'lasso'"),
@@ -82,15 +84,18 @@ def test_what_is_wrong_is_said(line, words, folder, monkeypatch, capsys):
     assert content(folder) == before
 
 
-def test_usage_of_reproduce(capsys):
+def test_usage(capsys):
     assert main(["reproduce", "--list"]) == 0
     listed = capsys.readouterr().out
     assert all(name in listed for name in EXPERIMENTS)
-    for given, status, words in (
-        (["--nonsense"], 2, "--nonsense"),
-        (["--help"], 0, "--quick"),
+    peers = {name for offered in COMPARED.values() for name in offered}
+    for line, status, words in (
+        ("reproduce --nonsense", 2, ["--nonsense"]),
+        ("reproduce --help", 0, ["--quick"]),
+        ("compare --help", 0, [*LOSSES, *METHODS, *peers, "sklearn", "--target"]),
     ):
         with pytest.raises(SystemExit) as stop:
-            main(["reproduce", *given])
+            main(line.split())
         assert stop.value.code == status
-        assert words in "".join(capsys.readouterr())
+        said = "".join(capsys.readouterr())
+        assert [word for word in words if word not in said] == []

@@ -31,12 +31,9 @@ def test_the_page_counts_who_is_ahead(tmp_path, monkeypatch):
     start = "a9a hinge 64 "
     for name in optimizers.UNTUNED:
         measured.keep(start + name, 0.1 if name in optimizers.OURS else 0.2)
-    for name, constant, schedule in (
-        ("SGD", 0.3, 0.4),
-        ("Adam", 0.09, 0.05),
-        ("Adagrad", 0.5, math.inf),
-    ):
-        measured.keep(f"{start}{name}, constant", constant)
+    constant = {"SGD": 0.3, "Adam": 0.09, "Adagrad": 0.5}
+    for name, schedule in {"SGD": 0.4, "Adam": 0.05, "Adagrad": math.inf}.items():
+        measured.keep(f"{start}{name}, constant", constant[name])
         measured.keep(f"{start}{name}, schedule", schedule)
     options = ["--sets", "a9a", "--losses", "hinge", "--batches", "64", "--out", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", ["", *options])

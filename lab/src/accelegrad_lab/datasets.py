@@ -39,7 +39,7 @@ class Dataset:
         entries = self.X if isinstance(self.X, np.ndarray) else self.X.data
         n, d = self.X.shape
         count = int(np.count_nonzero(entries))
-        size = f"{self.name}: {n} x {d}, {count} non-zeros ({count / n:.1f} a row)"
+        size = f"{self.name}: {n} x {d}, {count} non-zeros ({count / n:.1f} per row)"
         return f"{size}, {_targets_in_words(self.y)}"
 
 
@@ -53,10 +53,7 @@ def _targets_in_words(y: Vector) -> str:
 
 
 def read(
-    path: str | os.PathLike[str],
-    *,
-    target: str | int | None = None,
-    reading: Reading | None = None,
+    path: str | os.PathLike[str], *, target: str | int | None = None, reading: Reading | None = None
 ) -> Dataset:
     """Read a file: LIBSVM or CSV text, compressed or not, .npz or .parquet.
 
@@ -77,11 +74,8 @@ def read(
     plain = plain_path(path)
     known = {".txt", *(ending for entry in FORMATS for ending in entry.endings)}
     name = plain.stem if plain.suffix.lower() in known else plain.name
-    return Dataset(name, _in_double(X), _in_double(y))
-
-
-def _in_double(values: Any) -> Any:
-    return values.astype(np.float64, copy=False)
+    values: Any = y
+    return Dataset(name, X.astype(np.float64, copy=False), values.astype(np.float64, copy=False))
 
 
 def find(name: str) -> Path | None:

@@ -254,11 +254,8 @@ class Measured:
             if f"{start}{contestant}, constant" not in self.known:
                 for kind, left in tuned_shares(problem(), size, contestant).items():
                     self.keep(f"{start}{contestant}, {kind}", left)
-        return {
-            key.removeprefix(start): left
-            for key, left in self.known.items()
-            if key.startswith(start)
-        }
+        own = (key for key in self.known if key.startswith(start))
+        return {key.removeprefix(start): self.known[key] for key in own}
 
 
 # -- the page ------------------------------------------------------------------------------------

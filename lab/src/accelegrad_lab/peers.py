@@ -84,7 +84,6 @@ class Peer:
     cold: bool = False  # a first fit, in a new process with an empty cache of compiled code
     apart: bool = False  # gets processes of its own, because it compiles for long in each
     by_columns: bool = False  # wants sparse matrices as CSC, converted before the clock starts
-    dash: str = "solid"  # how it is drawn
 
     @property
     def shown(self) -> str:
@@ -187,7 +186,7 @@ def _given(fit: Fit, setting: float) -> dict[str, Any]:
 
 
 Own = Callable[[Fit], dict[str, Any]]
-LINEAR = "sklearn.linear_model"
+LINEAR, SVM = "sklearn.linear_model", "sklearn.svm"
 
 
 def _made(
@@ -216,27 +215,16 @@ def _alpha(fit: Fit) -> dict[str, Any]:
     return {"alpha": fit.alpha}
 
 
-def _logistic(**options: Any) -> Callable[[Fit, float], Any]:
-    return _made("LogisticRegression", _cost, **options)
-
-
-def _svc(**options: Any) -> Callable[[Fit, float], Any]:
-    def own(fit: Fit) -> dict[str, Any]:
-        return {**_cost(fit), "loss": fit.goal.loss}
-
-    return _made("LinearSVC", own, "sklearn.svm", **options)
-
-
 def _zone(fit: Fit) -> float:
     """Return the epsilon with which an epsilon-insensitive loss is that of a fit."""
     return 0.0 if fit.goal.loss == "absolute" else fit.models[0].loss.parameter
 
 
-def _svr(**options: Any) -> Callable[[Fit, float], Any]:
-    def own(fit: Fit) -> dict[str, Any]:
-        return {**_cost(fit), "epsilon": _zone(fit)}
-
-    return _made("LinearSVR", own, "sklearn.svm", **options)
+_logistic = partial(_made, "LogisticRegression", _cost)
+_svc = partial(_made, "LinearSVC", lambda fit: {**_cost(fit), "loss": fit.goal.loss}, SVM)
+_svr = partial(_made, "LinearSVR", lambda fit: {**_cost(fit), "epsilon": _zone(fit)}, SVM)
+_ridge = partial(_made, "Ridge", lambda fit: {"alpha": fit.alpha * fit.n_rows, "random_state": 0})
+_huber = _made("HuberRegressor", lambda fit: {"alpha": fit.alpha * fit.n_rows / fit.scale})
 
 
 def _sgd(**options: Any) -> Callable[[Fit, float], Any]:
@@ -251,17 +239,6 @@ def _sgd(**options: Any) -> Callable[[Fit, float], Any]:
         return _made(kind, lambda _: own, **unlimited, **options)(fit, setting)
 
     return make
-
-
-def _ridge(**options: Any) -> Callable[[Fit, float], Any]:
-    def own(fit: Fit) -> dict[str, Any]:
-        return {"alpha": fit.alpha * fit.n_rows, "random_state": 0}
-
-    return _made("Ridge", own, **options)
-
-
-def _huber(fit: Fit) -> dict[str, Any]:
-    return {"alpha": fit.alpha * fit.n_rows / fit.scale}
 
 
 def _quantile_of(fit: Fit) -> float:
@@ -480,7 +457,7 @@ PEERS: Mapping[str, Peer] = {
     ),
     "AcceleGrad": Peer(
         "AcceleGrad", "AcceleGradClassifier, AcceleGradRegressor and their CV forms", _estimator(),
-        _anything, BOTH, "estimator", tolerances, own=True, dash="dash",
+        _anything, BOTH, "estimator", tolerances, own=True,
     ),
     "AcceleGrad, tol=1e-6": Peer(
         "AcceleGrad", "a stricter fit, for the minimum", _estimator(REFERENCE_TOL),
@@ -536,7 +513,7 @@ PEERS: Mapping[str, Peer] = {
     **{
         f"Ridge, {name}": Peer(
             "Ridge", f"Ridge(solver={name!r})", _ridge(solver=name), _plain("squared"),
-            _ONE, name.upper(), dash="dash",
+            _ONE, name.upper(),
         )
         for name in ("lsqr", "sag", "saga")
     },
@@ -566,7 +543,7 @@ PEERS: Mapping[str, Peer] = {
         _l1("squared", "elasticnet"), _TWO, "elastic net",
     ),
     "HuberRegressor": Peer(
-        "HuberRegressor", "HuberRegressor", _made("HuberRegressor", _huber), _own_scale
+        "HuberRegressor", "HuberRegressor", _huber, _own_scale
     ),
     "QuantileRegressor": Peer(
         "QuantileRegressor", "QuantileRegressor", _fixed("QuantileRegressor", _quantile),
@@ -577,7 +554,7 @@ PEERS: Mapping[str, Peer] = {
     ),
     **_liblinear("LinearSVR", _with_l2(*_ZONE), _svr, "SVR"),
     "L-BFGS-B": Peer(
-        "L-BFGS-B", "scipy.optimize.minimize", _LBFGSB, _plain(*_SMOOTH), _ONE, "SciPy", dash="dash"
+        "L-BFGS-B", "scipy.optimize.minimize", _LBFGSB, _plain(*_SMOOTH), _ONE, "SciPy"
     ),
     "LogisticRegressionCV": Peer(
         "LBFGS", "LogisticRegressionCV",
@@ -592,12 +569,11 @@ PEERS: Mapping[str, Peer] = {
     # functions
     "auto": _function("AcceleGrad", "minimize(f, x0)", _ours("auto"), "auto", own=True),
     "accelegrad": _function(
-        "AcceleGrad", "minimize(f, x0, method='accelegrad')", _ours("accelegrad"), own=True,
-        dash="dash",
+        "AcceleGrad", "minimize(f, x0, method='accelegrad')", _ours("accelegrad"), own=True
     ),
     "accelegrad-restarted": _function(
         "AcceleGrad", "minimize(f, x0, method='accelegrad', restart='auto')",
-        _ours("accelegrad", restart="auto"), "restarts", own=True, dash="dot",
+        _ours("accelegrad", restart="auto"), "restarts", own=True,
     ),
     "bundle": _function(
         "Bundle", "minimize(f, x0, method='bundle')", _ours("bundle"), own=True

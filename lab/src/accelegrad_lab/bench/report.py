@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,7 +16,8 @@ from accelegrad_lab.engine.experiment import Claim, Curve, Figure, Panel, Report
 from accelegrad_lab.engine.fit import Rung
 from accelegrad_lab.engine.tasks import put
 from accelegrad_lab.peers import PEERS
-from accelegrad_lab.report.report import versions, write_report
+from accelegrad_lab.report.prepared import colours
+from accelegrad_lab.report.report import STROKES, versions, write_report
 from accelegrad_lab.report.tables import csv_text, geometric_mean, profile, ratios, table_lines
 
 KNOWN = 0.1  # a minimum has to be known to this share of an accuracy for the problem to count
@@ -180,15 +182,6 @@ def write_bench_report(
     results: Results, out: Path, limit: float, seconds: float, *, interrupted: bool
 ) -> Path:
     """Write the page, table.md and table.csv; return the page's path."""
-    report = build_report(results, limit, seconds, interrupted=interrupted)
-    page = write_report(report, out)
-    put(out / "table.md", "\n".join(_markdown(results, report)) + "\n")
-    put(out / "table.csv", _csv(results))
-    return page
-
-
-def build_report(results: Results, limit: float, seconds: float, *, interrupted: bool) -> Report:
-    """Return the report."""
     suite = results.suite
     load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
     run = {
@@ -219,7 +212,10 @@ def build_report(results: Results, limit: float, seconds: float, *, interrupted:
     }
     summary = f"{len(results.problems)} problems. {suite.summary}"
     figures = [_figure(results, accuracy) for accuracy in suite.accuracies]
-    return Report(suite.title, summary, claims(results), figures, facts)
+    report = Report(suite.title, summary, claims(results), figures, facts)
+    put(out / "table.md", "\n".join(_markdown(results, report)) + "\n")
+    put(out / "table.csv", _csv(results))
+    return write_report(report, out)
 
 
 # -- claims ----------------------------------------------------------------------------------------
@@ -316,13 +312,14 @@ def _mean_claim(found: Sequence[float], what: str) -> Claim | None:
 
 
 def summary_words(found: Sequence[float]) -> str:
-    """Sum up ratios; infinite ones are not in the mean."""
+    """Sum up ratios; infinite ones, where ours did not get there, are not in the mean."""
     if not found:
         return "no problem with an accurate peer"
-    within = sum(ratio <= CLOSE for ratio in found)
+    within, unsolved = sum(ratio <= CLOSE for ratio in found), sum(map(math.isinf, found))
+    worst = f"not solved on {unsolved}" if unsolved else f"at most {max(found):.1f}x"
     return (
         f"geometric mean {geometric_mean(found):.2f}, within 2x on {within} of {len(found)} "
-        f"({within / len(found):.0%}), at most {max(found):.1f}x"
+        f"({within / len(found):.0%}), {worst}"
     )
 
 
@@ -390,7 +387,7 @@ def _figure(results: Results, accuracy: float) -> Figure:
     ]
     return Figure(
         f"profile-{accuracy:.0e}",
-        f"Performance profile to a relative {accuracy:g}",
+        f"Performance profile at a relative accuracy of {accuracy:g}",
         "Share of problems that a solver solves within a factor of the best solver's cost, of "
         "those that it takes part in: higher is better, and the left end is how often it is the "
         "best.",
@@ -401,16 +398,26 @@ def _figure(results: Results, accuracy: float) -> Figure:
 def _panel(results: Results, measure: str, accuracy: float, group: str) -> Panel | None:
     """Return one pair of axes, None where there is no such problem."""
     found, curves = ratios(results.costs(measure, accuracy, group)), []
-    axis = f"factor of the least {measure}"
-    for name in results.solvers:
+    axis = f"{measure} over the least"
+    looks = _looks([PEERS[name].method for name in results.solvers])
+    for name, (dash, shade) in zip(results.solvers, looks, strict=True):
         own = profile(found, name)
         if own.problems:
             x, shares = own.line(WIDEST)
             note = f"{own.problems} problems, {own.shares[-1]:.0%} solved in the end"
-            peer = PEERS[name]
-            curves.append(Curve(peer.method, peer.variant, {axis: x}, shares, peer.dash, note=note))
+            method, variant = PEERS[name].method, PEERS[name].variant
+            curves.append(Curve(method, variant, {axis: x}, shares, dash, shade, note=note))
     title = f"{group or 'All'}, {measure} ({len(found)})"
     return Panel(title, curves, [axis], "share of problems", log_y=False) if curves else None
+
+
+def _looks(methods: Sequence[str]) -> Iterator[tuple[str, float]]:
+    """Go through a dash and a shade for each solver; those of one colour differ."""
+    colour, seen = colours(methods), Counter[str]()
+    for method in methods:
+        place = seen[colour[method].light]
+        seen[colour[method].light] += 1
+        yield list(STROKES)[place % len(STROKES)], 0.5 * (place // len(STROKES))
 
 
 # -- tables ----------------------------------------------------------------------------------------

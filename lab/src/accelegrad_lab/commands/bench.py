@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from accelegrad.cli import common
-from accelegrad_lab.commands import Request, add_out_folder, request_of
+from accelegrad_lab.commands import Request, add_flags, add_options, add_out_folder, request_of
 
 EPILOG = """\
 examples:
@@ -32,41 +32,24 @@ def add_bench(commands: common.Commands[argparse.ArgumentParser]) -> None:
         "meanwhile: runs go one after the other.",
         epilog=EPILOG,
     )
-    command.add_argument(
-        "--everyday",
-        action="store_true",
-        help="estimators with all their defaults beside scikit-learn's, celer's and skglm's; the "
-        "report goes to the folder everyday in --out",
+    add_flags(
+        command,
+        everyday="estimators with all their defaults beside scikit-learn's, celer's and skglm's; "
+        "the report goes to the folder everyday in --out",
+        functions="calls and seconds of methods on convex functions with exact gradients; the "
+        "report goes to the folder functions in --out",
+        quick="small cases that need no files, in a minute or two",
     )
-    command.add_argument(
-        "--functions",
-        action="store_true",
-        help="calls and seconds of methods on convex functions with exact gradients; the report "
-        "goes to the folder functions in --out",
+    only = "groups, data sets (or functions) and goals by name, as the report shows them (all)"
+    add_options(
+        command,
+        ("--only", common.names, "A,B", only),
+        ("--solvers", common.names, "A,B", "others to time (all)"),
+        ("--time-limit", float, "S", "most seconds of one run (4, 60 or 5)"),
     )
-    command.add_argument(
-        "--quick", action="store_true", help="small cases that need no files, in a minute or two"
-    )
-    command.add_argument(
-        "--only",
-        type=common.names,
-        default=(),
-        metavar="A,B",
-        help="groups, data sets (or functions) and goals by name, as the report shows them (all)",
-    )
-    command.add_argument(
-        "--solvers", type=common.names, default=(), metavar="A,B", help="others to time (all)"
-    )
-    command.add_argument(
-        "--time-limit", type=float, metavar="S", help="most seconds of one run (4, 60 or 5)"
-    )
-    command.add_argument(
-        "--minima",
-        action="store_true",
-        help="with --functions: find the functions' minima anew, and nothing else",
-    )
+    add_flags(command, minima="with --functions: find the functions' minima anew, and nothing else")
     add_out_folder(command, "bench")
-    command.add_argument("--resume", action="store_true", help="go on with the results in --out")
+    add_flags(command, resume="go on with the results in --out")
     common.add_no_progress(command)
 
 

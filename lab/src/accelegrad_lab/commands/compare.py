@@ -6,7 +6,7 @@ import argparse
 
 from accelegrad.cli import common
 from accelegrad.models.losses import LOSSES
-from accelegrad_lab.commands import add_out_folder, request_of
+from accelegrad_lab.commands import add_options, add_out_folder, request_of
 
 EPILOG = f"""\
 losses for two classes:
@@ -40,62 +40,30 @@ def add_compare(commands: common.Commands[argparse.ArgumentParser]) -> None:
         epilog=EPILOG,
     )
     common.add_files(command, "data")
-    _add_problem(command)
-    _add_methods(command)
-    add_out_folder(command, "comparison")
-    common.add_no_progress(command)
-
-
-def _add_problem(command: argparse.ArgumentParser) -> None:
     problem = command.add_argument_group("the problem")
-    problem.add_argument(
-        "--loss", default="logistic", metavar="NAME", help="see below (default: logistic)"
-    )
-    problem.add_argument(
-        "--l2", type=float, metavar="X", help="weight of the l2 term (default: 1/rows)"
+    add_options(
+        problem,
+        ("--loss", str, "NAME", "see below (default: logistic)"),
+        ("--l2", float, "X", "weight of the l2 term (default: 1/rows)"),
     )
     common.add_reading(problem, learning=True)
     # --epsilon is that of the universal methods.
     common.add_loss_parameters(problem, lambda entry: entry.name, epsilon="tube")
-
-
-def _add_methods(command: argparse.ArgumentParser) -> None:
-    runs = command.add_argument_group("the runs")
-    runs.add_argument(
-        "--methods",
-        type=_names,
-        metavar="A,B",
-        help="methods, see below (default: auto,accelegrad,adagrad)",
+    diameter = "the D of accelegrad and adagrad: a ball of this diameter around zero has to hold "
+    diameter += "the minimiser (default: automatic; adagrad is DoG then)"
+    epsilon = "the accuracy the universal methods aim for, relative to the minimum (0.001)"
+    add_options(
+        command.add_argument_group("the runs"),
+        ("--methods", _names, "A,B", "methods, see below (default: auto,accelegrad,adagrad)"),
+        ("--peers", _names, "A,B", "solvers of scikit-learn, see below"),
+        ("--batch-size", int, "B", "rows per gradient of accelegrad and adagrad (default: all)"),
+        ("--epochs", int, "E", "data passes of each method (100)"),
+        ("--diameter", float, "D", diameter),
+        ("--epsilon", float, "X", epsilon),
+        ("--seeds", int, "K", "orders of rows, with --batch-size (1)"),
     )
-    runs.add_argument(
-        "--peers", type=_names, default=(), metavar="A,B", help="solvers of scikit-learn, see below"
-    )
-    runs.add_argument(
-        "--batch-size",
-        type=int,
-        metavar="B",
-        help="rows per gradient of accelegrad and adagrad (default: all)",
-    )
-    runs.add_argument(
-        "--epochs", type=int, default=100, metavar="E", help="data passes of each method (100)"
-    )
-    runs.add_argument(
-        "--diameter",
-        type=float,
-        metavar="D",
-        help="the D of accelegrad and adagrad: a ball of this diameter around zero has to hold "
-        "the minimiser (default: automatic; adagrad is DoG then)",
-    )
-    runs.add_argument(
-        "--epsilon",
-        type=float,
-        default=1e-3,
-        metavar="X",
-        help="the accuracy the universal methods aim for, relative to the minimum (0.001)",
-    )
-    runs.add_argument(
-        "--seeds", type=int, default=1, metavar="K", help="orders of rows, with --batch-size (1)"
-    )
+    add_out_folder(command, "comparison")
+    common.add_no_progress(command)
 
 
 def _names(text: str) -> tuple[str, ...]:

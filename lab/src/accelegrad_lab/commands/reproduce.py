@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from accelegrad.cli import common
-from accelegrad_lab.commands import add_out_folder, request_of
+from accelegrad_lab.commands import add_flags, add_options, add_out_folder, request_of
 
 
 def add_reproduce(commands: common.Commands[argparse.ArgumentParser]) -> None:
@@ -24,26 +24,19 @@ def add_reproduce(commands: common.Commands[argparse.ArgumentParser]) -> None:
         epilog="Example: accelegrad reproduce --quick --jobs 2 --out report",
     )
     command.add_argument("names", nargs="*", metavar="NAME", help="experiments (default: all)")
-    command.add_argument("--list", action="store_true", help="list the experiments and stop")
+    add_flags(command, list="list the experiments and stop")
     add_out_folder(command, "report")
-    command.add_argument(
-        "--quick", action="store_true", help="reduced size: minutes instead of an hour"
+    add_flags(command, quick="reduced size: minutes instead of an hour")
+    jobs = "processes (default: one per core); the numbers do not depend on it"
+    data = "a LIBSVM file (.bz2, .gz, .xz too) for the large-batch experiment; by default "
+    data += "rcv1_subsets_binary in the folder that ACCELEGRAD_DATA names, else generated data"
+    add_options(
+        command,
+        ("--seeds", int, "K", "seeds (default: 1 quick, 3 full)"),
+        ("--jobs", int, "N", jobs),
+        ("--data", Path, "FILE", data),
     )
-    command.add_argument("--seeds", type=int, metavar="K", help="seeds (default: 1 quick, 3 full)")
-    command.add_argument(
-        "--jobs",
-        type=int,
-        default=os.cpu_count() or 1,
-        metavar="N",
-        help="processes (default: one per core); the numbers do not depend on it",
-    )
-    command.add_argument(
-        "--data",
-        type=Path,
-        metavar="FILE",
-        help="a LIBSVM file (.bz2, .gz, .xz too) for the large-batch experiment; by default "
-        "rcv1_subsets_binary in the folder that ACCELEGRAD_DATA names, else generated data",
-    )
+    command.set_defaults(jobs=os.cpu_count() or 1)
     common.add_no_progress(command)
 
 

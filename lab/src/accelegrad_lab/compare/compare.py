@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from accelegrad import LinearModel
 from accelegrad.errors import Vector, nearest, real_number, whole_number
 from accelegrad.files.tables import DataError, Reading
 from accelegrad.front_door import minimize
@@ -146,7 +145,10 @@ def _comparison(request: CompareRequest) -> tuple[Comparison, list[str]]:
     data = file_data(request.data, check, request.target, request.reading)
     rows = rows_of({"data": data}).y.size
     l2 = 1 / rows if request.l2 is None else float(request.l2)
-    model = {"data": data, "loss": request.loss, "options": _loss_options(request), "l2": l2}
+    given = {"quantile": request.quantile, "epsilon": request.tube, "delta": request.delta}
+    parameter = LOSSES[request.loss].parameter  # others must not make results differ
+    options = {} if parameter is None else {parameter.name: float(given[parameter.name])}
+    model = {"data": data, "loss": request.loss, "options": options, "l2": l2}
     for method in set(request.methods) & set(SOLVERS):
         known = {**model, "method": method, "budget": 1.0}  # raises where it cannot take the model
         minimize(model_of(known), max_iter=1, **_options(known))
@@ -154,13 +156,6 @@ def _comparison(request: CompareRequest) -> tuple[Comparison, list[str]]:
     size = request.batch_size or 0
     facts = _data_facts(data, request.loss)
     return Comparison(request, model, facts, size if size < rows else 0, left_out), peers
-
-
-def _loss_options(request: CompareRequest) -> dict[str, float]:
-    """Return the loss's own parameters only: others must not make results differ."""
-    given = {"quantile": request.quantile, "epsilon": request.tube, "delta": request.delta}
-    parameter = LOSSES[request.loss].parameter
-    return {} if parameter is None else {parameter.name: float(given[parameter.name])}
 
 
 # -- the data --------------------------------------------------------------------------------------
@@ -214,22 +209,12 @@ def run_method(parameters: dict[str, Any], store: Store) -> Outcome:  # noqa: AR
     # What is compiled, imported or cached at a first call is not the method's time.
     minimize(model, max_iter=2, **options)
     start = np.zeros(model.n_parameters)
-    length = _length(parameters, model)
-    outcome = record(model, start, model.value, clocked=True, **length, **options)
-    seen = np.concatenate([outcome.arrays["average"], outcome.arrays["last"]])
-    lowest = float(np.min(seen, where=np.isfinite(seen), initial=math.inf))
-    value = outcome.facts["value"]
-    lowest = lowest if value is None else min(lowest, value)
-    return Outcome(outcome.arrays, {**outcome.facts, "lowest": lowest})
-
-
-def _length(parameters: Mapping[str, Any], model: LinearModel) -> dict[str, Any]:
-    """Return how long a run is, and what share of an epoch a call is."""
-    if parameters["method"] in SOLVERS:
-        return {"iterations": MOST_ITERATIONS, "rows_a_call": math.nan}
-    epochs, batch = parameters["epochs"], parameters["batch"]
-    share = batch / model.n_samples if batch else 1.0
-    return {"iterations": math.ceil(epochs / share), "rows_a_call": share, "epochs": epochs}
+    length: dict[str, Any] = {"iterations": MOST_ITERATIONS, "rows_a_call": math.nan}
+    if parameters["method"] not in SOLVERS:
+        share = (parameters["batch"] or model.n_samples) / model.n_samples
+        length = {"iterations": math.ceil(parameters["epochs"] / share), "rows_a_call": share}
+        length["epochs"] = parameters["epochs"]
+    return record(model, start, model.value, clocked=True, **length, **options)
 
 
 def _options(parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -246,11 +231,9 @@ def _options(parameters: Mapping[str, Any]) -> dict[str, Any]:
 def fit_of(parameters: Mapping[str, Any]) -> Fit:
     """Return the model of a task as peers take it."""
     model = model_of(parameters)
-    loss, options = parameters["loss"], dict(parameters.get("options", {}))
-    if model.l2 == 0:
-        goal = Goal(loss, None, parameters=options)
-    else:
-        goal = Goal(loss, strength=model.l2 * model.n_samples, parameters=options)
+    penalty, strength = ("l2", model.l2 * model.n_samples) if model.l2 > 0 else (None, None)
+    options = dict(parameters.get("options", {}))
+    goal = Goal(parameters["loss"], penalty, strength=strength, parameters=options)
     return Fit(goal, Rows(model.X, model.y), defaults=False)
 
 
@@ -299,9 +282,7 @@ def run_peer(parameters: dict[str, Any], store: Store) -> Outcome:
         status = f"FAILED: {str(error).splitlines()[0]}"
     columns = np.array(rows, dtype=np.float64).reshape(-1, 3).T
     arrays = dict(zip(("iteration", "seconds", "value"), columns, strict=True))
-    seen = arrays["value"]
-    lowest = float(np.min(seen, where=np.isfinite(seen), initial=np.inf))
-    return Outcome(arrays, {"status": status, "lowest": lowest})
+    return Outcome(arrays, {"status": status})
 
 
 def _climb(

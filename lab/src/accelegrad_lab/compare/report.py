@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from accelegrad_lab.compare.compare import CompareRequest
 
 AXES = ("epochs", "seconds", "iterations")
+VALUES = (*POINTS, "value")  # the columns that hold values of P: of our runs, and of a peer's
 LEVELS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-6)  # relative to the minimum
 JUDGED = (1e-3, 1e-2, 1e-1)  # the summary says how soon the first of them that is reached was
 EXACT = 1e-12  # differences of this relative size are rounding
@@ -58,10 +59,13 @@ class Series:
             return None
         return Curve(self.method, self.variant, self.family.x, certified, note=self.note)
 
-    def curve(self, point: str, most: float) -> Curve:
-        """Return what is drawn at a point, without gaps beyond `most`; peers are dashed."""
+    def curve(self, point: str, least: float, most: float) -> Curve:
+        """Return what is drawn at a point: gaps from `least` to `most`; peers are dashed.
+
+        What is smaller is rounding, zero included, and drawn at `least`.
+        """
         curve = self.family.curve(self.method, self.variant, point)
-        y = np.where(curve.y <= most, curve.y, np.nan)
+        y = np.where(curve.y <= most, np.maximum(curve.y, least), np.nan)
         return replace(curve, y=y, dash="dash" if self.peer else "solid", note=self.note)
 
     @property
@@ -72,7 +76,7 @@ class Series:
     @property
     def label(self) -> str:
         """Its whole name."""
-        return ", ".join(filter(None, [self.method, self.variant.strip("()")]))
+        return ", ".join(filter(None, [self.method, self.variant]))
 
     def soonest(self, gap: float, axis: str) -> float:
         """Return where a gap was first reached by the average or the last point."""
@@ -101,8 +105,12 @@ class Comparison:
     @cached_property
     def lowest(self) -> float:
         """P*: the lowest value that the solver, a run or a peer found."""
-        found = [outcome for runs in (*self.runs.values(), self.peers.values()) for outcome in runs]
-        return float(min([self.minimum.facts["minimum"], *(one.facts["lowest"] for one in found)]))
+        values = [np.array([self.minimum.facts["minimum"]])]
+        for outcome in (one for runs in (*self.runs.values(), self.peers.values()) for one in runs):
+            values += [outcome.arrays[name] for name in VALUES if name in outcome.arrays]
+            if outcome.facts.get("value") is not None:  # of the point that the run returned
+                values.append(np.array([outcome.facts["value"]]))
+        return float(np.nanmin(np.concatenate(values)))
 
     def peer(self, name: str) -> Peer:
         """Return the solver behind a peer's name."""
@@ -127,12 +135,10 @@ class Comparison:
 
     def _own_series(self, method: str, outcomes: Sequence[Outcome]) -> Series:
         family = Family.of(outcomes, [1.0] * len(outcomes), self.lowest)
-        rows = f"{self.batch or 'all'} rows per gradient"
-        if method not in STOCHASTIC:
-            rows = "all rows per gradient"
-        variant = "" if method in SOLVERS else rows
+        rows = (method in STOCHASTIC and self.batch) or "all"
+        variant = "" if method in SOLVERS else f"{rows} rows per gradient"
         if method == "auto":
-            variant = f"({outcomes[0].facts['method']})"
+            variant = outcomes[0].facts["method"]
         return Series(
             NAMES[method],
             variant,
@@ -171,12 +177,12 @@ def build_report(comparison: Comparison, seconds: float) -> Report:
     for level in JUDGED:
         gap = level * comparison.scale
         soonest = {s.label: s.soonest(gap, "seconds") for s in comparison.series}
-        if min(soonest.values()) < math.inf:
-            words = ", ".join(
-                f"{name} {f'{after:.3g} s' if math.isfinite(after) else 'not reached'}"
-                for name, after in sorted(soonest.items(), key=lambda one: one[1])
-            )
+        reached = sorted((after, name) for name, after in soonest.items() if after < math.inf)
+        if reached:
+            words = "; ".join(f"{name} {after:.3g} s" for after, name in reached)
             summary += f"\n\nTime to a gap of {level:g} P*: {words}."
+            if len(reached) < len(soonest):
+                summary += f" {len(soonest) - len(reached)} of {len(soonest)} do not reach it."
             break
     # Against seconds, and against epochs where any method has some.
     shown = {"seconds": comparison.series, "epochs": [s for s in comparison.series if s.has_epochs]}
@@ -199,9 +205,9 @@ def _accuracy(comparison: Comparison) -> str:
 
 def _figure(comparison: Comparison, axis: str, series: Sequence[Series]) -> Figure:
     axes = (axis, *(other for other in AXES if other != axis))
-    most = comparison.most
+    least, most = EXACT * comparison.scale, comparison.most
     row = [
-        Panel(_sentence(name), [s.curve(point, most) for s in series], axes, "P - P*")
+        Panel(_sentence(name), [s.curve(point, least, most) for s in series], axes, "P - P*")
         for point, name in POINTS.items()
     ]
     proved = [curve for s in series if (curve := s.certified_curve()) is not None]
@@ -210,7 +216,7 @@ def _figure(comparison: Comparison, axis: str, series: Sequence[Series]) -> Figu
     caption = (
         "What is drawn was evaluated while the clock stood still. One epoch is one look at every "
         "row. The certified gap is what a run proves of the point that it would return, without "
-        "knowing P*."
+        f"knowing P*. Gaps below {number(least)} are rounding, and are drawn there."
     )
     if comparison.peers:
         caption += (

@@ -210,6 +210,12 @@ class Family:
             median("certified") if "certified" in known else None,
         )
 
+    @property
+    def ended(self) -> str:
+        """What ended runs before all their iterations, in words; nothing where nothing did."""
+        early = sorted(set(self.statuses) - {"MAX_ITER"})
+        return f"ended: {', '.join(early).lower().replace('_', ' ')}" if early else ""
+
     def at(self, point: str) -> Vector:
         """Return the gaps at the average or at the last point."""
         return self.average if point == "average" else self.last
@@ -232,7 +238,6 @@ class Family:
     def curve(self, method: str, variant: str, point: str, *, shade: float = 0.0) -> Curve:
         """Return a curve of the gaps at a point."""
         several = len(self.statuses) > 1
-        bad = sorted({status for status in self.statuses if status != "MAX_ITER"})
         return Curve(
             NAMES.get(method, method),
             variant,
@@ -241,7 +246,7 @@ class Family:
             shade=shade,
             low=self.low[point] if several else None,
             high=self.high[point] if several else None,
-            note=f"ended: {', '.join(bad).lower().replace('_', ' ')}" if bad else "",
+            note=self.ended,
         )
 
 

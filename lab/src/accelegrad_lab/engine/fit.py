@@ -186,7 +186,8 @@ class Fit:
 
     def objective(self, fitted: Any) -> float:
         """Return the objective at the coefficients of an estimator, computed by us."""
-        rows = np.atleast_2d(_dense(fitted.coef_)).astype(np.float64)
+        weights = fitted.coef_.toarray() if is_sparse(fitted.coef_) else fitted.coef_
+        rows = np.atleast_2d(weights).astype(np.float64)
         intercepts = np.atleast_1d(fitted.intercept_).astype(np.float64)
         if not (np.isfinite(rows).all() and np.isfinite(intercepts).all()):
             return float("inf")
@@ -263,7 +264,3 @@ class Fit:
         steps = getattr(fitted, "n_iter_", None)
         done = setting >= 1 and (steps is None or np.max(steps) < setting)
         return Sample([Rung(setting, seconds, value, bound=bound)], "converged" if done else "")
-
-
-def _dense(coefficients: Any) -> Any:
-    return coefficients.toarray() if is_sparse(coefficients) else np.asarray(coefficients)

@@ -50,7 +50,7 @@ class Outcome(NamedTuple):
 
 
 class Store:
-    """Results in files, one a task; written atomically, and nothing damaged is ever trusted."""
+    """Results in files, one per task; written atomically, and nothing damaged is ever trusted."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

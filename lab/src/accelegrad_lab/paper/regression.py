@@ -242,7 +242,7 @@ def adaptive_curve(families: Families, p: int, method: str, rho: float, point: s
 
 
 EPSILONS = tuple(10.0**-k for k in range(1, 10))
-SEARCHING = {"universal": 2, "universal-fast": 4}  # calls an iteration, as the paper says
+SEARCHING = {"universal": 2, "universal-fast": 4}  # calls per iteration, as the paper says
 
 
 def budget(setup: Setup) -> int:
@@ -283,13 +283,13 @@ class Deterministic(RegressionExperiment):
                 self.title,
                 "Regression ‖Ax - b‖ₚᵖ from the origin, K the ball of diameter D = 2ρ‖x*‖. "
                 "AcceleGrad and AdaGrad by ρ, Nesterov's universal methods (last iterates) by ε "
-                "relative to F*. The universal methods need two and four data passes an "
+                "relative to F*. The universal methods need two and four data passes per "
                 f"iteration: switch the axis to compare costs.{without}",
                 rows,
                 {
                     **problem_facts(setup),
                     "seeds": ", ".join(map(str, range(setup.seeds))),
-                    "budget": f"{budget(setup)} oracle calls a run",
+                    "budget": f"{budget(setup)} oracle calls per run",
                     "ρ": ", ".join(f"{rho:g}" for rho in RHOS),
                     "ε / F*": ", ".join(f"{epsilon:g}" for epsilon in EPSILONS),
                     "L₀ of the universal methods": "1",
@@ -321,22 +321,28 @@ def _by_epsilon(families: Families, p: int, method: str) -> list[Curve]:
     ]
 
 
+def finals(
+    families: Families, p: int, method: str, point: str = "average", floor: float = 0.0
+) -> dict[float, float]:
+    """Return the final gaps by rho, where the ball holds the minimiser."""
+    return {rho: families[p, method, rho].final(point, floor) for rho in RIGHT}
+
+
+def _iterations_to(gap: float, families: Families, method: str, point: str) -> dict[float, float]:
+    """Return the iterations to a gap on the smooth problem, by rho."""
+    return {r: families[2, method, r].first_below(point, gap, "iterations") for r in RIGHT}
+
+
 def beats_adagrad(families: Families) -> Claim:
     """AcceleGrad against AdaGrad, cell by cell."""
     cells, evidence = [], []
     for p, kind in PROBLEMS.items():
         for point in POINTS:
-            ours, theirs = (
-                {rho: families[p, method, rho].final(point, GAP_FLOOR) for rho in RIGHT}
-                for method in ADAPTIVE
-            )
+            ours, theirs = (finals(families, p, method, point, GAP_FLOOR) for method in ADAPTIVE)
             cells += [ours[rho] <= theirs[rho] for rho in RIGHT]
             what = f"{kind}, {point}: final gap AcceleGrad / AdaGrad by ρ"
             evidence.append((what, pairs_text(ours, theirs)))
-    ours, theirs = (
-        {rho: families[2, method, rho].first_below("last", 1e-6, "iterations") for rho in RIGHT}
-        for method in ADAPTIVE
-    )
+    ours, theirs = (_iterations_to(1e-6, families, method, "last") for method in ADAPTIVE)
     evidence.append(("smooth, last: iterations to 1e-6 by ρ", pairs_text(ours, theirs)))
     slower = any(ours[rho] > theirs[rho] for rho in RIGHT)
     verdict = verdict_of(cells)
@@ -355,14 +361,9 @@ def beats_adagrad(families: Families) -> Claim:
 
 def last_beats_average(families: Families) -> Claim:
     """The y_t against y_bar."""
-    smooth_last, smooth_average = (
-        {r: families[2, "accelegrad", r].first_below(point, 1e-3, "iterations") for r in RIGHT}
-        for point in ("last", "average")
-    )
-    rough_last, rough_average = (
-        {r: families[1, "accelegrad", r].final(point) for r in RIGHT}
-        for point in ("last", "average")
-    )
+    points, ours = ("last", "average"), "accelegrad"
+    smooth_last, smooth_average = (_iterations_to(1e-3, families, ours, one) for one in points)
+    rough_last, rough_average = (finals(families, 1, ours, one) for one in points)
     smooth = [smooth_last[rho] < smooth_average[rho] for rho in RIGHT]
     rough = [rough_last[rho] < rough_average[rho] for rho in RIGHT]
     verdict = verdict_of(smooth + rough, part=0.4)
@@ -444,13 +445,13 @@ def epsilon_must_fit(families: Families) -> Claim:
 
 
 def data_passes(families: Families) -> Claim:
-    """Calls an iteration."""
+    """Calls per iteration."""
     cells, evidence = [], []
     for method, expected in {"accelegrad": 1, "adagrad": 1, **SEARCHING}.items():
         calls = [f.calls_an_iteration for (_, m, _), f in families.items() if m == method]
         tolerance = 0.01 if expected == 1 else 0.1 * expected
         cells.append(max(abs(c - expected) for c in calls) <= tolerance)
-        what = f"{NAMES[method]}: calls an iteration"
+        what = f"{NAMES[method]}: calls per iteration"
         evidence.append((what, f"{min(calls):.2f} to {max(calls):.2f}"))
     return judged("data-passes", verdict_of(cells), evidence)
 

@@ -50,18 +50,13 @@ class Request:
     progress: bool = True
 
 
-def chosen_names(names: Sequence[str]) -> list[str]:
-    """Return the experiments to run, in their own order; an unknown name is an error."""
-    for name in names:
-        if name not in EXPERIMENTS:
-            raise ValueError(f"there is no experiment {name!r}: {nearest(name, EXPERIMENTS)}")
-    return [name for name in EXPERIMENTS if not names or name in names]
-
-
 def reproduce(request: Request) -> Path:
     """Run what is missing, and write the report; return the page's path."""
     begun = time.perf_counter()
-    names = chosen_names(request.names)
+    for name in request.names:
+        if name not in EXPERIMENTS:
+            raise ValueError(f"there is no experiment {name!r}: {nearest(name, EXPERIMENTS)}")
+    names = [name for name in EXPERIMENTS if not request.names or name in request.names]
     seeds = request.seeds if request.seeds is not None else (1 if request.quick else 3)
     whole_number("seeds", seeds, least=1)
     whole_number("jobs", request.jobs, least=1)
@@ -125,8 +120,8 @@ def _report(
         "Online Adaptive Methods, Universality and Acceleration: the experiments",
         f"The experiments of Levy, Yurtsever and Cevher (2018), run {how} with {setup.seeds} "
         f"seed{'s' if setup.seeds > 1 else ''}. The paper's claims are judged by stated "
-        f"thresholds: {held} of {len(claims)} hold as they stand. Curves are medians over seeds, "
-        "bands their range.",
+        f"thresholds: {held} of {len(claims)} hold as they stand."
+        + (" Curves are medians over seeds, bands their range." if setup.seeds > 1 else ""),
         claims,
         figures,
         facts,
@@ -142,7 +137,7 @@ def _facts(
             "size": "quick" if request.quick else "full",
             "seeds": str(setup.seeds),
             "processes": str(request.jobs),
-            "raw traces": "traces/NAME.npz, one file an experiment",
+            "raw traces": "traces/NAME.npz, one file per experiment",
         },
         "Timings": {
             **{name: f"{spent:.1f} s" for name, spent in seconds.items()},

@@ -28,6 +28,7 @@ from accelegrad_lab.paper.regression import (
     Families,
     RegressionExperiment,
     adaptive_curve,
+    finals,
     problem_facts,
     size,
 )
@@ -209,11 +210,11 @@ def searches_fail(families: Families) -> Claim:
         family = families[p, method, EPSILON]
         ours = families[p, "accelegrad", 2.0].final("average")
         gap = min(family.final("average"), family.final("last"))
-        ended = sorted(set(family.statuses) - {"MAX_ITER"})
+        ended = family.ended
         cells.append(bool(ended) or not gap <= 3 * ours)
-        how = f", ended: {', '.join(ended).lower()}" if ended else ""
         what = f"{PROBLEMS[p]}, {NAMES[method]}: final gap / AcceleGrad's"
-        evidence.append((what, f"{number(gap)} / {number(ours)}{how}"))
+        words = f"{number(gap)} / {number(ours)}"
+        evidence.append((what, f"{words}, {ended}" if ended else words))
     return judged("line-searches-fail-under-noise", verdict_of(cells), evidence)
 
 
@@ -237,10 +238,8 @@ def works_without_projection(projected: dict[str, Families], free: dict[str, Fam
     for setting, families in free.items():
         for p, kind in PROBLEMS.items():
             for method in ADAPTIVE:
-                without, with_it = (
-                    {rho: side[p, method, rho].final("average", GAP_FLOOR) for rho in RIGHT}
-                    for side in (families, projected[setting])
-                )
+                sides = families, projected[setting]
+                without, with_it = (finals(one, p, method, floor=GAP_FLOOR) for one in sides)
                 cell = f"{setting}, {kind}, {NAMES[method]}"
                 count += len(RIGHT)
                 better += sum(without[rho] < with_it[rho] for rho in RIGHT)

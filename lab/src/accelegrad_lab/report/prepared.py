@@ -189,13 +189,7 @@ def _prepare_figure(figure: Figure, colour: Mapping[str, Colour]) -> PreparedFig
     rows = [list(map(prepared, row)) for row in figure.rows]
     drawn = {line.entry for row in rows for panel in row for line in panel.lines if not line.empty}
     entries = [
-        Entry(
-            method,
-            variant,
-            dash,
-            colour[method].shaded(shade),
-            i not in drawn,
-        )
+        Entry(method, variant, dash, colour[method].shaded(shade), i not in drawn)
         for i, (method, variant, dash, shade) in enumerate(keys)
     ]
     return PreparedFigure(figure, entries, rows)

@@ -164,7 +164,7 @@ def _counters(claims: Sequence[Claim]) -> str:
     )
     return (
         f'<div class="counters" role="group" aria-label="claims by verdict">{"".join(tiles)}'
-        f'<p class="total">of {len(claims)} claims</p></div>'
+        f'<p class="total">of {len(claims)} claim{"s" if len(claims) > 1 else ""}</p></div>'
     )
 
 
@@ -362,9 +362,13 @@ def typeset(text: str) -> str:
     return _SUBSCRIPT.sub(r"<i>\1</i><sub>\2</sub>", escape(text))
 
 
+_NAMES = {"accelegrad": "AcceleGrad", "adagrad": "AdaGrad", "svm": "SVM", "rho": "ρ ="}
+
+
 def claim_title(name: str) -> str:
     """Return a claim's name, such as "last-beats-average", as a heading in words."""
-    return escape(name[:1].upper() + name[1:].replace("-", " "))
+    words = " ".join(_NAMES.get(word, word) for word in name.split("-"))
+    return escape(words[:1].upper() + words[1:])
 
 
 def evidence_tables(evidence: Iterable[tuple[str, str]]) -> str:

@@ -55,7 +55,8 @@ def draw_still(prepared: PreparedFigure) -> dict[str, bytes]:
     columns = max(len(row) for row in prepared.rows)
     panel_width = PANEL_WIDTH.get(columns, 2.8)
     width = columns * panel_width
-    legend = _legend_columns(prepared.entries, width)
+    longest = max((len(_label(entry)) for entry in prepared.entries), default=1)
+    legend = max(1, min(len(prepared.entries), int(width / (0.075 * longest + 0.75))))  # columns
     lines = math.ceil(len(prepared.entries) / legend)
     title = textwrap.fill(prepared.figure.title, int(width * 11.5))
     height = (
@@ -115,6 +116,8 @@ def _draw_panel(axes: Axes, panel: PreparedPanel, figure: PreparedFigure, letter
             markersize=3.2,
             markevery=line.marked,
         )
+    if not panel.log_y:
+        axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
     # Over two decades or more, ticks at powers of ten are enough (and much faster to place).
     for axis, (low, high) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
         if axis.get_scale() == "log" and high >= 100 * low:
@@ -125,12 +128,6 @@ def _on_axes(line: Line, name: str, log_x: bool) -> Any:
     """Return which points of a line the axes can show."""
     x = line.x[name]
     return np.isfinite(x) & np.isfinite(line.y) & ((x > 0) | (not log_x))
-
-
-def _legend_columns(entries: Sequence[Entry], width: float) -> int:
-    """Return how many columns of the legend fit."""
-    longest = max((len(_label(entry)) for entry in entries), default=1)
-    return max(1, min(len(entries), int(width / (0.075 * longest + 0.75))))
 
 
 def _draw_legend(still: Figure, entries: Sequence[Entry], columns: int) -> None:

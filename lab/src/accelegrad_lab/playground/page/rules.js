@@ -249,15 +249,21 @@ const Rules = (() => {
   // (geometry/nearest_point.py). The solution is that without it for a shorter step: by the share
   // promise / (10 units). Each round finds at least a digit more of that step.
   function shortestAtOnce(slopes, errors, step) {
-    const first = slopes[errors.indexOf(Math.min(...errors))], unit = step * dot(first, first);
-    let length = step, before = 0, weights = shortest(slopes, errors, step);
-    for (let round = 0; round < 20 && unit > 0 && Math.abs(length - before) > 1e-15 * step; round++) {
-      const g = combined(slopes, weights);
-      const promise = weights.reduce((sum, w, k) => sum + w * errors[k], 0) + length * dot(g, g);
-      [before, length] = [length, step * (1 - promise / (10 * unit))];
-      weights = shortest(slopes, errors, length);
+    const first = slopes[errors.indexOf(Math.min(...errors))];
+    let unit = step * dot(first, first), found = { weights: null, step };
+    for (let i = 0; i < 3 && unit > 0; i++) {
+      let length = step, before = 0, weights, promise;
+      for (let round = 0; round < 20 && Math.abs(length - before) > 1e-15 * step; round++) {
+        weights = shortest(slopes, errors, length);
+        const g = combined(slopes, weights);
+        promise = weights.reduce((sum, w, k) => sum + w * errors[k], 0) + length * dot(g, g);
+        [before, length] = [length, step * (1 - promise / (10 * unit))];
+      }
+      found = { weights, step: length };
+      if (promise >= 1e-9 * unit) break; // DAQP finds twelve digits of a unit; three are enough
+      unit = 10 * promise;
     }
-    return { weights, step: length };
+    return found.weights ? found : { weights: shortest(slopes, errors, step), step };
   }
   const combined = (slopes, weights) =>
     slopes.reduce((sum, g, i) => add(sum, times(weights[i], g)), [0, 0]);
@@ -363,14 +369,18 @@ const Rules = (() => {
 
     // Steps of the model: the highest cut, near the centre
     const reach = (length) => 2 * Math.max(distance(center, x0), length);
+    const isFar = (point) => distance(point, center) >= reach(0);
     const modelTrial = (t) => {
       const slopes = cuts.map((cut) => cut.slope), away = sub(center, x0);
-      const errors = cuts.map((cut) => Math.max(0, value - cut.level - dot(cut.slope, away)));
+      const apart = cuts.map((cut) => value - cut.level - dot(cut.slope, away));
+      const errors = apart.map((each) => Math.max(0, each));
       const { weights, step } = shortestAtOnce(slopes, errors, t), slope = combined(slopes, weights);
       cuts.forEach((cut, i) => { cut.weight = weights[i]; });
-      const error = weights.reduce((sum, w, i) => sum + w * errors[i], 0), length = norm(slope);
+      const mean = (numbers) => weights.reduce((sum, w, i) => sum + w * numbers[i], 0);
+      const error = mean(errors), length = norm(slope), square = step * dot(slope, slope);
+      const left = mean(apart) + square; // rounding may have lowered the value at the centre
       return {
-        point: sub(center, times(step, slope)), promise: error + step * length * length,
+        point: sub(center, times(step, slope)), promise: left <= 0 ? left : error + square,
         gap: error + reach(t * length) * length,
       };
     };
@@ -379,7 +389,7 @@ const Rules = (() => {
       const resolved = () => trial.promise > 1e-13 * Math.abs(value);
       for (let i = 0; i < 4; i++) {
         trial = modelTrial(step);
-        if (resolved() || distance(trial.point, center) >= reach(0)) break;
+        if (resolved() || isFar(trial.point)) break;
         if (trial.gap <= 1e-13 * Math.abs(value)) break;
         step *= 10;
       }
@@ -395,25 +405,23 @@ const Rules = (() => {
         centre(at, true);
         note(0);
         const allFell = !recent.slice(-3).some(Boolean);
-        const longer = Math.max(fall >= 0.5 * promise ? Math.max(step, lowest) : step, allFell ? 2 * step : step);
-        t = Math.min(10 * step, longer);
+        t = Math.min(10 * step, Math.max(lowest, allFell ? 2 * step : step));
         return at;
       }
       note(1);
       t = step;
-      if (added === known && promise < step * UNIT * dot(gradient, gradient)) {
-        t = step / 10;
-        return at;
-      }
-      if (added === known && distance(trial.point, center) < reach(0)) {
-        t = 10 * step;
-        return at;
+      if (added === known) { // the model knew this cut: its promise is rounding
+        const tiny = promise < step * UNIT * dot(gradient, gradient);
+        if (tiny || !isFar(trial.point)) {
+          t = tiny ? step / 10 : 10 * step;
+          return at;
+        }
       }
       const error = value - at.value - dot(at.gradient, sub(center, at.point));
       if (error > promise && misses >= 10) {
         misses = 0;
         t = Math.max(0.3 * step, Math.min(lowest, step), Math.min(step, flattest));
-        if (curvature.length === 5) flattest = median(curvature);
+        if (curvature.length === 5) flattest = median(curvature); // seen from far away: no longer
       }
       return at;
     };

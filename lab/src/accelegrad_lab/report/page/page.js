@@ -275,6 +275,7 @@ function build(figure, place) {
     layout[`yaxis${number}`] = {
       ...axes,
       type: panel.log_y ? "log" : "linear",
+      rangemode: panel.log_y ? "normal" : "tozero",
       exponentformat: "power",
       anchor: `x${number}`,
       domain: [1 - (y + down) / place.height, 1 - y / place.height],
