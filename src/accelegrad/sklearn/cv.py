@@ -160,8 +160,9 @@ def follow_path(
             return scorer(estimator, held)
         if not tests:
             return math.nan
-        points = zip(tests, estimator._starts(tests, warm=True), strict=True)
-        return -sum(float(problem.model.at(x).mean_loss) for problem, x in points)
+        points = estimator._current_points(tests)
+        losses = [float(test.model.at(x).mean_loss) for test, x in zip(tests, points, strict=True)]
+        return -sum(losses)
 
     path = []
     for alpha in alphas.tolist():
