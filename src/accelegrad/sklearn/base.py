@@ -329,7 +329,8 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
                 starts = self._current_points(self._problems(objective, data))
             seen = getattr(self, "n_samples_seen_", 0), getattr(self, "weight_seen_", 0.0)
             stream = online.StreamState(meaning, tuple(starts or ()), *seen)
-        is_scaled = stream.is_scaled
+        # The scale is known from a fit, or the first chunk.
+        is_scaled = stream.rows > 0 or bool(stream.states)
 
         def in_units(rows: Data) -> Objective:
             return self._in_units(objective, None if is_scaled else rows)
@@ -411,10 +412,6 @@ class StreamFitting(LinearEstimator):
             The targets: numbers, or labels of any kind. None for a stream, which contains them.
         sample_weight : array of shape (n_samples,), optional
             Nonnegative weights of the samples; only their ratios matter.
-
-        Returns
-        -------
-        self
         """
         objective = self._objective()
         is_stream = False

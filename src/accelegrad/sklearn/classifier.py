@@ -93,33 +93,15 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
     # -- prediction ------------------------------------------------------------------------------
 
     def decision_function(self, X: Any) -> npt.NDArray[Any]:
-        """Return the linear scores of the samples.
+        """Return the linear scores of the samples, with one column per class.
 
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-            The samples.
-
-        Returns
-        -------
-        array of shape (n_samples,) or (n_samples, n_classes)
-            For two classes, the score of ``classes_[1]``, which is predicted where it is positive.
+        Of two classes there is one score, of ``classes_[1]``, which is predicted where it is > 0.
         """
         scores = self._scores(X)
         return scores.ravel() if scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Predict class labels.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-            The samples.
-
-        Returns
-        -------
-        array of shape (n_samples,)
-        """
+        """Predict class labels."""
         scores = self._scores(X)
         two = scores.shape[1] == 1
         index = (scores.ravel() > 0.0).astype(np.intp) if two else scores.argmax(axis=1)
@@ -132,16 +114,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
 
         With "log_loss" they are the logistic function of the scores (normalised over the classes
         for one-vs-rest), or the softmax of multinomial scores; with "modified_huber" they are
-        (clip(score, -1, 1) + 1) / 2, normalised.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-            The samples.
-
-        Returns
-        -------
-        array of shape (n_samples, n_classes)
+        (clip(score, -1, 1) + 1) / 2, normalised. There is one column per class.
 
         References
         ----------
@@ -162,28 +135,16 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> npt.NDArray[Any]:
-        """Return the logarithm of `predict_proba`.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-            The samples.
-
-        Returns
-        -------
-        array of shape (n_samples, n_classes)
-        """
+        """Return the logarithm of `predict_proba`."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.predict_proba(X)))
 
-    # -- parameters ------------------------------------------------------------------------------
+    # -- fitting ---------------------------------------------------------------------------------
 
     def _meaning(self, objective: Objective) -> tuple[Any, ...]:
         weights = self.class_weight
         weights = dict(weights) if isinstance(weights, dict) else weights
         return (*super()._meaning(objective), weights, self._is_joint())
-
-    # -- fitting ---------------------------------------------------------------------------------
 
     def _checked_data(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> Data:
         refuse_missing(y)
@@ -329,16 +290,7 @@ class AcceleGradClassifier(LinearClassifier, StreamFitting):
 
         {stream}
 
-        Parameters
-        ----------
-        X, y, sample_weight
-            As for `fit`.
-        classes : array of shape (n_classes,), optional
-            All labels that the stream can contain; required at the first call.
-
-        Returns
-        -------
-        self
+        `classes` are all labels that the stream can contain; required at the first call.
         """
         objective = self._objective()
         if self.class_weight == "balanced":

@@ -128,13 +128,11 @@ def refuse_missing(y: Any) -> None:
         return
     try:
         targets = np.asarray(y)
-        if dtype is None and targets.dtype.kind == "U":  # NumPy converts NaN among strings to "nan"
-            targets = np.asarray(y, dtype=object)
     except ValueError:  # rows of different lengths, refused elsewhere
         return
-    if targets.dtype != object:
-        return
-    for place, value in np.ndenumerate(targets):
+    if dtype is None and targets.dtype.kind == "U":  # NumPy converts NaN among strings to "nan"
+        targets = np.asarray(y, dtype=object)
+    for place, value in np.ndenumerate(targets) if targets.dtype == object else ():
         is_nan = isinstance(value, float) and value != value
         if value is None or is_nan or type(value).__name__ in ("NAType", "NaTType"):
             shown = ", ".join(map(str, place))
