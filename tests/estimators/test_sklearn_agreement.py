@@ -40,9 +40,9 @@ def objective(loss, X, y, coef, intercept, alpha, l1_share=0.0, weights=None):
     return mean + alpha * penalty
 
 
-def classes(scaled=True):
+def classes():
     X, y = load_breast_cancer(return_X_y=True)
-    return (StandardScaler().fit_transform(X) if scaled else X), np.where(y == 1, 1.0, -1.0)
+    return StandardScaler().fit_transform(X), np.where(y == 1, 1.0, -1.0)
 
 
 def numbers():
@@ -138,9 +138,8 @@ def test_multinomial_logistic_regression(load, intercept):
     np.testing.assert_allclose(ours.predict_proba(X), peer.predict_proba(X), atol=1e-3)
 
 
-def test_one_against_the_rest():
-    X, y = load_iris(return_X_y=True)
-    X, alpha = StandardScaler().fit_transform(X), 1e-2
+def test_one_against_the_rest(flowers):
+    (X, y), alpha = flowers, 1e-2
     ours = AcceleGradClassifier(alpha=alpha, tol=1e-6, multi_class="ovr").fit(X, y)
     values = []
     for k in range(3):
