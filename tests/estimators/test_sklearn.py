@@ -224,6 +224,9 @@ def test_probabilities_only_where_the_loss_gives_them(flowers):
     huber = AcceleGradClassifier("modified_huber", alpha=1e-2).fit(X, y)
     probabilities = huber.predict_proba(X)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+    two = AcceleGradClassifier("modified_huber", alpha=1e-2).fit(X, y > 0)
+    expected = (np.clip(two.decision_function(X), -1, 1) + 1) / 2
+    np.testing.assert_allclose(two.predict_proba(X)[:, 1], expected)
     far = huber.predict_proba(-100 * np.sign(huber.coef_.sum(axis=0, keepdims=True)))
     np.testing.assert_allclose(far.sum(), 1)
 
