@@ -218,6 +218,10 @@ def test_sparse_rows_with_long_indices(binary, kind):
 
 def test_probabilities_only_where_the_loss_gives_them(flowers):
     X, y = flowers
+    logistic = AcceleGradClassifier(alpha=1e-2, multi_class="ovr").fit(X, y)
+    positive = 1 / (1 + np.exp(-logistic.decision_function(X)))
+    expected = positive / positive.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(logistic.predict_proba(X), expected)
     assert not hasattr(AcceleGradClassifier("hinge"), "predict_proba")
     with pytest.raises(AttributeError, match="predict_proba"):
         AcceleGradClassifier("hinge", alpha=1e-2).fit(X, y).predict_proba(X)

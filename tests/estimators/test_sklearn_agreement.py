@@ -133,19 +133,3 @@ def test_multinomial_logistic_regression(load, intercept):
     check(ours, least, tol, value)
     check_coefficients(ours, peer, alpha)
     np.testing.assert_allclose(ours.predict_proba(X), peer.predict_proba(X), atol=1e-3)
-
-
-def test_one_against_the_rest(flowers):
-    (X, y), alpha = flowers, 1e-2
-    ours = AcceleGradClassifier(alpha=alpha, tol=1e-6, multi_class="ovr").fit(X, y)
-    values = []
-    for k in range(3):
-        sign = np.where(y == k, 1.0, -1.0)
-        peer = LogisticRegression(C=1 / (alpha * y.size), tol=1e-10).fit(X, sign)
-        np.testing.assert_allclose(ours.coef_[k], peer.coef_[0], atol=2e-2)
-        row = ours.coef_[k], ours.intercept_[k]
-        values.append(objective("log_loss", X, sign, *row, alpha))
-    assert ours.objective_ == pytest.approx(sum(values))
-    positive = 1 / (1 + np.exp(-ours.decision_function(X)))
-    expected = positive / positive.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(ours.predict_proba(X), expected)

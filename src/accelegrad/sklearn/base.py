@@ -196,16 +196,13 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         """Fit to the samples that `_taken` returned."""
         settings = self._settings()
         with threads.single_for(math.prod(data.X.shape)):
-            _, data, problems, judges = self._posed(data, objective, settings.seed)
-            self._fit_problems(data, problems, judges, settings, warm=warm)
+            posed = self._posed(data, objective, settings.seed)
+            self._fit_problems(*posed, settings, warm=warm)
 
     def _posed(
         self, data: Data, objective: Objective, seed: int
-    ) -> tuple[Objective, Data, list[Problem], list[Problem] | None]:
-        """Return objective, samples and problems of a fit, and those of samples to judge it by.
-
-        The objective is in the scale of the targets; early stopping judges by held-out samples.
-        """
+    ) -> tuple[Data, list[Problem], list[Problem] | None]:
+        """Return samples and problems of a fit, and problems of held-out samples to judge it by."""
         held = None
         if sp.issparse(data.X) and objective.feasible_set is None:
             data = without_empty_columns(data)
@@ -216,7 +213,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             data, held = split(data, share, data.y if self._classifies else None, seed)
         objective = self._in_units(objective, data)
         judges = None if held is None else self._problems(objective, held)
-        return objective, data, self._problems(objective, data), judges
+        return data, self._problems(objective, data), judges
 
     def _fit_problems(
         self,

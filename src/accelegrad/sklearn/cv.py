@@ -135,13 +135,13 @@ def follow_path(
     rows, _ = estimator._taken(rows_of(data, train))
     work = math.prod(data.X.shape)
     with threads.single_for(work):
-        posed = estimator._posed(rows, estimator._objective(), settings.seed)
-        objective, rows, problems, judges = posed
+        rows, problems, judges = estimator._posed(rows, estimator._objective(), settings.seed)
         judged, tests = held, []
         if estimator._classifies:  # there is no loss of classes that the fit has not seen
             known = np.isin(held.y, estimator.classes_)
             judged = held if known.all() else rows_of(held, np.flatnonzero(known))
         if scorer is None and judged.y.size:
+            objective = estimator._in_units(estimator._objective())
             tests = estimator._problems(objective, estimator._prepared(judged))
 
     def score() -> float:

@@ -320,13 +320,11 @@ class MultinomialRun:
 
     def result(self, start: Vector) -> OptimizeResult:
         """Return the result, with the bound that holds everywhere if there is one."""
-        problem, settings, change = self._problem, self._settings, self._change
-        penalty, chosen = problem.penalty(), problem.feasible_set
-        if change is not None:
-            start = change.invert(start)
-            penalty = change.scaled_penalty(penalty)
-            chosen = change.scaled_set(chosen, self._model.n_parameters)
-        options = settings.options(problem) | {"penalty": penalty, "feasible_set": chosen}
+        problem, settings = self._problem, self._settings
+        space = Space(start, problem.feasible_set, problem.penalty())
+        space = space if self._change is None else space.scaled(self._change)
+        options = settings.options(problem) | space._asdict()
+        start = options.pop("start")
         if self._sampler is not None or self._dual is not None:
             options |= {"tol": None, "rtol": None}  # only the dual bound decides
         if self._is_bounded or self._watch is not None:
