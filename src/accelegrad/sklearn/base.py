@@ -288,7 +288,10 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
 
         def check(chunk: tuple[Any, ...]) -> Checked:
             weights = chunk[2] if len(chunk) == 3 else None
-            data = self._checked_data(chunk[0], chunk[1], weights, reset=kept.size == 0)
+            with warnings.catch_warnings():
+                # A chunk may have few rows of each class; scikit-learn asks whether y is numbers.
+                warnings.filterwarnings("ignore", "The number of unique classes")
+                data = self._checked_data(chunk[0], chunk[1], weights, reset=kept.size == 0)
             return Checked(data.X, data.y, data.weights)
 
         return Data(*read_rows(open_source(source, Wanted(targets=targets)), check, kept))
