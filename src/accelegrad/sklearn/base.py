@@ -272,16 +272,18 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
 
     # -- streams ---------------------------------------------------------------------------------
 
-    def _read_stream(self, source: Any, sample_weight: Any) -> Data:
-        """Return the samples of a stream, left on disk, with all targets and weights."""
+    def _read_stream(self, source: Any, sample_weight: Any) -> Data | None:
+        """Return the samples of a stream, left on disk; None if the source is no stream."""
+        from accelegrad.files import formats
+        from accelegrad.files.tables import Targets, Wanted
+
+        if not formats.is_stream(source):
+            return None
         if sample_weight is not None:
             raise ValueError(
                 "sample_weight cannot be given beside a stream: its chunks may be tuples "
                 "(X, y, sample_weight)."
             )
-        from accelegrad.files.formats import open_source
-        from accelegrad.files.tables import Targets, Wanted
-
         self._refuse_early_stopping()
         targets = Targets.AS_WRITTEN if self._classifies else Targets.NUMBERS
         kept = LabelFile() if self._classifies else RowFile()
@@ -294,7 +296,8 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
                 data = self._checked_data(chunk[0], chunk[1], weights, reset=kept.size == 0)
             return Checked(data.X, data.y, data.weights)
 
-        return Data(*read_rows(open_source(source, Wanted(targets=targets)), check, kept))
+        source = formats.open_source(source, Wanted(targets=targets))
+        return Data(*read_rows(source, check, kept))
 
     def _refuse_early_stopping(self) -> None:
         if self.early_stopping:
@@ -414,14 +417,8 @@ class StreamFitting(LinearEstimator):
             Nonnegative weights of the samples; only their ratios matter.
         """
         objective = self._objective()
-        is_stream = False
-        if y is None:
-            from accelegrad.files import formats
-
-            is_stream = formats.is_stream(X)
-        if is_stream:
-            data = self._read_stream(X, sample_weight)
-        else:
+        data = self._read_stream(X, sample_weight) if y is None else None
+        if data is None:
             data = self._checked_data(X, y, sample_weight, reset=True)
         data, same = self._taken(data)
         self._fit_data(data, objective, warm=same and bool(self.warm_start))
