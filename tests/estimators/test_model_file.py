@@ -140,14 +140,6 @@ def test_another_version_or_kind_of_file(tmp_path: Path, model: Path) -> None:
         load_model(tmp_path / "nothing.agm")
 
 
-def test_cuts_are_noticed(model: Path) -> None:
-    whole = model.read_bytes()
-    for length in range(0, len(whole), 97):
-        model.write_bytes(whole[:length])
-        with pytest.raises(ArchiveError):
-            load_model(model)
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.datasets import load_digits, load_iris
+from sklearn.datasets import load_digits
 from sklearn.linear_model import SGDClassifier
 from sklearn.preprocessing import StandardScaler
 
@@ -30,18 +30,18 @@ def fed(estimator, X, y, chunk, **options):
 
 
 @pytest.fixture(scope="module")
-def flowers():
+def many_flowers(flowers):
     """Three classes, in a random order, three times."""
-    X, y = load_iris(return_X_y=True)
+    X, y = flowers
     order = np.random.default_rng(0).permutation(np.tile(np.arange(y.size), 3))
-    return StandardScaler().fit_transform(X)[order], y[order]
+    return X[order], y[order]
 
 
 # ---------------------------------------------------------------------------- what is learnt
 
 
 @pytest.mark.parametrize("loss", ["log_loss", "hinge", "modified_huber"])
-def test_a_stream_learns_what_fit_learns(binary, flowers, loss):
+def test_a_stream_learns_what_fit_learns(binary, many_flowers, loss):
     X, y = binary
     classifier = fed(AcceleGradClassifier(loss, random_state=0), X, y, 100, classes=[0, 1])
     assert classifier.score(X, y) > 0.95
@@ -49,7 +49,7 @@ def test_a_stream_learns_what_fit_learns(binary, flowers, loss):
     assert not classifier.converged_
     for kind in ("ovr", "auto"):
         classifier = AcceleGradClassifier(loss, multi_class=kind, random_state=0)
-        assert fed(classifier, *flowers, 30, classes=[0, 1, 2]).score(*flowers) > 0.88
+        assert fed(classifier, *many_flowers, 30, classes=[0, 1, 2]).score(*many_flowers) > 0.88
 
 
 def test_the_rules_weights_go_on_across_chunks(binary):
@@ -105,8 +105,8 @@ def test_last_points_keep_the_zeros_of_the_l1_norm():
     assert (fed(last, *numbers(), 100).coef_ == 0).any()
 
 
-def test_classes_are_those_of_the_first_call(flowers):
-    X, y = flowers
+def test_classes_are_those_of_the_first_call(many_flowers):
+    X, y = many_flowers
     classifier, known = AcceleGradClassifier(), y < 2
     with pytest.raises(ValueError, match="classes must be given at the first call"):
         classifier.partial_fit(X, y)
@@ -296,8 +296,8 @@ def test_every_parameter_is_tried():
 
 @pytest.mark.parametrize(("kind", "name", "value"), CHANGES)
 @pytest.mark.parametrize("held", [True, False])
-def test_a_parameter_may_change_in_a_stream_and_back(flowers, kind, name, value, held):
-    X, y = flowers
+def test_a_parameter_may_change_in_a_stream_and_back(many_flowers, kind, name, value, held):
+    X, y = many_flowers
     chunk = 20 if held else FIRST_CHUNK
     estimator = kind(random_state=0)
     told = {"classes": [0, 1, 2]} if kind is AcceleGradClassifier else {}
@@ -346,8 +346,8 @@ def test_a_chunk_without_weight_is_no_row():
     assert others.n_samples_seen_ == plain.n_samples_seen_ == 300
 
 
-def test_a_chunk_of_a_class_without_weight_is_no_row(flowers):
-    X, y = flowers
+def test_a_chunk_of_a_class_without_weight_is_no_row(many_flowers):
+    X, y = many_flowers
     classifier = AcceleGradClassifier(class_weight={0: 0.0}, random_state=0)
     classifier.partial_fit(X[y > 0], y[y > 0], classes=[0, 1, 2])
     before = classifier.coef_.copy()

@@ -6,7 +6,6 @@ The objectives are written out here once more, in plain NumPy: what a solver cla
 import itertools
 from functools import partial
 
-import cvxpy as cp
 import numpy as np
 import pytest
 from sklearn.base import is_classifier
@@ -21,8 +20,6 @@ from sklearn.linear_model import (
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC, LinearSVR
 
-import accelegrad as ag
-from accelegrad.models.losses import by_sklearn_name
 from accelegrad.sklearn import AcceleGradClassifier, AcceleGradRegressor
 from reference.losses import OTHER_NAMES, loss_values
 
@@ -40,9 +37,9 @@ def objective(loss, X, y, coef, intercept, alpha, l1_share=0.0, weights=None):
     return mean + alpha * penalty
 
 
-def classes(scaled=True):
+def classes():
     X, y = load_breast_cancer(return_X_y=True)
-    return (StandardScaler().fit_transform(X) if scaled else X), np.where(y == 1, 1.0, -1.0)
+    return StandardScaler().fit_transform(X), np.where(y == 1, 1.0, -1.0)
 
 
 def numbers():
@@ -136,70 +133,3 @@ def test_multinomial_logistic_regression(load, intercept):
     check(ours, least, tol, value)
     check_coefficients(ours, peer, alpha)
     np.testing.assert_allclose(ours.predict_proba(X), peer.predict_proba(X), atol=1e-3)
-
-
-def test_one_against_the_rest():
-    X, y = load_iris(return_X_y=True)
-    X, alpha = StandardScaler().fit_transform(X), 1e-2
-    ours = AcceleGradClassifier(alpha=alpha, tol=1e-6, multi_class="ovr").fit(X, y)
-    values = []
-    for k in range(3):
-        sign = np.where(y == k, 1.0, -1.0)
-        peer = LogisticRegression(C=1 / (alpha * y.size), tol=1e-10).fit(X, sign)
-        np.testing.assert_allclose(ours.coef_[k], peer.coef_[0], atol=2e-2)
-        row = ours.coef_[k], ours.intercept_[k]
-        values.append(objective("log_loss", X, sign, *row, alpha))
-    assert ours.objective_ == pytest.approx(sum(values))
-    positive = 1 / (1 + np.exp(-ours.decision_function(X)))
-    expected = positive / positive.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(ours.predict_proba(X), expected)
-
-
-FORMULAS = {  # of targets and predictions
-    "log_loss": lambda y, m: cp.logistic(-cp.multiply(y, m)),
-    "hinge": lambda y, m: cp.pos(1 - cp.multiply(y, m)),
-    "modified_huber": lambda y, m: cp.huber(cp.pos(1 - cp.multiply(y, m)), 2.0),
-    "squared_error": lambda y, m: cp.square(m - y) / 2,
-    "huber": lambda y, m: cp.huber(m - y, 0.1) / 2,
-}
-SETS = {
-    "none": (None, lambda w: []),
-    "nonnegative": ("nonnegative", lambda w: [w >= 0]),
-    "box": (ag.Box(-0.2, 0.3), lambda w: [w >= -0.2, w <= 0.3]),
-    "simplex": ("simplex", lambda w: [w >= 0, cp.sum(w) == 1]),
-    "l1 ball": (ag.L1Ball(0.5), lambda w: [cp.norm1(w) <= 0.5]),
-}
-CASES = [
-    ("modified_huber", "none", 1e-6),
-    ("huber", "none", 1e-6),
-    ("log_loss", "nonnegative", 1e-3),
-    ("hinge", "nonnegative", 1e-3),
-    ("hinge", "box", 1e-3),
-    ("squared_error", "simplex", 1e-5),
-    ("squared_error", "l1 ball", 1e-5),
-]
-
-
-@pytest.mark.parametrize(("loss", "name", "tol"), CASES)
-def test_sets_and_losses_that_scikit_learn_does_not_have(loss, name, tol):
-    given, constraints = SETS[name]
-    options = {"alpha": 1e-2, "tol": tol, "feasible_set": given}
-    if loss in by_sklearn_name(classification=True):
-        X, y = classes()
-        X = X * np.where(np.arange(X.shape[1]) % 2, 1.0, -1.0)  # so that some bounds are active
-        ours = AcceleGradClassifier(loss, **options).fit(X, y)
-    else:
-        X, y = numbers()
-        ours = AcceleGradRegressor(loss, delta=0.1, target_scale=1, **options).fit(X, y)
-    w, b = cp.Variable(X.shape[1]), cp.Variable()
-    mean = cp.sum(FORMULAS[loss](y, X @ w + b)) / y.size
-    problem = cp.Problem(cp.Minimize(mean + 0.005 * cp.sum_squares(w)), constraints(w))
-    least = problem.solve(solver="CLARABEL", tol_gap_rel=1e-11, tol_gap_abs=1e-11)
-    value = objective(loss, X, y, ours.coef_, ours.intercept_, 1e-2)
-    check(ours, least, tol, value)
-    assert np.linalg.norm(w.value - ours.coef_) <= np.sqrt(200 * ours.gap_) + 1e-4
-    w.value = np.ravel(ours.coef_)
-    assert all(np.max(constraint.violation()) <= 1e-12 for constraint in problem.constraints)
-    if loss == "modified_huber":
-        scores = ours.decision_function(X)
-        np.testing.assert_allclose(ours.predict_proba(X)[:, 1], (np.clip(scores, -1, 1) + 1) / 2)

@@ -181,6 +181,12 @@ def test_a_last_chunk_of_one_row_empty_chunks_and_a_late_label() -> None:
     agree(classifier().fit(chunks), classifier().fit(X[:51], y[:51]))
 
 
+def test_many_classes_in_a_chunk_are_not_taken_for_numbers() -> None:
+    X, y = np.random.default_rng(0).standard_normal((200, 3)), np.tile(np.arange(25), 8)
+    options = {"loss": "hinge", "alpha": 1.0, "tol": 0.1}  # warnings are errors here
+    agree(classifier(**options).fit(parts(X, y, size=40)), classifier(**options).fit(X, y))
+
+
 Z, LABELS = data()
 WITH_NAN = np.where(np.arange(ROWS)[:, None] == 170, np.nan, Z)
 USED_UP = iter(parts(Z, LABELS))

@@ -49,18 +49,6 @@ def test_a_constant_target_has_no_scale(loss):
     np.testing.assert_allclose(fit.predict(X), 0.1, rtol=1e-9)
 
 
-@pytest.mark.parametrize("loss", SCALED)
-def test_without_an_intercept_deviations_are_from_zero(loss):
-    X, y = houses(100)
-    options = {"fit_intercept": False, "alpha": 0.1, "tol": 1e-6}
-    constant = np.full(100, 3.0)  # whose deviations from their mean are zero
-    for targets in (y, constant):
-        usual, other = (AcceleGradRegressor(loss, **options).fit(X, c * targets) for c in (1, 1e5))
-        assert usual.target_scale_ == pytest.approx(np.abs(targets).mean(), rel=1e-12)
-        expected = 1e5 * usual.predict(X)
-        np.testing.assert_allclose(other.predict(X), expected, atol=1e-3 * np.ptp(expected))
-
-
 def test_each_output_has_its_scale():
     X, y = houses(100)
     both = np.column_stack([y, 1e-5 * y])
@@ -94,18 +82,6 @@ def test_a_path_has_the_scale_of_its_rows(loss):
     unit = 1e-4 if loss in LINEAR else 1e-8
     np.testing.assert_allclose(other.scores_, unit * chosen.scores_, rtol=1e-4)
     np.testing.assert_allclose(other.objectives_, unit * chosen.objectives_, rtol=1e-6)
-
-
-@pytest.mark.parametrize("loss", SCALED)
-def test_a_stream_has_the_scale_of_all_its_rows(loss):
-    X, y = houses(900)
-    for weights in ((), (np.arange(900) % 3.0,)):
-        whole = AcceleGradRegressor(loss).fit(X, y, *weights)
-        streamed = AcceleGradRegressor(loss).fit((X, y, *weights))
-        assert streamed.target_scale_ == pytest.approx(whole.target_scale_, rel=1e-12)
-        # Its certificate is about the objective that rows in memory have.
-        assert streamed.objective_ - streamed.gap_ <= whole.objective_
-        assert streamed.objective_ >= whole.objective_ - whole.gap_
 
 
 @pytest.mark.parametrize("size", [7, 300])

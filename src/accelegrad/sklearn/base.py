@@ -23,7 +23,6 @@ from accelegrad import threads
 from accelegrad.errors import Vector, nearest, real_number, whole_number
 from accelegrad.geometry.sets import Box, WholeSpace, as_feasible_set
 from accelegrad.models.losses import LOSSES, PARAMETERS, LossEntry, make_loss, plain_loss_name
-from accelegrad.models.model_input import checked_weights
 from accelegrad.models.row_file import RowFile
 from accelegrad.models.streamed_model import Checked, read_rows
 from accelegrad.run.result import rounded_down, rounded_up
@@ -33,15 +32,17 @@ from accelegrad.sklearn.data import (
     LabelFile,
     refuse_missing,
     split,
+    weights_of,
     without_empty_columns,
     without_weightless,
 )
 from accelegrad.sklearn.objective import Objective, Problem
 from accelegrad.sklearn.parameters import Parameters, parameter
-from accelegrad.sklearn.solve import AUTO, Fit, Settings, solve, total
+from accelegrad.sklearn.solve import AUTO, Fit, Settings, solve
 from accelegrad.sklearn.summary import Summary
 
-FLOAT_TYPES = [np.float64, np.float32]  # X of another type is converted to the first
+#: X of another type than these is converted to the first.
+ACCEPTED: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
 
 
 class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
@@ -60,8 +61,9 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
     # -- what classifiers do differently: here one problem with numbers as targets -----------------
 
     def _checked_data(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> Data:
-        X, y = self._checked(X, y, reset=reset, y_numeric=True)
-        return Data(X, np.asarray(y, np.float64), self._checked_weights(sample_weight, X))
+        refuse_missing(y)
+        X, y = validate_data(self, X, y, reset=reset, y_numeric=True, **ACCEPTED)
+        return Data(X, np.asarray(y, np.float64), weights_of(sample_weight, X))
 
     def _prepared(self, data: Data) -> Data:
         """Return the samples with positive weight, with targets as `_targets` takes them."""
@@ -75,8 +77,8 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         """Return the objective in the scale of `data`'s targets, or in the known scale."""
         return objective
 
-    def _take_targets(self, data: Data) -> bool:  # noqa: ARG002
-        """Store what `fit` learns from targets; return whether it is as in the last fit."""
+    def _take_classes(self, y: Any, weights: Any = None) -> bool:  # noqa: ARG002
+        """Store the classes, of classifiers; return whether they are those of the last fit."""
         return True
 
     def _problems(self, objective: Objective, data: Data) -> list[Problem]:
@@ -157,23 +159,6 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             raise TypeError(f"{name} must be True or False, not {given!r}.")
         return bool(given)
 
-    # -- data ------------------------------------------------------------------------------------
-
-    def _checked(self, X: Any, y: Any, *, reset: bool, **options: Any) -> Any:
-        refuse_missing(y)
-        options |= {"accept_sparse": "csr", "dtype": FLOAT_TYPES}
-        return validate_data(self, X, y, reset=reset, **options)
-
-    def _checked_weights(self, sample_weight: Any, X: Any) -> Vector | None:
-        if sample_weight is None:
-            return None
-        given = np.asarray(sample_weight)
-        if given.dtype == object:
-            given = given.astype(np.float64)
-        if given.ndim == 0:
-            given = np.full(X.shape[0], given)
-        return checked_weights(given, X.shape[0], all_may_be_zero=True)  # of some of a stream
-
     # -- fitting ---------------------------------------------------------------------------------
 
     def _shortfall(self, fit: Fit) -> str:
@@ -198,7 +183,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         """Return the prepared samples, and whether targets match those of the last fit."""
         same = False
         if data.n_counted:
-            same = self._take_targets(data)
+            same = self._take_classes(data.y, data.weights)
             data = self._prepared(data)
         if not data.n_counted:
             raise ValueError(
@@ -211,18 +196,15 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         """Fit to the samples that `_taken` returned."""
         settings = self._settings()
         with threads.single_for(math.prod(data.X.shape)):
-            _, data, problems, judges = self._posed(data, objective, settings.seed)
-            self._fit_problems(data, problems, judges, settings, warm=warm)
+            posed = self._posed(data, objective, settings.seed)
+            self._fit_problems(*posed, settings, warm=warm)
 
     def _posed(
         self, data: Data, objective: Objective, seed: int
-    ) -> tuple[Objective, Data, list[Problem], list[Problem] | None]:
-        """Return objective, samples and problems of a fit, and those of samples to judge it by.
-
-        The objective is in the scale of the targets; early stopping judges by held-out samples.
-        """
+    ) -> tuple[Data, list[Problem], list[Problem] | None]:
+        """Return samples and problems of a fit, and problems of held-out samples to judge it by."""
         held = None
-        if objective.feasible_set is None:
+        if sp.issparse(data.X) and objective.feasible_set is None:
             data = without_empty_columns(data)
         if self.early_stopping:
             share = real_number("validation_fraction", self.validation_fraction, above=0.0)
@@ -231,7 +213,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             data, held = split(data, share, data.y if self._classifies else None, seed)
         objective = self._in_units(objective, data)
         judges = None if held is None else self._problems(objective, held)
-        return objective, data, self._problems(objective, data), judges
+        return data, self._problems(objective, data), judges
 
     def _fit_problems(
         self,
@@ -244,11 +226,10 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Fit coefficients, set the fitted attributes, and warn if the tolerance was missed."""
         begun = time.perf_counter()
-        starts = self._starts(problems, warm=warm, columns=data.columns)
-        fits = solve(problems, settings, starts, judges)
-        self._set_parameters([fit.parameters for fit in fits], data.columns)
+        starts = self._current_points(problems, data.columns) if warm else None
+        fit = solve(problems, settings, starts, judges)
+        self._set_parameters(fit.parameters, data.columns)
         self.seconds_ = time.perf_counter() - begun
-        fit = total(fits)
         self.objective_, self.gap_ = float(fit.objective), float(fit.gap)
         self.certified_radius_ = float(fit.certified_radius)
         self.n_iter_, self.method_ = int(fit.n_iter), fit.method
@@ -259,58 +240,64 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         if self._missed:
             warnings.warn(self._shortfall(fit), ConvergenceWarning, stacklevel=4)
 
-    def _starts(self, problems: list[Problem], *, warm: bool, columns: Any = None) -> list[Vector]:
-        """Return the starting points: the current coefficients if `warm` and if they fit."""
-        if warm and hasattr(self, "coef_"):
-            n_rows, rows = len(problems) * problems[0].n_classes, np.atleast_2d(_dense(self.coef_))
-            if rows.shape == (n_rows, self.n_features_in_):
-                rows = rows if columns is None else rows[:, columns]
-                intercepts = np.reshape(self.intercept_, (n_rows, 1))
-                blocks = [rows, intercepts] if self.fit_intercept else [rows]
-                joint = len(problems) == 1  # a point then holds all rows before all intercepts
-                points = [np.concatenate(blocks, axis=None)] if joint else np.hstack(blocks)
-                return [problem.nearest(x) for problem, x in zip(problems, points, strict=True)]
-        return [problem.start() for problem in problems]
+    def _current_points(self, problems: list[Problem], columns: Any = None) -> list[Vector] | None:
+        """Return the current coefficients as points of these problems; None if they do not fit."""
+        n_rows = len(problems) * problems[0].n_classes
+        rows = np.atleast_2d(_dense(getattr(self, "coef_", ())))
+        if rows.shape != (n_rows, self.n_features_in_):
+            return None
+        rows = rows if columns is None else rows[:, columns]
+        intercepts = np.reshape(self.intercept_, (n_rows, 1))
+        blocks = [rows, intercepts] if self.fit_intercept else [rows]
+        joint = len(problems) == 1  # a point then holds all rows before all intercepts
+        points = [np.concatenate(blocks, axis=None)] if joint else np.hstack(blocks)
+        return [problem.nearest(x) for problem, x in zip(problems, points, strict=True)]
 
-    def _set_parameters(self, points: list[Vector], columns: Any = None) -> None:
-        width = self.n_features_in_ if columns is None else columns.size
-        found = np.array(points)
-        n_rows = found.size // (width + bool(self.fit_intercept))
-        rows, ends = np.split(found, [n_rows // len(points) * width], axis=1)
-        rows, intercepts = rows.reshape(n_rows, width), np.zeros(n_rows)
-        if self.fit_intercept:
-            intercepts = ends.flatten()
-        if columns is not None:
-            some, rows = rows, np.zeros((n_rows, self.n_features_in_))
-            rows[:, columns] = some
-        self._set_coefficients(np.ascontiguousarray(rows), intercepts)
-
-    def _set_coefficients(self, rows: npt.NDArray[Any], intercepts: Vector) -> None:
+    def _set_parameters(self, found: Any, columns: Any = None) -> None:
+        """Set the coefficients to points of the problems, or to rows and intercepts in a tuple."""
+        if isinstance(found, tuple):
+            rows, intercepts = found
+        else:
+            width = self.n_features_in_ if columns is None else columns.size
+            points = np.array(found, ndmin=2)
+            n_rows = points.size // (width + bool(self.fit_intercept))
+            some, ends = np.split(points, [n_rows // len(points) * width], axis=1)
+            rows = np.ascontiguousarray(some.reshape(n_rows, width))
+            intercepts = ends.flatten() if self.fit_intercept else np.zeros(n_rows)
+            if columns is not None:
+                some, rows = rows, np.zeros((n_rows, self.n_features_in_))
+                rows[:, columns] = some
         self.intercept_ = intercepts if self._classifies else float(intercepts[0])
         self.coef_ = rows if self._classifies else rows.ravel()
 
     # -- streams ---------------------------------------------------------------------------------
 
-    def _read_stream(self, source: Any, sample_weight: Any) -> Data:
-        """Return the samples of a stream, left on disk, with all targets and weights."""
+    def _read_stream(self, source: Any, sample_weight: Any) -> Data | None:
+        """Return the samples of a stream, left on disk; None if the source is no stream."""
+        from accelegrad.files import formats
+        from accelegrad.files.tables import Targets, Wanted
+
+        if not formats.is_stream(source):
+            return None
         if sample_weight is not None:
             raise ValueError(
                 "sample_weight cannot be given beside a stream: its chunks may be tuples "
                 "(X, y, sample_weight)."
             )
-        from accelegrad.files.formats import open_source
-        from accelegrad.files.tables import Targets, Wanted
-
         self._refuse_early_stopping()
         targets = Targets.AS_WRITTEN if self._classifies else Targets.NUMBERS
         kept = LabelFile() if self._classifies else RowFile()
 
         def check(chunk: tuple[Any, ...]) -> Checked:
             weights = chunk[2] if len(chunk) == 3 else None
-            data = self._checked_data(chunk[0], chunk[1], weights, reset=kept.size == 0)
+            with warnings.catch_warnings():
+                # A chunk may have few rows of each class; scikit-learn asks whether y is numbers.
+                warnings.filterwarnings("ignore", "The number of unique classes")
+                data = self._checked_data(chunk[0], chunk[1], weights, reset=kept.size == 0)
             return Checked(data.X, data.y, data.weights)
 
-        return Data(*read_rows(open_source(source, Wanted(targets=targets)), check, kept))
+        source = formats.open_source(source, Wanted(targets=targets))
+        return Data(*read_rows(source, check, kept))
 
     def _refuse_early_stopping(self) -> None:
         if self.early_stopping:
@@ -340,12 +327,13 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         stream = getattr(self, "_stream", None)
         meaning = self._meaning(objective)
         if stream is None or stream.meaning != meaning:
-            starts: list[Vector] = []
+            starts: list[Vector] | None = None
             if hasattr(self, "coef_"):
-                starts = self._starts(self._problems(objective, data), warm=True)
+                starts = self._current_points(self._problems(objective, data))
             seen = getattr(self, "n_samples_seen_", 0), getattr(self, "weight_seen_", 0.0)
-            stream = online.StreamState(meaning, tuple(starts), *seen)
-        is_scaled = stream.is_scaled
+            stream = online.StreamState(meaning, tuple(starts or ()), *seen)
+        # The scale is known from a fit, or the first chunk.
+        is_scaled = stream.rows > 0 or bool(stream.states)
 
         def in_units(rows: Data) -> Objective:
             return self._in_units(objective, None if is_scaled else rows)
@@ -361,10 +349,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
                 seed=settings.seed,
                 last=self.average is False,
             )
-        if isinstance(learnt.found, tuple):
-            self._set_coefficients(*learnt.found)
-        else:
-            self._set_parameters(learnt.found)
+        self._set_parameters(learnt.found)
         self._stream = learnt.stream
         self.n_samples_seen_, self.weight_seen_ = int(learnt.rows), learnt.weight
         self.n_iter_ = learnt.iteration
@@ -389,7 +374,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
     def _scores(self, X: Any) -> npt.NDArray[Any]:
         """Return the scores of samples, one column per row of `coef_`."""
         check_is_fitted(self)
-        X, coefficients = self._checked(X, "no_validation", reset=False), self.coef_
+        X, coefficients = validate_data(self, X, reset=False, **ACCEPTED), self.coef_
         if not sp.issparse(coefficients):
             coefficients = np.atleast_2d(coefficients)
         products = safe_sparse_dot(X, coefficients.T, dense_output=True)
@@ -430,20 +415,10 @@ class StreamFitting(LinearEstimator):
             The targets: numbers, or labels of any kind. None for a stream, which contains them.
         sample_weight : array of shape (n_samples,), optional
             Nonnegative weights of the samples; only their ratios matter.
-
-        Returns
-        -------
-        self
         """
         objective = self._objective()
-        is_stream = False
-        if y is None:
-            from accelegrad.files import formats
-
-            is_stream = formats.is_stream(X)
-        if is_stream:
-            data = self._read_stream(X, sample_weight)
-        else:
+        data = self._read_stream(X, sample_weight) if y is None else None
+        if data is None:
             data = self._checked_data(X, y, sample_weight, reset=True)
         data, same = self._taken(data)
         self._fit_data(data, objective, warm=same and bool(self.warm_start))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
+from itertools import repeat
 from typing import Any, Self
 
 import numpy as np
@@ -14,11 +15,20 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import validate_data
 
 from accelegrad.errors import Vector, nearest
 from accelegrad.models.losses import by_sklearn_name
-from accelegrad.sklearn.base import LinearEstimator, StreamFitting
-from accelegrad.sklearn.data import Data, LabelFile, class_counts, targets_by
+from accelegrad.models.row_file import RowFile, mapped
+from accelegrad.sklearn.base import ACCEPTED, LinearEstimator, StreamFitting
+from accelegrad.sklearn.data import (
+    Data,
+    LabelFile,
+    class_counts,
+    refuse_missing,
+    weights_of,
+    without_weightless,
+)
 from accelegrad.sklearn.objective import Objective
 from accelegrad.sklearn.parameters import FITTED, PARTIAL_FIT, documented, parameter
 
@@ -83,33 +93,15 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
     # -- prediction ------------------------------------------------------------------------------
 
     def decision_function(self, X: Any) -> npt.NDArray[Any]:
-        """Return the linear scores of the samples.
+        """Return the linear scores of the samples, with one column per class.
 
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-            The samples.
-
-        Returns
-        -------
-        array of shape (n_samples,) or (n_samples, n_classes)
-            For two classes, the score of ``classes_[1]``, which is predicted where it is positive.
+        Of two classes there is one score, of ``classes_[1]``, which is predicted where it is > 0.
         """
         scores = self._scores(X)
         return scores.ravel() if scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Predict class labels.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-            The samples.
-
-        Returns
-        -------
-        array of shape (n_samples,)
-        """
+        """Predict class labels."""
         scores = self._scores(X)
         two = scores.shape[1] == 1
         index = (scores.ravel() > 0.0).astype(np.intp) if two else scores.argmax(axis=1)
@@ -122,16 +114,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
 
         With "log_loss" they are the logistic function of the scores (normalised over the classes
         for one-vs-rest), or the softmax of multinomial scores; with "modified_huber" they are
-        (clip(score, -1, 1) + 1) / 2, normalised.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-            The samples.
-
-        Returns
-        -------
-        array of shape (n_samples, n_classes)
+        (clip(score, -1, 1) + 1) / 2, normalised. There is one column per class.
 
         References
         ----------
@@ -152,42 +135,31 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> npt.NDArray[Any]:
-        """Return the logarithm of `predict_proba`.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-            The samples.
-
-        Returns
-        -------
-        array of shape (n_samples, n_classes)
-        """
+        """Return the logarithm of `predict_proba`."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.predict_proba(X)))
 
-    # -- parameters ------------------------------------------------------------------------------
+    # -- fitting ---------------------------------------------------------------------------------
 
     def _meaning(self, objective: Objective) -> tuple[Any, ...]:
         weights = self.class_weight
         weights = dict(weights) if isinstance(weights, dict) else weights
         return (*super()._meaning(objective), weights, self._is_joint())
 
-    # -- fitting ---------------------------------------------------------------------------------
-
     def _checked_data(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> Data:
-        X, y = self._checked(X, y, reset=reset)
+        refuse_missing(y)
+        X, y = validate_data(self, X, y, reset=reset, **ACCEPTED)
         refuse_numbers(y, type(self).__name__)
-        return Data(X, y, self._checked_weights(sample_weight, X))
+        return Data(X, y, weights_of(sample_weight, X))
 
     def _prepared(self, data: Data) -> Data:
         """Replace labels by their indices in `classes_`, and multiply weights by `class_weight`."""
         # Samples of a stream with weight 0 may have labels that are not in `classes_`.
         labels = data.y.labels if isinstance(data.y, LabelFile) else data.y
-        places = np.minimum(np.searchsorted(self.classes_, labels), self.classes_.size - 1)
+        of_labels = np.minimum(np.searchsorted(self.classes_, labels), self.classes_.size - 1)
+        places: Any = of_labels
         if isinstance(data.y, LabelFile):
-            of_labels = places
-            places = targets_by(lambda numbers: of_labels[numbers.astype(np.intp)], data.y)
+            places = mapped(lambda numbers: of_labels[numbers.astype(np.intp)], data.y)
         data = data._replace(y=places)
         if self.class_weight is not None:
             factors = self._class_factors(class_counts(data, self.classes_.size))
@@ -196,8 +168,10 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
                 own = factors[places.astype(np.intp)]
                 return own if weights is None else own * weights
 
-            data = data._replace(weights=targets_by(weighed, places, data.weights))
-        return super()._prepared(data)
+            given = places, data.weights
+            in_files = isinstance(places, RowFile)
+            data = data._replace(weights=mapped(weighed, *given) if in_files else weighed(*given))
+        return without_weightless(data)
 
     def _class_factors(self, counts: Vector) -> Vector:
         """Return the factor of each class, given the total weight of each class."""
@@ -214,18 +188,13 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
             raise ValueError(f"class_weight must be finite and >= 0, not {self.class_weight!r}.")
         return factors
 
-    def _take_targets(self, data: Data) -> bool:
-        y = data.y
+    def _take_classes(self, y: Any, weights: Any = None) -> bool:
         if isinstance(y, LabelFile):
-            y = y.labels[class_counts(data, y.labels.size) > 0.0]
-        elif data.weights is not None:
-            y = y[data.weights > 0.0]
-        return self._take_classes(np.unique(y))
-
-    def _take_classes(self, classes: npt.NDArray[Any]) -> bool:
-        """Store the classes; return whether they are those of the last fit."""
+            y = y.labels[class_counts(Data(None, y, weights), y.labels.size) > 0.0]
+        elif weights is not None:
+            y = y[weights > 0.0]
         last = getattr(self, "classes_", None)
-        self.classes_ = classes
+        self.classes_ = np.unique(y)
         if self.classes_.size < 2:
             raise ValueError(
                 f"{type(self).__name__} needs rows of at least 2 classes, but y holds only 1 "
@@ -239,7 +208,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
             return [data.y], count
         # Each class against the rest; of two, the second.
         positives = range(1 if count == 2 else 0, count)
-        return [targets_by(partial(_against_rest, k), data.y) for k in positives], 1
+        return list(map(against_rest, repeat(data.y), positives)), 1
 
     def _is_joint(self) -> bool:
         """Return whether all classes belong to one multinomial problem."""
@@ -254,7 +223,10 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         return several and self._loss_name == "log_loss" and self.multi_class != "ovr"
 
 
-def _against_rest(positive: int, places: npt.NDArray[Any]) -> Vector:
+def against_rest(places: Any, positive: int) -> Any:
+    """Return 1 for one class and -1 for the rest, in a file if the class indices are in one."""
+    if isinstance(places, RowFile):
+        return mapped(partial(against_rest, positive=positive), places)
     return np.where(places == positive, 1.0, -1.0)
 
 
@@ -318,16 +290,7 @@ class AcceleGradClassifier(LinearClassifier, StreamFitting):
 
         {stream}
 
-        Parameters
-        ----------
-        X, y, sample_weight
-            As for `fit`.
-        classes : array of shape (n_classes,), optional
-            All labels that the stream can contain; required at the first call.
-
-        Returns
-        -------
-        self
+        `classes` are all labels that the stream can contain; required at the first call.
         """
         objective = self._objective()
         if self.class_weight == "balanced":
@@ -336,9 +299,10 @@ class AcceleGradClassifier(LinearClassifier, StreamFitting):
                 "rows. Compute the weights (sklearn.utils.compute_class_weight) and give a dict."
             )
         self._refuse_early_stopping()
-        X, y = self._checked(X, y, reset=not hasattr(self, "coef_"))
+        refuse_missing(y)
+        X, y = validate_data(self, X, y, reset=not hasattr(self, "coef_"), **ACCEPTED)
         self._admit_classes(classes, y)
-        data = Data(X, y, self._checked_weights(sample_weight, X))
+        data = Data(X, y, weights_of(sample_weight, X))
         self._learn(objective, self._prepared(data))
         return self
 

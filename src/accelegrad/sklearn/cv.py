@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import math
 import warnings
-from collections.abc import Callable
 from copy import copy, deepcopy
 from dataclasses import dataclass
 from functools import partial
@@ -38,7 +37,6 @@ scores_, objectives_, gaps_ : array of shape (n_alphas, n_folds)
 coef_, intercept_
     Those of a fit to all rows with `alpha_`, and so is all that follows.
 """
-Scorer = Callable[[Any, Data], float]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -82,20 +80,11 @@ class CrossValidated(LinearEstimator):
         groups : array of shape (n_samples,), optional
             Group of each sample, for a splitter such as ``GroupKFold``.
 
-        Returns
-        -------
-        self
-
         Warns
         -----
         UserWarning
-            If the score of some alphas is NaN: they are not chosen. If the best alpha is the
-            largest or the smallest one tried: better ones may be beyond it.
-
-        Raises
-        ------
-        ValueError
-            If the score of every alpha is NaN.
+            If the score of some alphas is NaN: they are not chosen (ValueError if all are). If the
+            best alpha is the largest or the smallest one tried: better ones may be beyond it.
         """
         alphas = strengths_to_try(self.alphas)
         data = self._checked_data(X, y, sample_weight, reset=True)
@@ -131,13 +120,13 @@ class CrossValidated(LinearEstimator):
 
 
 def follow_path(
-    single: Any, alphas: Vector, data: Data, train: Any, test: Any, scorer: Scorer | None
+    single: Any, alphas: Vector, data: Data, train: Any, test: Any, scorer: Any
 ) -> list[tuple[float, float, float, bool]]:
     """Fit one fold from the largest alpha to the smallest, each fit with a warm start.
 
     Return the score, the objective and the gap of each fit, and whether it missed the tolerance.
-    Data are copied and checked, and models built, once per fold. Without a scorer, the score is
-    minus the mean loss of the held-out samples, summed over the problems.
+    Data are copied and models built once per fold. Without a scorer, the score is minus the mean
+    loss of the held-out samples, summed over the problems.
     """
     estimator = copy(single)  # not fitted; faster than scikit-learn's `clone`
     estimator.random_state = deepcopy(single.random_state)  # folds must not share its state
@@ -146,22 +135,23 @@ def follow_path(
     rows, _ = estimator._taken(rows_of(data, train))
     work = math.prod(data.X.shape)
     with threads.single_for(work):
-        posed = estimator._posed(rows, estimator._objective(), settings.seed)
-        objective, rows, problems, judges = posed
+        rows, problems, judges = estimator._posed(rows, estimator._objective(), settings.seed)
         judged, tests = held, []
         if estimator._classifies:  # there is no loss of classes that the fit has not seen
             known = np.isin(held.y, estimator.classes_)
             judged = held if known.all() else rows_of(held, np.flatnonzero(known))
         if scorer is None and judged.y.size:
+            objective = estimator._in_units(estimator._objective())
             tests = estimator._problems(objective, estimator._prepared(judged))
 
     def score() -> float:
         if scorer is not None and held.y.size:
-            return scorer(estimator, held)
+            return float(scorer(estimator, held))
         if not tests:
             return math.nan
-        points = zip(tests, estimator._starts(tests, warm=True), strict=True)
-        return -sum(float(problem.model.at(x).mean_loss) for problem, x in points)
+        points = estimator._current_points(tests)
+        losses = [float(test.model.at(x).mean_loss) for test, x in zip(tests, points, strict=True)]
+        return -sum(losses)
 
     path = []
     for alpha in alphas.tolist():
@@ -175,7 +165,7 @@ def follow_path(
     return path
 
 
-def checked_scorer(single: Any, scoring: Any) -> Scorer:
+def checked_scorer(single: Any, scoring: Any) -> Any:
     """Return a scorer that passes weights on if `scoring` takes them."""
     if isinstance(scoring, (list, tuple, set, dict)):
         raise TypeError(f"scoring must be one score, a name or a callable, not {scoring!r}.")
@@ -185,10 +175,10 @@ def checked_scorer(single: Any, scoring: Any) -> Scorer:
     return partial(_score, scorer, "sample_weight" in inspect.signature(judge).parameters)
 
 
-def _score(scorer: Any, takes_weights: bool, fitted: Any, held: Data) -> float:
+def _score(scorer: Any, takes_weights: bool, fitted: Any, held: Data) -> Any:
     weighted = takes_weights and held.weights is not None
     keywords = {"sample_weight": held.weights} if weighted else {}
-    return float(scorer(fitted, held.X, held.y, **keywords))
+    return scorer(fitted, held.X, held.y, **keywords)
 
 
 def strengths_to_try(given: Any) -> Vector:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,8 @@ import scipy.sparse as sp
 from sklearn.model_selection import train_test_split
 
 from accelegrad.errors import Vector
-from accelegrad.models.row_file import RowFile, mapped, together
+from accelegrad.models.model_input import checked_weights
+from accelegrad.models.row_file import RowFile, together
 from accelegrad.models.streamed_model import StreamedMatrix
 
 
@@ -73,17 +74,24 @@ class Data(NamedTuple):
         return mean_deviation(deviations(y, weights, middle) for y, weights in self.blocks())
 
 
+def weights_of(given: Any, X: Any) -> Vector | None:
+    """Return checked weights of samples; all may be zero in a chunk of a stream."""
+    if given is None:
+        return None
+    weights = np.asarray(given)
+    if weights.dtype == object:
+        weights = weights.astype(np.float64)
+    if weights.ndim == 0:
+        weights = np.full(X.shape[0], weights)
+    return checked_weights(weights, X.shape[0], all_may_be_zero=True)
+
+
 def class_counts(data: Data, n_classes: int) -> Vector:
     """Return the total weight of each class; targets are class indices."""
     counts = np.zeros(n_classes)
     for places, weights in data.blocks():
         counts += np.bincount(places.astype(np.intp), weights, minlength=n_classes)
     return counts
-
-
-def targets_by(function: Callable[..., Any], *given: Any) -> Any:
-    """Apply a function to targets, block by block into a new file if they are in one."""
-    return mapped(function, *given) if isinstance(given[0], RowFile) else function(*given)
 
 
 def rows_of(data: Data, rows: Any) -> Data:
@@ -120,13 +128,11 @@ def refuse_missing(y: Any) -> None:
         return
     try:
         targets = np.asarray(y)
-        if dtype is None and targets.dtype.kind == "U":  # NumPy converts NaN among strings to "nan"
-            targets = np.asarray(y, dtype=object)
     except ValueError:  # rows of different lengths, refused elsewhere
         return
-    if targets.dtype != object:
-        return
-    for place, value in np.ndenumerate(targets):
+    if dtype is None and targets.dtype.kind == "U":  # NumPy converts NaN among strings to "nan"
+        targets = np.asarray(y, dtype=object)
+    for place, value in np.ndenumerate(targets) if targets.dtype == object else ():
         is_nan = isinstance(value, float) and value != value
         if value is None or is_nan or type(value).__name__ in ("NAType", "NaTType"):
             shown = ", ".join(map(str, place))
@@ -141,8 +147,6 @@ def without_empty_columns(data: Data) -> Data:
     Their coefficients are zero at a minimiser, but every step takes time for each column.
     """
     X = data.X
-    if not hasattr(X, "indptr"):
-        return data
     filled = np.flatnonzero(np.bincount(X.indices[: X.indptr[-1]], minlength=X.shape[1]))
     if not 0 < filled.size <= X.shape[1] // 2:  # half is chosen
         return data

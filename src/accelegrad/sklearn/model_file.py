@@ -66,7 +66,7 @@ def save_model(
     Parameters
     ----------
     estimator : AcceleGradClassifier, AcceleGradRegressor or one of their CV forms
-        A fitted estimator.
+        Fitted.
     path : str or path
         The file, usually with the extension .agm.
     feature_names : sequence of str, optional
@@ -111,20 +111,8 @@ def save_model(
 def load_model(path: str | os.PathLike[str]) -> Any:
     """Read a fitted estimator from a file that `save_model` wrote.
 
-    Parameters
-    ----------
-    path : str or path
-        The file.
-
-    Returns
-    -------
-    estimator
-        With the same parameters, coefficients and predictions.
-
-    Raises
-    ------
-    ArchiveError
-        If the file is damaged, not a model file, or of another format version.
+    It has the same parameters, coefficients and predictions. A file that is damaged, no model file
+    or of another format version raises an ArchiveError.
     """
     return read_model(path).estimator
 

@@ -222,27 +222,22 @@ def null_value(model: LinearModel | MultinomialModel) -> float:
         if not model.rows.fit_intercept:
             return float(np.log(model.n_classes))
         return float(entr(model.class_shares).sum())
-    if model.loss.classification and model.fit_intercept:
+    loss = model.loss
+    if not (loss.classification and model.fit_intercept):
+        constant = best_constant(model) if model.fit_intercept else 0.0
         if isinstance(model, PartedModel):
-            return null_value_of_labels(model.loss, model.target_sizes()[1])
-        positive = np.average(model.y > 0.0, weights=model.sample_weight)
-        return null_value_of_labels(model.loss, float(positive))
-    constant = best_constant(model) if model.fit_intercept else 0.0
+            return float(model.losses_of([constant])[0])
+        losses = loss.value(np.full_like(model.y, constant), model.y)
+        return float(np.average(losses, weights=model.sample_weight))
     if isinstance(model, PartedModel):
-        return float(model.losses_of([constant])[0])
-    losses = model.loss.value(np.full_like(model.y, constant), model.y)
-    return float(np.average(losses, weights=model.sample_weight))
-
-
-def null_value_of_labels(loss: Loss, positive: float) -> float:
-    """Return the least mean loss of a constant score, given the share of positive labels.
-
-    The best score is in [-1, 1]. It is an end, or a point where the slopes for both labels add up
-    to 0: both on their parabolas, or one beyond its parabola, where its slope is steepest.
-    """
+        positive = model.target_sizes()[1]
+    else:
+        positive = float(np.average(model.y > 0.0, weights=model.sample_weight))
     negative = 1.0 - positive
     if loss.has_logarithms:
         return float(entr(positive) + entr(negative))
+    # The best score is in [-1, 1]. It is an end, or a point where the slopes for both labels add up
+    # to 0: both on their parabolas, or one beyond its parabola, where its slope is steepest.
     scores = np.array([-1.0, 1.0, positive - negative])
     if 0.0 < positive < 1.0 and loss.lipschitz < np.inf:
         far = loss.lipschitz * loss.shape.softness

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -59,11 +60,6 @@ class StreamState(NamedTuple):
     states: Any = ()
     change: ColumnScaling | None = None  # the coordinates, from the first samples
     waiting: Data | None = None  # samples too few for the first chunk, or for a batch
-
-    @property
-    def is_scaled(self) -> bool:
-        """Whether the targets' scale is known: from a fit, or the first chunk."""
-        return self.rows > 0 or bool(self.states)
 
 
 class Learnt(NamedTuple):
@@ -135,7 +131,11 @@ def learn(
     if isinstance(states, tuple) and states[0].iteration == 0:  # the first step probes for a radius
         states, done = _after_steps(rules(), states, oracles(), 0, 1), 1
     if chunk is not None and isinstance(states, tuple) and done < count:
-        states = _sparse_stream(rules()[0], states, problems()[0])
+        problem, scale = problems()[0], _sparse_scale(rules()[0], problems()[0])
+        if scale is not None:
+            from accelegrad.kernels.sparse_steps import SparseSteps
+
+            states = SparseSteps.of_states(states, scale, problem.model.l2, problem.n_classes)
     if chunk is not None and not isinstance(states, tuple):
         begin = ends[done - 1] if done else 0
         done += states.advance(chunk, order[begin:], ends[done:] - begin)
@@ -203,17 +203,15 @@ class ChunkOracle:
     def __call__(self, point: Vector) -> KnownEvaluation:
         """Estimate value and gradient from the next batch."""
         self.next += 1
-        return self._at(point, self.batches[self.next - 1])
-
-    def _at(self, point: Vector, rows: RowNumbers) -> KnownEvaluation:
-        with np.errstate(**QUIET):  # BLAS may raise spurious flags
-            found = self.problem.model.batch_value_and_gradient(point, rows)
-        return self._shared(point, self.share, *found)
+        batch = self.problem.model.batch_value_and_gradient
+        return self._shared(self.share, batch, point, self.batches[self.next - 1])
 
     def _shared(
-        self, point: Vector, share: float, value: float, gradient: Vector
+        self, share: float, evaluated: Callable[..., Any], point: Vector, *rows: RowNumbers
     ) -> KnownEvaluation:
         """Return the estimate with the loss multiplied by `share`, and the l2 term in full."""
+        with np.errstate(**QUIET):  # BLAS may raise spurious flags
+            value, gradient = evaluated(point, *rows)
         rest = (1.0 - share) * self.problem.l2_slope(point)
         return KnownEvaluation(
             point, share * value + 0.5 * float(rest @ point), share * gradient + rest
@@ -221,7 +219,8 @@ class ChunkOracle:
 
     def mean_square(self, point: Vector, change: ColumnScaling | None) -> float:
         """Return the mean squared norm of the batches' gradients, in coordinates of `change`."""
-        gradients = (self._at(point, rows).gradient for rows in self.batches)
+        self.next = 0
+        gradients = (self(point).gradient for _ in self.batches)
         changed = (g if change is None else change.adjoint(g) for g in gradients)
         return float(np.mean([g @ g for g in changed]))
 
@@ -239,11 +238,8 @@ class ChunkOracle:
     def _half(self, rows: RowNumbers) -> Callable[[Vector], KnownEvaluation]:
         model = self.problem.model
         weight = float(self.problem.rows.shares[rows].sum()) * self.n_rows / rows.size
-        return partial(self._at_part, model.of_rows(rows, model.l2), self.share * weight)
-
-    def _at_part(self, part: Any, share: float, point: Vector) -> KnownEvaluation:
-        with np.errstate(**QUIET):
-            return self._shared(point, share, *part.value_and_gradient(point))
+        part = model.of_rows(rows, model.l2)
+        return partial(self._shared, self.share * weight, part.value_and_gradient)
 
 
 def first_change(problem: Problem, diameter: float | str) -> ColumnScaling | None:
@@ -291,16 +287,6 @@ def _after_steps(
     return tuple(after)
 
 
-def _sparse_stream(rule: Rule, states: Any, problem: Problem) -> Any:
-    """Return the states as a `SparseSteps` if possible, otherwise unchanged."""
-    scale = _sparse_scale(rule, problem)
-    if scale is None:
-        return states
-    from accelegrad.kernels.sparse_steps import SparseSteps
-
-    return SparseSteps.of_states(states, scale, problem.model.l2, problem.n_classes)
-
-
 def _sparse_scale(rule: Rule, problem: Problem) -> Vector | None:
     """Return the scales for `SparseSteps`, or None if it does not have this rule's steps.
 
@@ -321,6 +307,7 @@ def _sparse_scale(rule: Rule, problem: Problem) -> Vector | None:
     return None if rest.size or rule.change.shift.any() else scale
 
 
+@dataclass(frozen=True, eq=False)
 class Line:
     """The objective of some samples along the slope of others, as an oracle for the rule's probe.
 
@@ -328,18 +315,12 @@ class Line:
     slope, the second the start's distance from zero.
     """
 
-    def __init__(
-        self,
-        losses: Callable[[Any], tuple[Vector, Any]],  # values and slopes, given the margins
-        weights: Vector,
-        intercept: float,
-        length: float,  # of the slope
-        moves: Any,  # the margins' changes per unit of length
-        bending: float,  # the second derivative of the l2 term
-    ) -> None:
-        self.losses, self.weights, self.intercept = losses, weights, intercept
-        self.length, self.moves, self.bending = length, moves, bending
-        self.start = np.array([0.0, intercept])
+    losses: Callable[[Any], tuple[Vector, Any]]  # values and slopes, given the margins
+    weights: Vector
+    intercept: float
+    length: float  # of the slope
+    moves: Any  # the margins' changes per unit of length
+    bending: float  # the second derivative of the l2 term
 
     def __call__(self, point: Vector) -> KnownEvaluation:
         """Evaluate on the samples that judge."""
@@ -418,8 +399,10 @@ def _first_sparse(
     from accelegrad.kernels.sparse_steps import SparseSteps
 
     inner = rule.rule if isinstance(rule, Rescaled) else rule
-    lines = _lines(problem, starts, scale, chunk, order)
-    radii = [inner.prepared(inner.init(line.start), line)[0].radius for line in lines]
+    radii = []
+    for line in _lines(problem, starts, scale, chunk, order):
+        state = inner.init(np.array([0.0, line.intercept]))
+        radii.append(inner.prepared(state, line)[0].radius)
     blank = inner.init(np.zeros(1))
     return SparseSteps.of_starts(blank, starts, radii, scale, problem.model.l2, problem.n_classes)
 

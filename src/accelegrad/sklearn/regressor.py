@@ -78,17 +78,13 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
     def _in_units(self, objective: Objective, data: Data | None = None) -> Objective:
         if data is None:
             return self._in_scale(objective, lambda: float(self.target_scale_))
-        return self._in_scale(
-            objective, partial(data.target_scale, centred=objective.fit_intercept)
-        )
+        found = partial(data.target_scale, centred=objective.fit_intercept)
+        return self._in_scale(objective, found)
 
     def _in_scale(self, objective: Objective, found: Callable[[], float]) -> Objective:
         """Set `target_scale_`, and return the objective in this scale."""
-        given = self._given_scale()
-        if not objective.is_scaled:
-            self.target_scale_ = 1.0
-        else:
-            self.target_scale_ = found() if given is None else given
+        given = self._given_scale() if objective.is_scaled else 1.0
+        self.target_scale_ = found() if given is None else given
         return objective.in_units(self.target_scale_)
 
     def _meaning(self, objective: Objective) -> tuple[Any, ...]:
@@ -227,15 +223,6 @@ class AcceleGradRegressor(LinearRegressor, StreamFitting):
         """Learn from the next samples of a stream, with one step per `batch_size` samples.
 
         {stream}
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As for `fit`.
-
-        Returns
-        -------
-        self
         """
         if self._levels() is not None:
             raise ValueError(

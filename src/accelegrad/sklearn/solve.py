@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -67,6 +68,10 @@ class Settings:
         """Return the sufficient gap for this objective; negative without a `tol`."""
         return -1.0 if self.tol is None else self.tol * max(value, problem.floor)
 
+    def goal(self, problem: Problem, value: float) -> float:
+        """Return the gap to aim at, a little below the sufficient one."""
+        return (1.0 - MARGIN) * self.target(problem, value)
+
     def options(self, problem: Problem) -> dict[str, Any]:
         """Return the arguments of `minimize`."""
         aim = None if self.tol is None else (1.0 - MARGIN) * self.tol
@@ -105,8 +110,6 @@ class Fit(NamedTuple):
 
 def total(fits: Sequence[Fit]) -> Fit:
     """Combine fits of independent problems into one of their sum."""
-    if len(fits) == 1:
-        return fits[0]
     return Fit(
         np.array([fit.parameters for fit in fits]),
         sum(fit.objective for fit in fits),
@@ -125,15 +128,17 @@ def total(fits: Sequence[Fit]) -> Fit:
 def solve(
     problems: Sequence[Problem],
     settings: Settings,
-    starts: Sequence[Vector],
+    starts: Sequence[Vector] | None = None,
     judges: Sequence[Problem] | None = None,
-) -> list[Fit]:
-    """Minimise problems that differ only in their targets, starting at feasible points.
+) -> Fit:
+    """Minimise the sum of problems that differ only in their targets.
 
-    With `judges`, the same problems on held-out samples, a run ends when the mean loss of its judge
-    stalls, and returns the parameters with the least one.
+    `starts` are feasible points, by default those of constant predictions. With `judges`, the same
+    problems on held-out samples, a run ends when the mean loss of its judge stalls, and returns the
+    parameters with the least one.
     """
-    fits: list[Fit | None] = [None] * len(problems)
+    starts = starts or list(map(Problem.start, problems))
+    fits: list[Any] = [None] * len(problems)
     tried, model = "", problems[0].model
     all_open = settings.batch_size is None and settings.diameter == settings.output == AUTO
     if judges is None and all_open and settings.tol is not None and not settings.progress:
@@ -142,17 +147,16 @@ def solve(
             fits, tried = _by_interior_points(problems, settings, starts), INTERIOR
         else:
             fits = list(map(_directly, problems, repeat(settings), starts))
-    missing = [place for place, fit in enumerate(fits) if fit is None]
-    calls = [
-        (problems[i], settings, starts[i], None if judges is None else judges[i], tried)
-        for i in missing
-    ]
-    if len(calls) <= 1:  # joblib would take longer than a small fit
-        runs = [_by_run(*call) for call in calls]
-    else:
-        runs = Parallel(n_jobs=settings.n_jobs)(delayed(_by_run)(*call) for call in calls)
-    found = iter(runs)
-    return [next(found) if fit is None else fit for fit in fits]
+    if None in fits:
+        given: Any = zip(problems, starts, judges or repeat(None), fits, strict=False)
+        calls = [(*call, settings, tried) for *call, fit in given if fit is None]
+        if len(calls) == 1:  # joblib would take longer than a small fit
+            runs = [_by_run(*calls[0])]
+        else:
+            runs = Parallel(n_jobs=settings.n_jobs)(delayed(_by_run)(*call) for call in calls)
+        found = iter(runs)
+        fits = [next(found) if fit is None else fit for fit in fits]
+    return fits[0] if len(fits) == 1 else total(fits)
 
 
 # -- without a run ---------------------------------------------------------------------------------
@@ -164,21 +168,18 @@ def _directly(problem: Problem, settings: Settings, start: Vector) -> Fit | None
     if not isinstance(model, LinearModel) or terms is None:
         return None
     if problem.floor == 0.0 and problem.value(start) == 0.0:  # a constant fits exactly
-        return _proved(problem, settings, start, 0.0, 0.0, 0, PROXIMAL)
+        return Fit(start, 0.0, 0.0, settings.target(problem, 0.0), 0, PROXIMAL)
     if not DirectNewton.serves(model, terms):
         return None
     direct = problem.kept.get("direct")
     if direct is None:
         direct = problem.kept["direct"] = DirectNewton(model)
-
-    def goal(value: float) -> float:
-        return (1.0 - MARGIN) * settings.target(problem, value)
-
-    found = direct.minimum(terms, start, goal, settings.max_iter)
+    found = direct.minimum(terms, start, partial(settings.goal, problem), settings.max_iter)
     if found is None:
         return None
     x, value, bound, steps = found
-    fit = _proved(problem, settings, x, value, bound, steps, PROXIMAL)
+    gap = abs(value - max(bound, 0.0))  # losses and penalties are nonnegative
+    fit = Fit(x, value, gap, settings.target(problem, value), steps, PROXIMAL)
     return fit if fit.converged else None
 
 
@@ -212,28 +213,16 @@ def _by_interior_points(
     def proved(place: int, point: Found, gap: float) -> bool:
         problem, x = problems[place], point.parameters
         value = models[place].value(x) + problem.l1_value(x)
-        bound = ModelDual(models[place], problem.terms).at_slopes(point.slopes)
-        fits[place] = fit = _proved(problem, settings, x, value, bound, point.steps, INTERIOR)
-        return fit.gap <= gap
+        bound = max(ModelDual(models[place], problem.terms).at_slopes(point.slopes), 0.0)
+        target, reached = settings.target(problem, value), abs(value - bound)
+        fits[place] = Fit(x, value, reached, target, point.steps, INTERIOR)
+        return reached <= gap
 
     interior_points(models, terms, starts, allowed, proved, settings.max_iter)
     found = [fit for fit in fits if fit is not None]
     if len(found) == len(fits) and total(found).converged:
         return fits
     return [fit if fit is not None and fit.converged else None for fit in fits]
-
-
-def _proved(
-    problem: Problem,
-    settings: Settings,
-    x: Vector,
-    value: float,
-    bound: float,
-    steps: int,
-    method: str,
-) -> Fit:
-    gap = abs(value - max(bound, 0.0))  # losses and penalties are nonnegative
-    return Fit(x, value, gap, settings.target(problem, value), steps, method)
 
 
 # -- by a run of `minimize` ------------------------------------------------------------------------
@@ -267,7 +256,7 @@ class EarlyStopping:
 
 
 def _by_run(
-    problem: Problem, settings: Settings, start: Vector, judge: Problem | None, tried: str
+    problem: Problem, start: Vector, judge: Problem | None, settings: Settings, tried: str
 ) -> Fit:
     """Solve a problem by `minimize`; `tried` is a method that did not prove enough."""
     watch = None if judge is None else EarlyStopping(judge, problem, settings)
@@ -331,13 +320,11 @@ class MultinomialRun:
 
     def result(self, start: Vector) -> OptimizeResult:
         """Return the result, with the bound that holds everywhere if there is one."""
-        problem, settings, change = self._problem, self._settings, self._change
-        penalty, chosen = problem.penalty(), problem.feasible_set
-        if change is not None:
-            start = change.invert(start)
-            penalty = change.scaled_penalty(penalty)
-            chosen = change.scaled_set(chosen, self._model.n_parameters)
-        options = settings.options(problem) | {"penalty": penalty, "feasible_set": chosen}
+        problem, settings = self._problem, self._settings
+        space = Space(start, problem.feasible_set, problem.penalty())
+        space = space if self._change is None else space.scaled(self._change)
+        options = settings.options(problem) | space._asdict()
+        start = options.pop("start")
         if self._sampler is not None or self._dual is not None:
             options |= {"tol": None, "rtol": None}  # only the dual bound decides
         if self._is_bounded or self._watch is not None:
@@ -381,7 +368,7 @@ class MultinomialRun:
             # minibatches it is an estimate.
             if not math.isfinite(value) or self._sampler is not None:
                 value = problem.value(x)
-            goal = (1.0 - MARGIN) * self._settings.target(problem, value)
+            goal = self._settings.goal(problem, value)
             # The bound costs several passes: it is computed only if it may prove enough.
             promising = self._curved is None or self._curved.expected_gap(x) <= 2.0 * goal
             if value - self._bound > goal and promising:
