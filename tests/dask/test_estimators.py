@@ -188,6 +188,13 @@ def test_cross_validation_agrees_with_that_of_rows_in_memory(name):
     assert found.predict(da.from_array(X, chunks=(100, -1))).compute().shape == (N,)
 
 
+def test_many_classes_are_not_taken_for_numbers():
+    """Without a warning of scikit-learn's, which counts all targets."""
+    X, _ = plain_data()
+    y = np.random.default_rng(0).integers(0, 30, N)
+    AcceleGradClassifier(alpha=0.1, tol=0.1).fit(*spread(X, y))
+
+
 def test_folds_without_a_class_do_without_it():
     X, y = plain_data(3)
     y[:4] = "z"  # a class that the first fold does not learn

@@ -250,7 +250,9 @@ class AcceleGradClassifier(OnCluster, classifier.AcceleGradClassifier):
     _local = classifier.AcceleGradClassifier
 
     def _take_all_targets(self, data: ClusterData) -> bool:
-        classifier.refuse_numbers(found := labels(data), type(self).__name__)
+        found = labels(data)
+        # Twice: scikit-learn warns where more than half of the targets are different.
+        classifier.refuse_numbers(np.repeat(found, 2), type(self).__name__)
         return self._take_classes(found)
 
     def _cluster_problems(self, objective: Objective, data: ClusterData) -> list[Problem]:
