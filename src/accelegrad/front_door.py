@@ -336,7 +336,16 @@ def _run(
     judge = ModelOracle(model, penalty) if request.minibatches else None
     known = oracle.exact_values or judge is not None
     bracket = _bracket(request, options, setting, oracle) if known else Bracket(None, None)
-    _check_needs(request, setting, oracle, options, bracket)
+    if "values" in rule.can and not oracle.has_values:
+        raise ValueError(f"fun is None, but the line search of {rule.title} needs values.")
+    if options.output == "best" and not oracle.exact_values:
+        raise ValueError("output='best' needs exact values; use 'average' or 'last'.")
+    if options.goal is not None and bracket.cuts is None and bracket.dual is None:
+        raise ValueError(
+            "tol stops on the certified gap, which needs exact values, and for this method a "
+            "diameter, a bounded feasible_set, or a LinearModel with l2 > 0. Use max_iter or "
+            "time_limit alone."
+        )
     restarts = None if request.restart is None else _restarts(request.restart, setting, oracle)
     if isinstance(oracle, MinibatchOracle):
         rule = compiled_twin(rule, oracle.model, setting.start, values=options.trace)
@@ -505,26 +514,6 @@ def _restarts(given: Any, setting: Setting, oracle: Oracle) -> Restarts | None:
     if not oracle.exact_values:
         raise ValueError("restart='adaptive' compares values, which have to be exact.")
     return Restarts(setting.rule)
-
-
-def _check_needs(
-    request: Request, setting: Setting, oracle: Oracle, options: Options, bracket: Bracket
-) -> None:
-    """Refuse combinations that cannot work, before anything is computed."""
-    if request.model is None and setting.choice.of_rows:
-        raise ValueError(f"method {setting.choice.name!r} needs a LinearModel: a sum over rows.")
-    if request.model is None and request.minibatches:
-        raise ValueError("batch_size needs a LinearModel; for noisy gradients give exact=False.")
-    if "values" in setting.rule.can and not oracle.has_values:
-        raise ValueError(f"fun is None, but the line search of {setting.rule.title} needs values.")
-    if options.output == "best" and not oracle.exact_values:
-        raise ValueError("output='best' needs exact values; use 'average' or 'last'.")
-    if options.goal is not None and bracket.cuts is None and bracket.dual is None:
-        raise ValueError(
-            "tol stops on the certified gap, which needs exact values, and for this method a "
-            "diameter, a bounded feasible_set, or a LinearModel with l2 > 0. Use max_iter or "
-            "time_limit alone."
-        )
 
 
 def _iterations(given: Iterable[int]) -> frozenset[int]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import accelegrad as ag
-from accelegrad.bundle import bundle, cut_model, quasi_newton
+from accelegrad.bundle import bundle, cut_memory, quasi_newton
 from accelegrad.bundle.bundle import INSURED, UNINSURED, Bundle
 from accelegrad.bundle.cut_memory import DEFAULT_BYTES
 from accelegrad.run.result import Status
@@ -78,8 +78,8 @@ TRANSCRIBED = {
 def test_equals_the_transcription(name, monkeypatch):
     """Both solve the same programmes to about 1e-10; later steps amplify that."""
     # Without this a set's model is solved to some percent of its promise only.
-    monkeypatch.setattr(cut_model, "MISSED", 1e-12)
-    monkeypatch.setattr(cut_model, "MOST_ROUNDS", 60)
+    monkeypatch.setattr(cut_memory, "MISSED", 1e-12)
+    monkeypatch.setattr(cut_memory, "MOST_ROUNDS", 60)
     monkeypatch.setattr(quasi_newton, "ACCURATE", 1e-12)
     monkeypatch.setattr(quasi_newton, "MOST_STEPS", 5000)
     # AcceleGrad's first step would come when these functions are solved.
@@ -158,20 +158,6 @@ def test_resume_is_bit_for_bit_from_any_iteration(name, tmp_path):
     for stop in range(1, 40, 3 if not options else 7):
         solve(fun, x0, max_iter=stop, checkpoint=path, **options)
         assert_same(solve(fun, x0, max_iter=45, resume=path, **options), whole)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"bundle_size": 3}, "bundle_size must be a whole number >= 4"),
-        ({"bundle_size": 4.5}, "bundle_size must be a whole number >= 4"),
-        ({"initial_radius": 0.0}, "initial_radius"),
-        ({"initial_radius": math.nan}, "initial_radius"),
-    ],
-)
-def test_wrong_parameters_are_refused(parameters, message):
-    with pytest.raises((TypeError, ValueError), match=message):
-        Bundle(**parameters)
 
 
 def test_the_first_step_has_the_length_that_is_given():

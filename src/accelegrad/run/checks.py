@@ -240,7 +240,8 @@ class AssumedRegion:
         if self.region is None:
             return True
         bracket = self.progress.bracket
-        margin = bracket.margin(final)
+        proved = bracket.proved(final)  # else rounding ended the run
+        margin = bracket.goal(final.value) if proved else bracket.resolution(final)
         if bracket.bound_everywhere >= final.value - margin:
             return True
         slope = norm(final.gradient)  # unlike a square it does not underflow
