@@ -254,16 +254,6 @@ class Request:
         """The ratio of the largest column to the smallest, for the reason."""
         return unevenness(self.model)
 
-    @property
-    def steps(self) -> str:
-        """What Newton's steps do, for the reason."""
-        model = self.model
-        if self.cheap_curvature:
-            count = f"the curvature in {model.n_parameters} coordinates"
-            return f"{count} costs little beside gradients"
-        few = f"steps on a sample of {model.n_samples} rows get close quickly"
-        return f"{few}; full gradients then refine the curvature"
-
 
 # -- the table -----------------------------------------------------------------------------------
 
@@ -320,7 +310,18 @@ TABLE = [
         DUAL,
         "the l2 term is so strong for rows of this size that a few passes climb the dual",
     ),
-    Row((), NEWTON, "the {facts.model.loss.name} loss {facts.smoothness}; {facts.steps}"),
+    Row(
+        ("cheap_curvature",),
+        NEWTON,
+        "the {facts.model.loss.name} loss {facts.smoothness}; the curvature in "
+        "{facts.model.n_parameters} coordinates costs little beside gradients",
+    ),
+    Row(
+        (),
+        NEWTON,
+        "the {facts.model.loss.name} loss {facts.smoothness}; steps on a sample of "
+        "{facts.model.n_samples} rows get close quickly; full gradients then refine the curvature",
+    ),
 ]
 
 

@@ -24,7 +24,7 @@ from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.sampling import BatchSampler
 from accelegrad.proofs.bracket import Bracket
 from accelegrad.proofs.cuts import CutCertificate
-from accelegrad.proofs.model_dual import DualCertificate, ModelDual
+from accelegrad.proofs.model_dual import DualCertificate
 from accelegrad.rules import Rule
 from accelegrad.run.checkpoint import run_kind
 from accelegrad.run.checks import NEAR
@@ -473,7 +473,10 @@ def _bracket(request: Request, options: Options, setting: Setting, oracle: Oracl
             floor = 0.0  # losses are nonnegative
         feasible = request.project_y is not False  # all points are in the set
         if feasible or not request.space.is_limited:
-            bounds = _model_dual(request, model) if oracle.dual is None else oracle.dual
+            bounds = oracle.dual
+            if bounds is None and not (request.constrained and request.terms is None):
+                given = model.dual_with(request.terms) if request.constrained else model.dual
+                bounds = given if given.is_there else None
             dual = None if bounds is None else DualCertificate(bounds, often=often)
     # A guessed region adds nothing to a bound that holds everywhere and becomes tight.
     guessed = region is not None and region.growing
@@ -485,15 +488,6 @@ def _bracket(request: Request, options: Options, setting: Setting, oracle: Oracl
         kept = CutMemory(region.center, default_size(region.center.size))
     cuts = CutCertificate(region, model, often=often, kept=kept)
     return Bracket(cuts, dual, goal=options.goal, model=model, everywhere=floor)
-
-
-def _model_dual(request: Request, model: LinearModel) -> ModelDual | None:
-    dual = model.dual
-    if request.constrained:
-        if request.terms is None:
-            return None
-        dual = model.dual_with(request.terms)
-    return dual if dual.is_there else None
 
 
 def _restarts(given: Any, setting: Setting, oracle: Oracle) -> Restarts | None:

@@ -309,10 +309,6 @@ class ModelOracle(Oracle):
     def __init__(self, model: LinearModel, penalty: Penalty | None = None) -> None:
         self.model, self.penalty = model, penalty
 
-    def __call__(self, point: Vector) -> Evaluation:
-        """Evaluate at the point."""
-        return self.exactly(point)
-
     def exactly(self, point: Vector) -> Evaluation:
         """Evaluate the model's objective at the point."""
         self._count_value()
@@ -320,6 +316,8 @@ class ModelOracle(Oracle):
             at = self.model.at(point)
             value = at.value
         return self._finish(Evaluation(point, value, late_gradient=self._late_gradient, model=at))
+
+    __call__ = exactly
 
     def _count_value(self) -> None:
         self.points += 1
