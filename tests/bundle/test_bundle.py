@@ -150,7 +150,12 @@ def test_resume_is_bit_for_bit_from_any_iteration(name, tmp_path):
     for stop in range(1, 40, 3 if not options else 7):
         solve(fun, x0, max_iter=stop, checkpoint=path, **options)
         resumed = solve(fun, x0, max_iter=45, resume=path, **options)
-        for field in ("x", "jac", "x_last", *["fun", "nit", "nfev", "njev", "status", "lower_bound", "gap"]):
+        for field in (
+            "x",
+            "jac",
+            "x_last",
+            *["fun", "nit", "nfev", "njev", "status", "lower_bound", "gap"],
+        ):
             np.testing.assert_array_equal(resumed[field], whole[field], err_msg=field)
 
 
