@@ -353,8 +353,12 @@ class CutCertificate(Saved):
             weights, slope = lowest.weights, lowest.slope
             if self.raise_by_average(weights):
                 self._step = step
-            gap = best.value - self.lower_bound
-            if 0.0 <= gap <= max(goal, NEARLY_ALL * self._left(best, lowest.point)):
+            # In the region no average proves more than the height of the kept cuts at a point.
+            gap, point, left = best.value - self.lower_bound, lowest.point, 0.0
+            if norm(point - region.center) <= region.radius:
+                term = 0.0 if region.penalty is None else region.penalty.value(point)
+                left = best.value - float(kept.values_at(point).max()) - term
+            if 0.0 <= gap <= max(goal, NEARLY_ALL * left):
                 return
             if self.lower_bound == before and step == self._step > first:
                 # too long: the products of these cuts lack digits
@@ -384,14 +388,6 @@ class CutCertificate(Saved):
             slope = weights @ kept.slopes
             if not self.lower_bound > before and norm(slope) > 0.5 * length:
                 return
-
-    def _left(self, best: Evaluated, point: Vector) -> float:
-        """Return a gap that no average of the kept cuts can go below: all are lower at a point."""
-        kept, region = self.kept, self.region
-        if kept is None or not norm(point - region.center) <= region.radius:
-            return 0.0
-        term = 0.0 if region.penalty is None else region.penalty.value(point)
-        return best.value - float(kept.values_at(point).max()) - term
 
     def lowest(self, center: Evaluated, step: float) -> Lowest | None:
         """Return the minimum of the cut model near a centre; None if numbers overflow."""
