@@ -7,6 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import accelegrad as ag
 from accelegrad import kernels
+from accelegrad.models.sampling import BatchSampler
 from accelegrad.run import compiled
 from accelegrad.run.compiled import CompiledRule, compiled_twin
 from accelegrad.run.result import Status
@@ -119,6 +120,15 @@ def test_which_runs_are_compiled(monkeypatch):
         assert all(compiled_twin(rule, problem, start) is rule for rule in has_twin)
         monkeypatch.setattr(compiled, "LEAST_ROWS", 150)
         assert all(isinstance(compiled_twin(r, problem, start), CompiledRule) for r in has_twin)
+
+
+@pytest.mark.parametrize("replacement", [False, True])
+def test_batches_at_once_are_those_one_by_one(replacement):
+    draw = lambda: BatchSampler(23, 4, np.random.default_rng(2), replacement=replacement)  # noqa: E731
+    one, many = draw(), draw()
+    rows = np.concatenate([one.next_rows() for _ in range(3)])
+    assert_array_equal(many.next_batches(3), rows)
+    assert one.rows_drawn == many.rows_drawn
 
 
 @pytest.mark.parametrize("kind", ["csr", "dense"])
