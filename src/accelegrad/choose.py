@@ -15,23 +15,21 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from accelegrad import kernels
+from accelegrad import kernels, rules
 from accelegrad.catalogue import (
     AUTO,
     BUNDLE,
     DUAL,
     INTERIOR,
+    MEANING,
     METHODS,
     NEWTON,
     PROXIMAL,
-    Space,
-    bound_rule,
-    built_rule,
-    is_given,
+    RADIUS,
 )
-from accelegrad.errors import Vector, nearest
-from accelegrad.geometry.penalties import OnLeading, as_penalty
-from accelegrad.geometry.sets import Box, FeasibleSet, WholeSpace, as_feasible_set
+from accelegrad.errors import NonFiniteError, Vector, nearest
+from accelegrad.geometry.penalties import OnLeading, Penalty, as_penalty
+from accelegrad.geometry.sets import Ball, Box, FeasibleSet, WholeSpace, as_feasible_set
 from accelegrad.linalg import ROUNDED_UP
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.scaling import (
@@ -45,7 +43,7 @@ from accelegrad.models.scaling import (
 from accelegrad.proofs.cuts import Region
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.rules import Rescaled, Rule
-from accelegrad.rules.base import SHORTEST
+from accelegrad.rules.base import SHORTEST, check_distance
 from accelegrad.solvers.curvature import FACTOR_PRODUCT, Costs
 from accelegrad.solvers.row_oracle import RowRule
 
@@ -74,6 +72,32 @@ LARGEST_OFFSET = 1e-9
 
 
 # -- facts ---------------------------------------------------------------------------------------
+
+
+class Space(NamedTuple):
+    """Start, set and penalty, in the user's or the rule's coordinates."""
+
+    start: Vector
+    feasible_set: FeasibleSet | None = None
+    penalty: Penalty | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is a set other than the whole space."""
+        return self.feasible_set is not None and not isinstance(self.feasible_set, WholeSpace)
+
+    def scaled(self, change: Any) -> Space:
+        """Return the space in the coordinates v of x = T v."""
+        return Space(
+            change.invert(self.start),
+            change.scaled_set(self.feasible_set, self.start.size),
+            change.scaled_penalty(self.penalty),
+        )
+
+
+def is_given(wish: Any) -> bool:
+    """Return whether an argument is neither None nor "auto"."""
+    return wish is not None and not (isinstance(wish, str) and wish == AUTO)
 
 
 ANYWHERE, NOTHING = Space(np.zeros(0)), MappingProxyType[str, Any]({})
@@ -134,6 +158,10 @@ class Request:
         #: what is given that methods for sums over rows do not take, for the reason; or ""
         self.given = next(filter(reasons.get, reasons), "")
         self.something_given = bool(self.given)
+        #: what makes the loss suitable for Newton's steps, for the reason
+        self.smoothness = "can be smoothed as far as the dual gap allows"
+        if model is not None and math.isfinite(model.loss.curvature):
+            self.smoothness = "is smooth"
 
     @cached_property
     def terms(self) -> Terms | None:
@@ -201,7 +229,7 @@ class Request:
         """
         model, loss = self.model, self.model.loss
         if math.isinf(loss.curvature):
-            if not (loss.classification and self._has_dual_of_rows):
+            if not (loss.classification and model.l2 > 0.0 and model.in_memory):
                 return False
             typical = float(np.median(model.row_squares())) / model.n_samples
             return bool(typical <= MOST_UNEVEN_DUAL * model.l2)
@@ -211,18 +239,13 @@ class Request:
         return bool(loss.curvature * largest <= MOST_UNEVEN_DUAL * model.l2)
 
     @property
-    def _has_dual_of_rows(self) -> bool:
-        """Whether the dual has one coordinate per row, and all rows are in memory."""
-        return bool(self.model.l2 > 0.0 and self.model.in_memory)
-
-    @property
     def _is_climbable(self) -> bool:
         """Whether the dual can be climbed row by row, and Newton's steps are not cheaper.
 
         For smooth losses they are cheaper where plain code visits the few entries.
         """
         model = self.model
-        if not self._has_dual_of_rows or self.cheap_curvature:
+        if not (model.l2 > 0.0 and model.in_memory) or self.cheap_curvature:
             return False
         return math.isinf(model.loss.curvature) or model.storage.entries >= kernels.FEW_ENTRIES
 
@@ -230,22 +253,6 @@ class Request:
     def unevenness(self) -> float:
         """The ratio of the largest column to the smallest, for the reason."""
         return unevenness(self.model)
-
-    @property
-    def smoothness(self) -> str:
-        """What makes the loss suitable for Newton's steps, for the reason."""
-        smooth = math.isfinite(self.model.loss.curvature)
-        return "is smooth" if smooth else "can be smoothed as far as the dual gap allows"
-
-    @property
-    def steps(self) -> str:
-        """What Newton's steps do, for the reason."""
-        model = self.model
-        if self.cheap_curvature:
-            count = f"the curvature in {model.n_parameters} coordinates"
-            return f"{count} costs little beside gradients"
-        few = f"steps on a sample of {model.n_samples} rows get close quickly"
-        return f"{few}; full gradients then refine the curvature"
 
 
 # -- the table -----------------------------------------------------------------------------------
@@ -303,7 +310,18 @@ TABLE = [
         DUAL,
         "the l2 term is so strong for rows of this size that a few passes climb the dual",
     ),
-    Row((), NEWTON, "the {facts.model.loss.name} loss {facts.smoothness}; {facts.steps}"),
+    Row(
+        ("cheap_curvature",),
+        NEWTON,
+        "the {facts.model.loss.name} loss {facts.smoothness}; the curvature in "
+        "{facts.model.n_parameters} coordinates costs little beside gradients",
+    ),
+    Row(
+        (),
+        NEWTON,
+        "the {facts.model.loss.name} loss {facts.smoothness}; steps on a sample of "
+        "{facts.model.n_samples} rows get close quickly; full gradients then refine the curvature",
+    ),
 ]
 
 
@@ -374,6 +392,10 @@ def resolve(request: Request) -> Setting:
     rule = bound_rule(rule, inner, diameter, request.project_y, values=request.exact_values)
     if change is not None:
         rule = Rescaled(rule, change)
+    if model is None and choice.of_rows:
+        raise ValueError(f"method {choice.name!r} needs a LinearModel: a sum over rows.")
+    if model is None and request.minibatches:
+        raise ValueError("batch_size needs a LinearModel; for noisy gradients give exact=False.")
     region = _region(space, diameter, proven, rule, change, model)
     return Setting(rule, space.start, region, choice)
 
@@ -384,6 +406,139 @@ def stream_rule(space: Space, diameter: float | str, change: Any) -> Rule:
     rule, number = built_rule(AUTO, "accelegrad", {"diameter": diameter})
     rule = bound_rule(rule, space, number)
     return rule if change is None else Rescaled(rule, change)
+
+
+# -- the rule -----------------------------------------------------------------------------------
+
+
+def built_rule(method: Any, name: str, parameters: Mapping[str, Any]) -> tuple[Rule, float | None]:
+    """Return the rule, not bound yet, and the diameter, None if it is automatic.
+
+    `method` is a rule object, or else `name` says which method's rule to build. A method without a
+    diameter gets its variant that finds one, if there is one.
+    """
+    diameter: Any = parameters.get("diameter")
+    if isinstance(diameter, str):
+        if diameter != AUTO:
+            raise ValueError(f"diameter must be a positive number or 'auto', not {diameter!r}.")
+        diameter = None
+    widths = name == "diagonal" and np.ndim(diameter) == 1
+    if diameter is not None and not widths:
+        diameter = check_distance("diameter", diameter)
+    size = float(np.linalg.norm(diameter)) if widths else diameter  # of widths, that of the box
+    if isinstance(method, Rule):
+        held = getattr(method, "diameter", None)
+        for parameter, value in parameters.items():
+            if is_given(value) and (parameter != "diameter" or held is not None):
+                raise ValueError(
+                    f"{parameter} belongs to the rule object {method!r}; do not give it again."
+                )
+        return method, size if held is None else float(np.linalg.norm(held))
+    entry = METHODS[name]
+    rule, needs, takes = entry.rule, entry.needs, entry.takes
+    if diameter is None and entry.automatic is not None:
+        rule, needs, takes = entry.automatic, (), RADIUS
+    given = {}
+    for parameter, value in {**parameters, "diameter": diameter}.items():
+        if value is None:
+            continue
+        if parameter in needs or parameter in takes:
+            given[parameter] = value
+        elif parameter in entry.takes:
+            raise ValueError(
+                f"{parameter} is not a parameter of method {name!r} with diameter='auto'; it goes "
+                "with a diameter that is a number."
+            )
+        elif parameter != "diameter":  # any method accepts one, which gives the certificate
+            raise ValueError(f"{parameter} is not a parameter of method {name!r}.")
+    for parameter in needs:
+        if parameter not in given:
+            raise ValueError(f"{parameter} is needed by method {name!r}: {MEANING[parameter]}.")
+    return rule(**given), size
+
+
+def bound_rule(
+    rule: Rule,
+    space: Space,
+    diameter: float | None,
+    project_y: bool | None = None,
+    *,
+    values: bool = True,
+) -> Rule:
+    """Return the rule with its projection, prox and probe.
+
+    Without a set, that is K of the paper's unconstrained setting: the ball with this diameter, or a
+    box for the diagonal rule.
+    """
+    start, chosen, penalty = space
+    given: Any = rule
+    bound: dict[str, Any] = {}
+    if "terms" in rule.can:
+        return rule
+    if penalty is not None:
+        _need(rule, "prox", "penalty")
+        bound["prox"] = partial(_prox, penalty)
+        if "term" in rule.can:
+            bound["term"] = penalty.value
+    if "probe" in rule.can and given.probe is None:
+        bound["probe"] = values
+    if chosen is not None and space.is_limited:
+        _need(rule, "project", "feasible_set")
+        diagonal = (rules.DiagonalAcceleGrad, rules.DistanceFreeDiagonalAcceleGrad)
+        if isinstance(rule, diagonal) and not isinstance(chosen, Box):
+            raise ValueError(
+                f"feasible_set {chosen!r} cannot be used with method 'diagonal': with one step "
+                "size per coordinate, only a Box or NonNegative can."
+            )
+        bound["project"] = chosen.project
+        if "cuts" in rule.can:
+            bound["rows"] = chosen.rows_for(start.size)
+    elif (
+        chosen is None
+        and diameter is not None
+        and penalty is None
+        and "project" in rule.can
+        and given.project is None
+        and "probe" not in rule.can
+    ):
+        if isinstance(rule, rules.DiagonalAcceleGrad):
+            rule.init(start)  # refuses widths of another length
+            half = np.broadcast_to(rule.diameter, start.shape) / 2
+            bound["project"] = Box(start - half, start + half).project
+        else:
+            bound["project"] = Ball(start, diameter / 2).project
+    if project_y is not None:
+        if "project_y" not in rule.can:
+            raise ValueError(
+                "project_y is not a parameter of this method; only one point is projected."
+            )
+        bound["project_y"] = bool(project_y)
+    elif "project_y" in rule.can and given.project is None:
+        bound["project_y"] = space.is_limited
+    return rule.with_parameters(**bound) if bound else rule
+
+
+def _prox(penalty: Penalty, x: Vector, step: float) -> Vector:
+    """Return the proximal map; a step that has overflowed ends the run."""
+    if not math.isfinite(step):
+        raise NonFiniteError(f"the step is {step}")
+    return penalty.prox(x, step)
+
+
+def _need(rule: Rule, ability: str, wish: str) -> None:
+    """Refuse a request that the rule cannot meet, or that is already set."""
+    if ability not in rule.can:
+        able = ", ".join(
+            repr(name)
+            for name, method in METHODS.items()
+            if ability in method.rule.can | (method.automatic or method.rule).can
+        )
+        raise ValueError(
+            f"{wish} cannot be used with {rule.title}, which has no `{ability}`. "
+            f"Methods that can: {able}."
+        )
+    if getattr(rule, ability) is not None:
+        raise ValueError(f"{wish} is given, but the rule object has a `{ability}` of its own.")
 
 
 # -- the space -----------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.sampling import BatchSampler
 from accelegrad.proofs.bracket import Bracket
 from accelegrad.proofs.cuts import CutCertificate
-from accelegrad.proofs.model_dual import DualCertificate, ModelDual
+from accelegrad.proofs.model_dual import DualCertificate
 from accelegrad.rules import Rule
 from accelegrad.run.checkpoint import run_kind
 from accelegrad.run.checks import NEAR
@@ -336,7 +336,16 @@ def _run(
     judge = ModelOracle(model, penalty) if request.minibatches else None
     known = oracle.exact_values or judge is not None
     bracket = _bracket(request, options, setting, oracle) if known else Bracket(None, None)
-    _check_needs(request, setting, oracle, options, bracket)
+    if "values" in rule.can and not oracle.has_values:
+        raise ValueError(f"fun is None, but the line search of {rule.title} needs values.")
+    if options.output == "best" and not oracle.exact_values:
+        raise ValueError("output='best' needs exact values; use 'average' or 'last'.")
+    if options.goal is not None and bracket.cuts is None and bracket.dual is None:
+        raise ValueError(
+            "tol stops on the certified gap, which needs exact values, and for this method a "
+            "diameter, a bounded feasible_set, or a LinearModel with l2 > 0. Use max_iter or "
+            "time_limit alone."
+        )
     restarts = None if request.restart is None else _restarts(request.restart, setting, oracle)
     if isinstance(oracle, MinibatchOracle):
         rule = compiled_twin(rule, oracle.model, setting.start, values=options.trace)
@@ -464,7 +473,10 @@ def _bracket(request: Request, options: Options, setting: Setting, oracle: Oracl
             floor = 0.0  # losses are nonnegative
         feasible = request.project_y is not False  # all points are in the set
         if feasible or not request.space.is_limited:
-            bounds = _model_dual(request, model) if oracle.dual is None else oracle.dual
+            bounds = oracle.dual
+            if bounds is None and not (request.constrained and request.terms is None):
+                given = model.dual_with(request.terms) if request.constrained else model.dual
+                bounds = given if given.is_there else None
             dual = None if bounds is None else DualCertificate(bounds, often=often)
     # A guessed region adds nothing to a bound that holds everywhere and becomes tight.
     guessed = region is not None and region.growing
@@ -476,15 +488,6 @@ def _bracket(request: Request, options: Options, setting: Setting, oracle: Oracl
         kept = CutMemory(region.center, default_size(region.center.size))
     cuts = CutCertificate(region, model, often=often, kept=kept)
     return Bracket(cuts, dual, goal=options.goal, model=model, everywhere=floor)
-
-
-def _model_dual(request: Request, model: LinearModel) -> ModelDual | None:
-    dual = model.dual
-    if request.constrained:
-        if request.terms is None:
-            return None
-        dual = model.dual_with(request.terms)
-    return dual if dual.is_there else None
 
 
 def _restarts(given: Any, setting: Setting, oracle: Oracle) -> Restarts | None:
@@ -505,26 +508,6 @@ def _restarts(given: Any, setting: Setting, oracle: Oracle) -> Restarts | None:
     if not oracle.exact_values:
         raise ValueError("restart='adaptive' compares values, which have to be exact.")
     return Restarts(setting.rule)
-
-
-def _check_needs(
-    request: Request, setting: Setting, oracle: Oracle, options: Options, bracket: Bracket
-) -> None:
-    """Refuse combinations that cannot work, before anything is computed."""
-    if request.model is None and setting.choice.of_rows:
-        raise ValueError(f"method {setting.choice.name!r} needs a LinearModel: a sum over rows.")
-    if request.model is None and request.minibatches:
-        raise ValueError("batch_size needs a LinearModel; for noisy gradients give exact=False.")
-    if "values" in setting.rule.can and not oracle.has_values:
-        raise ValueError(f"fun is None, but the line search of {setting.rule.title} needs values.")
-    if options.output == "best" and not oracle.exact_values:
-        raise ValueError("output='best' needs exact values; use 'average' or 'last'.")
-    if options.goal is not None and bracket.cuts is None and bracket.dual is None:
-        raise ValueError(
-            "tol stops on the certified gap, which needs exact values, and for this method a "
-            "diameter, a bounded feasible_set, or a LinearModel with l2 > 0. Use max_iter or "
-            "time_limit alone."
-        )
 
 
 def _iterations(given: Iterable[int]) -> frozenset[int]:

@@ -207,11 +207,8 @@ def _simplest(A: Vector, low: Vector, high: Vector, box: Box | None) -> Feasible
         return Affine(A, low)
     if len(A) == 1 and free and np.isinf(low[0]) != np.isinf(high[0]):
         return Halfspace(A[0], high[0]) if np.isinf(low[0]) else Halfspace(-A[0], -low[0])
-    if box is not None and len(A) == 1 and equations and _is_simplex(A, float(low[0]), box):
-        return Simplex(float(low[0]))
+    if box is not None and len(A) == 1 and equations and (A == 1.0).all() and low[0] > 0.0:
+        total = float(low[0])
+        if not np.any(box.lower) and np.all(np.asarray(box.upper) >= total):
+            return Simplex(total)
     return Polyhedron(A, low, high, bounds=box)
-
-
-def _is_simplex(A: Vector, total: float, box: Box) -> bool:
-    from_zero = not np.any(box.lower) and bool(np.all(np.asarray(box.upper) >= total))
-    return from_zero and total > 0.0 and bool((A == 1.0).all())

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 import accelegrad as ag
-from accelegrad.bundle import cut_model
-from accelegrad.bundle.cut_memory import CutMemory
-from accelegrad.bundle.cut_model import MISSED, CutModel
+from accelegrad.bundle import cut_memory
+from accelegrad.bundle.cut_memory import MISSED, CutMemory, CutModel
 from accelegrad.rules.base import KnownEvaluation
 
 cp = pytest.importorskip("cvxpy")
@@ -56,9 +55,8 @@ TERMS = {
     ),
 }
 CASES = [(name, "none") for name in SETS] + [("none", name) for name in TERMS if name != "none"]
-CASES.append(
-    ("box", "l1")
-)  # coordinate by coordinate, so prox and projection may follow each other
+# coordinate by coordinate, so prox and projection may follow each other
+CASES.append(("box", "l1"))
 cases = pytest.mark.parametrize(("constraint", "penalty"), CASES)
 
 
@@ -94,7 +92,7 @@ def least(constraint, penalty, model, center, step):
     """The least of model, term and distance, by another solver."""
     u, v = cp.Variable(D), cp.Variable()
     total = v + TERMS[penalty][1](u) + cp.sum_squares(u - center.point) / (2 * step)
-    below = [model.cuts.levels + model.cuts.slopes @ u <= v]
+    below = [model.cuts.values_at(np.zeros(u.size)) + model.cuts.slopes @ u <= v]
     return cp.Problem(cp.Minimize(total), below + SETS[constraint][1](u)).solve(solver="CLARABEL")
 
 
@@ -160,8 +158,8 @@ def test_both_solvers_of_the_programme_agree(kind, step, monkeypatch):
             exact = model._replace(rows=chosen.rows_for(center.point.size))
         one = exact.lowest(center, step)
         with monkeypatch.context() as patch:
-            patch.setattr(cut_model, "MOST_AT_ONCE", 0)
-            patch.setattr(cut_model, "MISSED", 1e-9)
+            patch.setattr(cut_memory, "MOST_AT_ONCE", 0)
+            patch.setattr(cut_memory, "MISSED", 1e-9)
             other = model.lowest(center, step)
         size = step * float(np.sum(model.cuts.slopes**2, axis=1).max())
         assert other.promise <= 1.25 * one.promise + 1e-11 * size

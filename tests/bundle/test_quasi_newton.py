@@ -1,38 +1,90 @@
-"""L-BFGS's pairs and the search along a line."""
+"""L-BFGS's pairs, their model and its minimum, the search along a line, and the last digits."""
 
 import math
 
 import numpy as np
 import pytest
 
+import accelegrad as ag
+from accelegrad.bundle import quasi_newton
 from accelegrad.bundle.cut_memory import FEWEST_CUTS
-from accelegrad.bundle.quasi_newton import FALL, MOST_PAIRS, STEEP, End, LineSearch, Pairs
+from accelegrad.bundle.quasi_newton import (
+    FALL,
+    MOST_PAIRS,
+    STEEP,
+    WORTHWHILE_STEPS,
+    End,
+    LastDigits,
+    LineSearch,
+    Pairs,
+)
+from accelegrad.geometry.nearest_point import lowest_of_quadratic
+from accelegrad.rules.base import KnownEvaluation
+from reference.bundle import lowest_in_box
 
 
-def full_matrix(steps, changes):
-    """BFGS's inverse curvature, as a matrix."""
-    s, y = steps[-1], changes[-1]
-    eye = np.eye(s.size)
-    H = (s @ y) / (y @ y) * eye
-    for s, y in zip(steps, changes, strict=True):
-        V = eye - np.outer(y, s) / (s @ y)
-        H = V.T @ H @ V + np.outer(s, s) / (s @ y)
-    return H
+def parabola(seed, d=12, condition=20.0):
+    """Return a quadratic whose minimiser lies outside the box from 0 to 1, and its matrix."""
+    rng = np.random.default_rng(seed)
+    basis = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    H = (basis * np.geomspace(1.0 / condition, 1.0, d)) @ basis.T
+    b = H @ rng.uniform(-0.3, 1.3, d)
+    return (lambda x: (0.5 * x @ H @ x - b @ x, H @ x - b)), H
 
 
-@pytest.mark.parametrize("count", [1, 3, MOST_PAIRS, MOST_PAIRS + 7])
-def test_the_direction_is_that_of_the_full_matrix(count):
-    rng = np.random.default_rng(count)
-    hessian = np.diag(np.logspace(0, 1, 8))
-    steps = rng.standard_normal((count, 8))
-    pairs = Pairs()
-    for s in steps:
-        pairs.add(s, hessian @ s)
+def pairs_of(H, count, seed=0):
+    """Return pairs of random steps, with BFGS's matrix from its formula."""
+    rng = np.random.default_rng(seed)
+    pairs, steps = Pairs(), rng.standard_normal((count, len(H)))
     kept = steps[-MOST_PAIRS:]
-    gradient = rng.standard_normal(8)
-    expected = -full_matrix(kept, kept @ hessian) @ gradient
-    np.testing.assert_allclose(pairs.direction(gradient), expected, rtol=1e-9, atol=1e-9)
-    assert gradient @ pairs.direction(gradient) < 0.0
+    B = np.eye(len(H)) * (H @ kept[-1] @ H @ kept[-1]) / (kept[-1] @ H @ kept[-1])
+    for s in steps:
+        pairs.add(s, H @ s)
+    for s in kept:
+        y, Bs = H @ s, B @ s
+        B = B - np.outer(Bs, Bs) / (s @ Bs) + np.outer(y, y) / (s @ y)
+    return pairs, B
+
+
+@pytest.mark.parametrize("count", [1, 5, MOST_PAIRS, MOST_PAIRS + 7])
+def test_the_curvature_is_that_of_bfgs_and_the_direction_that_of_its_inverse(count):
+    pairs, expected = pairs_of(parabola(count)[1], count)
+    np.testing.assert_allclose(pairs.matrix(), expected, rtol=1e-9, atol=1e-11)
+    gradient = np.random.default_rng(count).standard_normal(12)
+    direction = pairs.direction(gradient)
+    np.testing.assert_allclose(
+        direction, -np.linalg.solve(expected, gradient), rtol=1e-9, atol=1e-9
+    )
+    assert gradient @ direction < 0.0
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("count", [1, 6, 30])
+def test_the_model_is_minimised(seed, count, monkeypatch):
+    """In a box, against Clarabel; in a polyhedron, DAQP finds the same."""
+    fun, H = parabola(seed)
+    pairs, B = pairs_of(H, count, seed)
+    center = np.random.default_rng(seed).uniform(0.0, 1.0, 12)
+    gradient = fun(center)[1]
+    expected = center + lowest_in_box(B, gradient, center, (0.0, 1.0))
+    monkeypatch.setattr(quasi_newton, "ACCURATE", 1e-9)
+    found = pairs.lowest(center, gradient, lambda x, _: np.clip(x, 0.0, 1.0))
+    np.testing.assert_allclose(found, expected, atol=1e-7)
+    polyhedron = ag.Polyhedron(np.vstack([np.eye(12), np.ones(12)]), 0.0, [1.0] * 12 + [12.0])
+    again = lowest_of_quadratic(polyhedron.rows_for(12), center, gradient, pairs.matrix())
+    np.testing.assert_allclose(again, expected, atol=1e-7)
+
+
+def test_a_model_with_a_penalty_is_minimised():
+    """At the minimum a proximal step stays where it is."""
+    fun, H = parabola(1)
+    pairs, B = pairs_of(H, 6)
+    center, penalty = np.full(12, 0.5), ag.L1(0.05)
+    gradient = fun(center)[1]
+    found = pairs.lowest(center, gradient, penalty.prox)
+    slope = gradient + B @ (found - center)
+    first = np.linalg.norm(penalty.prox(center - gradient, 1.0) - center)
+    assert np.linalg.norm(penalty.prox(found - slope, 1.0) - found) <= 1e-2 * first
 
 
 def test_without_pairs_the_direction_is_downhill():
@@ -107,3 +159,13 @@ def test_values_that_are_hardly_finite_are_searched():
     with np.errstate(over="ignore"):
         search = search.after(End(1.0, 1e308, 1e308), np.ones(1))
     assert 0.0 < search.trial < 1.0
+
+
+def test_last_steps_are_given_up_where_they_do_not_pay_and_wait_longer_each_time():
+    sequence = LastDigits(np.zeros(2), np.ones(2))
+    for k in range(2 * WORTHWHILE_STEPS):
+        if sequence.point is None:
+            break
+        sequence = sequence.after(KnownEvaluation(np.full(2, (-1.0) ** k), 0.0, np.ones(2)))
+    assert (sequence.pause, sequence.next_pause) == (WORTHWHILE_STEPS, 2 * WORTHWHILE_STEPS)
+    assert sequence.given_up().pause == 2 * WORTHWHILE_STEPS

@@ -46,6 +46,13 @@ class ShortProx:
 MODEL = ag.LinearModel(np.eye(3), np.array([1.0, -1.0, 1.0]))
 PAIRS = [[0, 1], [2, 3], [4, 5]]
 TERMS = "l1 and elastic net terms and boxes"
+ABLE = r"penalty cannot be used with .* Methods that can: 'accelegrad', 'unixgrad', 'bundle', 'u-dog'\."
+WITHOUT_PROX = {
+    **{name: {"diameter": "auto"} for name in ("adagrad", "dog", "a-dog")},
+    "universal-fast": {"epsilon": 1e-3},
+    "subgradient": {"step_size": 0.1},
+    "linear-coupling": {"smoothness": 1.0},
+}
 
 # fmt: off
 CASES = [
@@ -147,6 +154,11 @@ CASES = [
     (penalised(ag.GroupL2(0.1, PAIRS), scale="columns"), ValueError, "scale and penalty .*cannot be used together"),
     (penalised(ag.ElasticNet(0.1, 0.1), scale="columns"), ValueError, "scale and penalty .*cannot be used together"),
     (penalised(ShortProx()), ValueError, r"penalty.prox must return an array of shape \(6,\)"),
+    *((dict(fun=MODEL, penalty=ag.L1(0.1), method=name, **given), ValueError, ABLE) for name, given in WITHOUT_PROX.items()),
+    (dict(method="bundle", bundle_size=3), ValueError, "bundle_size must be a whole number >= 4"),
+    (dict(method="bundle", bundle_size=4.5), TypeError, "bundle_size must be a whole number >= 4"),
+    (dict(method="bundle", initial_radius=0.0), ValueError, "initial_radius must be"),
+    (dict(method="bundle", initial_radius=np.nan), ValueError, "initial_radius must be"),
     # methods for sums over rows
     (dict(method="accelegrad-newton"), ValueError, "needs a LinearModel"),
     (of_rows("accelegrad-newton", batch_size=2), ValueError, "batch_size"),
@@ -194,22 +206,3 @@ def test_the_users_function_keeps_its_own_floating_point_warnings():
 
     with pytest.raises(RuntimeWarning, match="overflow"):
         ag.minimize(overflowing, np.ones(3), diameter=1.0)
-
-
-WITHOUT_PROX = {
-    "adagrad": {},
-    "accelegrad": {"diameter": 2.0},
-    "universal-fast": {"epsilon": 1e-3},
-    "dog": {},
-    "a-dog": {},
-    "subgradient": {"step_size": 0.1},
-    "linear-coupling": {"smoothness": 1.0},
-}
-
-
-@pytest.mark.parametrize("method", WITHOUT_PROX)
-def test_methods_without_prox_name_those_that_have_it(method):
-    with pytest.raises(ValueError, match="penalty cannot be used with") as caught:
-        ag.minimize(MODEL, penalty=ag.L1(0.1), method=method, **WITHOUT_PROX[method])
-    for able in ("accelegrad", "unixgrad", "u-dog"):
-        assert f"'{able}'" in str(caught.value)

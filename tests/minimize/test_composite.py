@@ -16,7 +16,6 @@ from sklearn.linear_model import Lasso
 
 import accelegrad as ag
 from accelegrad.run.result import Status
-from toys import slope
 
 TIGHT = {"tol": 1e-15, "max_iter": 10**6}
 
@@ -158,39 +157,6 @@ def test_group_norm_by_its_optimality_conditions(loss):
             np.testing.assert_allclose(gradient[group], -direction, atol=1e-6)
         active.append(length > 0)
     assert 0 < sum(active) < 5
-
-
-POWERS = np.array([2**k for k in range(6, 13)])
-
-
-@pytest.mark.parametrize(
-    ("method", "shape", "decay", "strength"),
-    [
-        # More columns than rows, of falling size: nowhere near strongly convex.
-        ("accelegrad", (60, 120), 1.0, 1e-4),
-        ("u-dog", (60, 120), 1.0, 1e-4),
-        # UniXGrad has this rate from the first steps on where the support is found early. On the
-        # problem above its slope is between -1.4 and -2 until about 8000 steps, and -2 after them.
-        ("unixgrad", (100, 30), 0.0, 0.1),
-    ],
-)
-def test_accelerated_rate_for_a_smooth_function(method, shape, decay, strength):
-    data = sparse_data(31, *shape, decay=decay)
-    outside = Lasso(alpha=strength, fit_intercept=False, tol=1e-12, max_iter=10**5)
-    outside = outside.fit(data.X, data.y).coef_
-    model, penalty = ag.LinearModel(data.X, data.y, "squared"), ag.L1(strength)
-    least, average, best = composite(model, penalty, outside), [], []
-
-    def note(intermediate_result):
-        average.append(composite(model, penalty, intermediate_result.x_average) - least)
-        best.append(composite(model, penalty, intermediate_result.x_best) - least)
-
-    options = dict(method=method, tol=None, max_iter=POWERS[-1], callback_at=POWERS)
-    if method == "unixgrad":
-        options["diameter"] = 2 * np.linalg.norm(outside)
-    solve(model, penalty, callback=note, **options)
-    assert slope(POWERS[-3:], average[-3:]) <= -1.9
-    assert best[-1] <= 1e-3 * best[0]
 
 
 def test_a_users_penalty_that_fails():

@@ -10,32 +10,7 @@ from scipy.optimize import LinearConstraint
 
 import accelegrad as ag
 from accelegrad import Status
-
-
-def knapsack_dual(seed):
-    """Return the Lagrangian dual of a knapsack, and its minimum over the breakpoints."""
-    rng = np.random.default_rng(seed)
-    n = int(rng.integers(3, 9))
-    values, weights = (rng.integers(1, 20, n).astype(float) for _ in range(2))
-    capacity = float(weights.sum() // 2)
-
-    def dual(price):
-        left = values - price[0] * weights
-        taken = left > 0
-        slope = np.array([capacity - weights[taken].sum()])
-        return float(left[taken].sum() + price[0] * capacity), slope
-
-    return dual, min(dual(np.array([p]))[0] for p in (0.0, *(values / weights)))
-
-
-@pytest.mark.parametrize("bounds", [None, [(0, None)]])
-def test_the_dual_of_a_knapsack(bounds):
-    for seed in range(40):
-        dual, least = knapsack_dual(seed)
-        found = ag.minimize(dual, np.zeros(1), tol=1e-9, bounds=bounds)
-        assert found.success
-        assert found.nit <= 30
-        assert found.fun == pytest.approx(least, rel=1e-9)
+from toys import AbsoluteDeviations, LeastSquares
 
 
 def test_a_portfolio_with_sectors():
@@ -108,15 +83,7 @@ def test_whole_numbers_may_be_floats_and_statuses_have_names():
 # -- values that are known to within an error ------------------------------------------------------
 
 
-def absolute(A, b):
-    return lambda x: (float(np.abs(A @ x - b).sum()), A.T @ np.sign(A @ x - b))
-
-
-def quadratic(A, b):
-    return lambda x: (float((A @ x - b) @ (A @ x - b)), 2 * A.T @ (A @ x - b))
-
-
-@pytest.mark.parametrize("make", [absolute, quadratic])
+@pytest.mark.parametrize("make", [AbsoluteDeviations, LeastSquares])
 @pytest.mark.parametrize("error", [1e-10, 1e-8, 1e-6])
 def test_values_of_an_inner_solver(make, error):
     for seed in range(10):
@@ -158,7 +125,9 @@ def largest(x):
 
 
 @pytest.mark.parametrize(
-    "fun", [quadratic(A, B), log_sum_exp, distance_to(T), absolute(A, B), largest]
+    "fun",
+    [LeastSquares(A, B), log_sum_exp, distance_to(T), AbsoluteDeviations(A, B), largest],
+    ids=["squares", "log-sum-exp", "distance", "deviations", "largest"],
 )
 def test_closing_checks_take_few_calls(fun):
     found = ag.minimize(fun, np.zeros(5), tol=1e-6)
@@ -170,7 +139,7 @@ def test_closing_checks_take_few_calls(fun):
 @pytest.mark.parametrize("seed", range(4))
 def test_the_gap_in_the_trace_follows_the_run(seed):
     rng = np.random.default_rng(seed)
-    fun, shown = absolute(rng.standard_normal((60, 15)), rng.standard_normal(60)), []
+    fun, shown = AbsoluteDeviations(rng.standard_normal((60, 15)), rng.standard_normal(60)), []
 
     def run(**options):
         return ag.minimize(fun, np.zeros(15), tol=1e-8, **options)

@@ -127,16 +127,10 @@ def test_which_runs_are_compiled(monkeypatch):
 
 @pytest.mark.parametrize("replacement", [False, True])
 def test_batches_at_once_are_those_one_by_one(replacement):
-    one, many = (
-        BatchSampler(23, 4, np.random.default_rng(2), replacement=replacement) for _ in range(2)
-    )
-    rows, expected = [], []
-    while len(rows) < 100:
-        chunk = many.next_batches(3)
-        rows.extend(chunk)
-        while len(expected) < len(rows):
-            expected.extend(one.next_rows())
-    assert_array_equal(rows, expected)
+    draw = lambda: BatchSampler(23, 4, np.random.default_rng(2), replacement=replacement)  # noqa: E731
+    one, many = draw(), draw()
+    rows = np.concatenate([one.next_rows() for _ in range(3)])
+    assert_array_equal(many.next_batches(3), rows)
     assert one.rows_drawn == many.rows_drawn
 
 

@@ -147,24 +147,6 @@ def test_the_message_names_the_points_and_the_causes():
     assert (one["below"] ** 2).sum() < value + slope @ (one["below"] - one["touching"])
 
 
-def test_a_start_at_a_kink():
-    rng = np.random.default_rng(0)
-    P, g = rng.standard_normal((60, 40)), rng.standard_normal(40)
-
-    def f(x):
-        r = P @ x
-        i = int(r.argmax())
-        return r[i] + 0.1 * np.abs(x - g).sum(), P[i] + 0.1 * np.sign(x - g)
-
-    true = ag.minimize(f, np.zeros(40), tol=1e-4)
-    assert true.success
-    assert true.gap <= 1e-4 * max(1.0, abs(true.fun))
-    other = ag.minimize(f, np.zeros(40), method="accelegrad", tol=1e-4, max_iter=2000)
-    if other.success:
-        assert other.fun - true.fun <= other.gap
-        assert other.lower_bound <= true.fun
-
-
 # -- no false alarms -------------------------------------------------------------------------------
 
 

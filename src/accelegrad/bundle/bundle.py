@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg.blas import ddot  # @ takes longer to begin
 
-from accelegrad.bundle.cut_memory import FEWEST_CUTS, CutMemory, default_size
-from accelegrad.bundle.cut_model import CutModel, Lowest
+from accelegrad.bundle.cut_memory import FEWEST_CUTS, CutMemory, CutModel, Lowest, default_size
 from accelegrad.bundle.quasi_newton import MOST_TRIALS, End, LastDigits, LineSearch, Pairs
 from accelegrad.errors import NonFiniteError, Vector, whole_number
 from accelegrad.geometry.nearest_point import Rows, lowest_of_quadratic

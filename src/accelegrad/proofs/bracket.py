@@ -72,12 +72,13 @@ class Bracket(Saved):
         cuts = self.cuts
         if cuts is None or cuts.kept is None:
             return False
-        if self._goal is None and not cuts.kept.has_weights:
+        combined = bool(cuts.kept.last_weights.any())
+        if self._goal is None and not combined:
             return False  # no bound can end the run, and there is no average to take
         goal, waited = self.goal(best.value), iteration - self._tightened
         near = estimate < FALLEN * self._estimate and min(estimate, self.gap(best)) <= EARLY * goal
         # Without a goal no bound can end the run, and single cuts show how a smooth run goes.
-        wanted = goal > 0.0 or cuts.kept.has_weights
+        wanted = goal > 0.0 or combined
         if near or (wanted and waited >= PAUSE + int(SPACING * self._tightened)):
             self._updated = self._tightened = iteration
             self._estimate = estimate
@@ -88,7 +89,7 @@ class Bracket(Saved):
         is_due = iteration > self._updated + int(SPACING * self._updated)
         if is_due and not cuts.region.costly:
             self._updated = iteration
-            return cuts.raise_by_average(cuts.kept, cuts.kept.last_weights)
+            return cuts.raise_by_average(cuts.kept.last_weights)
         return False
 
     def finish(self, best: Evaluated | None) -> None:
@@ -98,7 +99,7 @@ class Bracket(Saved):
             cuts.refresh()
             if best is not None and not self.is_small_enough(best):
                 cuts.tighten(best)
-            elif best is not None and cuts.kept is not None and cuts.kept.has_weights:
+            elif best is not None and cuts.kept is not None and cuts.kept.last_weights.any():
                 # Averages may prove more than was asked for: a run with a larger tol must not end
                 # with a smaller gap than one with a smaller tol.
                 least = ROUNDING_LEVEL * abs(best.value)
@@ -150,10 +151,6 @@ class Bracket(Saved):
         if not (inexact or gap <= ROUNDING_LEVEL * self._size):
             return False
         return 0.0 <= gap <= self.resolution(at)
-
-    def margin(self, at: Evaluated) -> float:
-        """Return the wanted gap at a point, or the smallest that can be proved there."""
-        return self.goal(at.value) if self.proved(at) else self.resolution(at)
 
     def refuted(self, at: Evaluated) -> bool:
         """Return whether the cuts lie above an attained value: then no minimiser is in K."""

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from accelegrad.bundle.cut_memory import SMALLEST_TOTAL, CutMemory
-from accelegrad.bundle.cut_model import CutModel, Lowest
+from accelegrad.bundle.cut_memory import SMALLEST_TOTAL, CutMemory, CutModel, Lowest
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.files.saved import Saved
 from accelegrad.geometry.penalties import Penalty
@@ -263,7 +262,7 @@ class CutCertificate(Saved):
         if self._own is not None:
             self._own.take(evaluation)
         if not self.region.costly:
-            if self._raise_to(self._bound(cut), cut):
+            if self._raise_by(cut):
                 self._lost_in_average = 0.0  # this cut alone proves more
             if weight == 0.0:
                 return
@@ -328,7 +327,7 @@ class CutCertificate(Saved):
             return
         self._waiting = 0
         if self.region.costly:
-            self._raise_to(self._bound(self._last), self._last)
+            self._raise_by(self._last)
         self._raise_by_sum()
 
     def tighten(self, best: Evaluated, goal: float = 0.0) -> None:
@@ -352,10 +351,14 @@ class CutCertificate(Saved):
             if lowest is None:
                 return
             weights, slope = lowest.weights, lowest.slope
-            if self.raise_by_average(kept, weights):
+            if self.raise_by_average(weights):
                 self._step = step
-            gap = best.value - self.lower_bound
-            if 0.0 <= gap <= max(goal, NEARLY_ALL * self._left(best, lowest.point)):
+            # In the region no average proves more than the height of the kept cuts at a point.
+            gap, point, left = best.value - self.lower_bound, lowest.point, 0.0
+            if norm(point - region.center) <= region.radius:
+                term = 0.0 if region.penalty is None else region.penalty.value(point)
+                left = best.value - float(kept.values_at(point).max()) - term
+            if 0.0 <= gap <= max(goal, NEARLY_ALL * left):
                 return
             if self.lower_bound == before and step == self._step > first:
                 # too long: the products of these cuts lack digits
@@ -381,18 +384,10 @@ class CutCertificate(Saved):
                 return
             linear = below * (length / radius)
             weights = sharp_average(kept.slopes, linear, weights)
-            self.raise_by_average(kept, weights)
+            self.raise_by_average(weights)
             slope = weights @ kept.slopes
             if not self.lower_bound > before and norm(slope) > 0.5 * length:
                 return
-
-    def _left(self, best: Evaluated, point: Vector) -> float:
-        """Return a gap that no average of the kept cuts can go below: all are lower at a point."""
-        kept, region = self.kept, self.region
-        if kept is None or not norm(point - region.center) <= region.radius:
-            return 0.0
-        term = 0.0 if region.penalty is None else region.penalty.value(point)
-        return best.value - float(kept.values_at(point).max()) - term
 
     def lowest(self, center: Evaluated, step: float) -> Lowest | None:
         """Return the minimum of the cut model near a centre; None if numbers overflow."""
@@ -409,9 +404,9 @@ class CutCertificate(Saved):
         except NonFiniteError:
             return None
 
-    def raise_by_average(self, kept: CutMemory, weights: Vector) -> bool:
+    def raise_by_average(self, weights: Vector) -> bool:
         """Take an average of the kept cuts if it proves more; return whether it does."""
-        mean = kept.mean(weights)
+        mean = None if self.kept is None else self.kept.mean(weights)
         if mean is None:
             return False
         slope, (level, _, _, size, length, lost, blurred) = mean
@@ -419,7 +414,7 @@ class CutCertificate(Saved):
         error = lost + self._growth * size + slope.size * SMALLEST
         length = norm(slope)
         cut = Cut(1.0, level, size, error, blurred, length, slope)
-        if not self._raise_to(self._bound(cut), cut):
+        if not self._raise_by(cut):
             return False
         reach = self.region.radius * (blurred + self._growth * length)
         self._lost_in_average = error + self._growth * size + reach
@@ -435,16 +430,14 @@ class CutCertificate(Saved):
             error=total.error + times * (UNIT * total.size + SMALLEST),
             slack=total.slack + times * (UNIT * total.length + size * SMALLEST),
         )
-        share = 1 / total.weight
-        mean = Cut._make([1.0, *(share * part for part in total[1:])])
-        self._raise_to(self._bound(mean._replace(length=norm(mean.gradient))))
+        mean = self._no_cut.plus(total._replace(weight=1 / total.weight))
+        self._raise_by(mean._replace(length=norm(mean.gradient)), keep=False)
 
     def widen(self, radius: float) -> None:
         """Enlarge the region and prove what the best cut so far proves over it."""
         self.refresh()
-        self.region.radius = radius
-        known = self._record.level > -math.inf
-        self.lower_bound = self._bound(self._record) if known else -math.inf
+        self.lower_bound, self.region.radius = -math.inf, radius
+        self._raise_by(self._record)
         self._raise_by_sum()
 
     def forget(self) -> None:
@@ -452,20 +445,32 @@ class CutCertificate(Saved):
         self.refresh()
         self._sum, self._count = self._no_cut, 0
 
-    def _bound(self, cut: Cut) -> float:
-        """Return the minimum of a cut over the region, lowered by what rounding may have added."""
-        penalty, region = self.region.penalty, self.region
+    def _raise_by(self, given: Cut, *, keep: bool = True) -> bool:
+        """Take what a cut proves if that is more than is known; return whether it is.
+
+        It proves its minimum over the region, lowered by what rounding may have added. The cut is
+        kept for larger regions, unless `keep` is false.
+        """
+        penalty, region, cut = self.region.penalty, self.region, given
         slack = cut.slack * region.stretch * region.radius if cut.slack > 0.0 else 0.0
-        if penalty is not None:
-            if not region.minorant_suffices:
-                least, size = region.minimum_with_penalty(cut.gradient, cut.size)
-                return cut.level + least - (cut.error + slack + self._growth * (cut.size + size))
-            cut = self._with_penalty(cut, penalty)
-        least, size = region.minimum(cut.gradient, cut.length)
+        if penalty is not None and not region.minorant_suffices:
+            least, size = region.minimum_with_penalty(cut.gradient, cut.size)
+            vanished = 0.0
+        else:
+            if penalty is not None:
+                cut = self._with_penalty(cut, penalty)
+            least, size = region.minimum(cut.gradient, cut.length)
+            vanished = cut.gradient.size * SMALLEST
         if least == -math.inf:
-            return least
+            return False
         lost = cut.error + slack + self._growth * (cut.size + size)
-        return cut.level + least - lost - cut.gradient.size * SMALLEST
+        bound = cut.level + least - lost - vanished
+        if not bound > self.lower_bound:
+            return False
+        self.lower_bound = bound
+        if keep:
+            self._record = given
+        return True
 
     def _with_penalty(self, cut: Cut, penalty: Penalty) -> Cut:
         slope, constant = penalty.affine_minorant(cut.gradient)
@@ -480,12 +485,3 @@ class CutCertificate(Saved):
         error = cut.error + self._growth * size + off * norm(self.region.center)
         level = cut.level + at_center
         return Cut(cut.weight, level, cut.size + size, error, slack, length, gradient)
-
-    def _raise_to(self, bound: float, cut: Cut | None = None) -> bool:
-        """Take a bound if it is better, and remember the cut that proves it."""
-        if not bound > self.lower_bound:
-            return False
-        self.lower_bound = bound
-        if cut is not None:
-            self._record = cut
-        return True

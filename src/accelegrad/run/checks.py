@@ -240,7 +240,8 @@ class AssumedRegion:
         if self.region is None:
             return True
         bracket = self.progress.bracket
-        margin = bracket.margin(final)
+        proved = bracket.proved(final)  # else rounding ended the run
+        margin = bracket.goal(final.value) if proved else bracket.resolution(final)
         if bracket.bound_everywhere >= final.value - margin:
             return True
         slope = norm(final.gradient)  # unlike a square it does not underflow
@@ -315,8 +316,11 @@ class GuessedRegion(AssumedRegion):
         everywhere: bool,  # noqa: ARG002
     ) -> bool:
         """Look for lower values beyond the region: where gradients vanish, and where cuts do."""
-        if self._nothing_is_known():
-            self._widen(max(1.0, norm(self.region.center)))
+        # The rule's first radius is arbitrary: at a kink, as x0 often is, no subgradient need point
+        # downhill.
+        state, size = self.progress.rule_state, max(1.0, norm(self.region.center))
+        if self.region.radius < size and float(state.radius) <= smallest_radius(state.start):
+            self._widen(size)
             return False
         resolved = RESOLVED * self.progress.oracle.unit * (1.0 + norm(final.point))
         if self.region.radius < resolved:  # values cannot distinguish its points
@@ -330,15 +334,6 @@ class GuessedRegion(AssumedRegion):
             if self.progress.calls == before:
                 return True
         return self._gradients_vanish_inside(final, slope)
-
-    def _nothing_is_known(self) -> bool:
-        """Return whether the radius is still the first one, which is arbitrary.
-
-        At a kink, as x0 often is, no subgradient need point downhill.
-        """
-        state = self.progress.rule_state
-        first = float(state.radius) <= smallest_radius(state.start)
-        return first and bool(self.region.radius < max(1.0, norm(self.region.center)))
 
     def _gradients_vanish_inside(self, final: Evaluation, slope: float) -> bool:
         """Return whether gradients, extrapolated from the nearest points, vanish in the region.

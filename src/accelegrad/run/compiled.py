@@ -94,30 +94,25 @@ class CompiledRule(Rule):
     def advance(self, state: Steps, oracle: Any, most: int) -> Step:
         """Do up to `most` steps in one compiled call, the first after the rule's probe."""
         if state.iteration == 0 and "radius" in self.can:
-            state.numbers["radius"] = self._first_radius(state, oracle)
+            seen = oracle if self.change is None else ChangedOracle(oracle, self.change)
+            found, _ = self.rule.prepared(self.rule.init(state.start), seen)
+            state.numbers["radius"] = float(found.radius)
         sampler = oracle.sampler
         most = max(1, min(most, self._rows_at_once // sampler.batch_size))
         rows = sampler.next_batches(most)
         batches = -(-rows.size // sampler.batch_size)
-        seen = self._seen(state, rows) if self.values and batches == 1 else None
+        evaluation = None
+        if self.values and batches == 1:  # the value of the batch where its gradient is taken
+            point = self._unscaled(state.query())
+            with np.errstate(**QUIET):
+                value, _ = self.model.batch_value_and_gradient(point, rows)
+            evaluation = Evaluation(point, value)
         ends = np.minimum(sampler.batch_size * np.arange(1, batches + 1), rows.size)
         done = state.advance(self._chunk, rows, ends)
         oracle.count(batches, rows.size)
         if done < batches:
             raise NonFiniteError("the gradient of a batch is not finite")
-        evaluation = Evaluation(self.last(state), math.nan) if seen is None else seen
-        return Step(state, evaluation, 1.0, done)
-
-    def _first_radius(self, state: Steps, oracle: Any) -> float:
-        seen = oracle if self.change is None else ChangedOracle(oracle, self.change)
-        found, _ = self.rule.prepared(self.rule.init(state.start), seen)
-        return float(found.radius)
-
-    def _seen(self, state: Steps, rows: Any) -> Evaluation:
-        """Return the value of a batch where its gradient is taken."""
-        point = self._unscaled(state.query())
-        with np.errstate(**QUIET):
-            return Evaluation(point, self.model.batch_value_and_gradient(point, rows)[0])
+        return Step(state, evaluation or Evaluation(self.last(state), math.nan), 1.0, done)
 
     def output(self, state: Steps) -> Vector:
         """Return the average that the rule's theorem is about."""

@@ -128,12 +128,8 @@ class Stopping(Saved):
         self.progress, self.region = progress, region
         self.first_size = 0.0
         self._largest_size = -1.0  # the divergence limit, set at the first step
-        options, oracle = progress.options, progress.oracle
-        self._exact_values = oracle.exact_values
-        self._target = options.target
-        self._proves = options.goal is not None or oracle.exact_values
-        # A zero gradient shows a minimiser unless it is noisy or only a part of the sum.
-        self._zero_ends = options.exact and oracle.penalty is None
+        self._exact_values = progress.oracle.exact_values
+        self._target = progress.options.target
 
     def next_look(self) -> float:
         """Return the iteration at which the run is judged next, which needs the step before."""
@@ -151,11 +147,12 @@ class Stopping(Saved):
             return Status.DIVERGING
         if self._target is not None and (status := self._target_verdict()) is not None:
             return status
-        if self._proves and self._is_proved():
+        options = self.progress.options
+        if (options.goal is not None or self._exact_values) and self._is_proved():
             final = self.progress.final_evaluation()
             reached = final is not None and self.progress.bracket.proved(final)
             return Status.CONVERGED if reached else Status.AT_ROUNDING
-        limit = self.progress.options.time_limit
+        limit = options.time_limit
         if limit is not None and self.progress.clock.seconds > limit:
             return Status.TIME_LIMIT
         return None
@@ -206,7 +203,9 @@ class Stopping(Saved):
     def _is_stationary(self, evaluation: Any) -> bool:
         """Return whether a zero gradient ends the run: the output point must be a minimiser."""
         progress = self.progress
-        if not self._zero_ends or evaluation.gradient.any():  # its square may underflow
+        # It shows nothing if it is noisy or only a part of the sum; its square may underflow.
+        part = not progress.options.exact or progress.oracle.penalty is not None
+        if part or evaluation.gradient.any():
             return False
         if self._exact_values:
             progress.bracket.add_minimiser(evaluation)

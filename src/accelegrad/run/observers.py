@@ -137,29 +137,21 @@ class Observers:
 
     def look(self, step: Step) -> bool:
         """Let all observers look at a step; True if the run should stop."""
-        clock = self.progress.clock
-        clock.pause()
+        progress, value, callback = self.progress, step.evaluation.value, self.options.callback
+        progress.clock.pause()
         try:
             if self.trace is not None:
-                self._write(self.trace, step)
+                size = float(getattr(step.state, "step_size", math.nan))
+                known = progress.iteration, value, progress.gap, size
+                self.trace.add(*known, progress.calls, progress.clock.seconds)
             if self._bar is not None:
-                self._show(step)
-            return self.options.callback is not None and self._call_back(self.options.callback)
+                lowest = value if progress.best is None else progress.best.value
+                gap = f"{progress.gap:.1e}"
+                self._bar.set_postfix(value=f"{lowest:.6g}", gap=gap, refresh=False)
+                self._bar.update(step.steps)
+            return callback is not None and self._call_back(callback)
         finally:
-            clock.start()
-
-    def _write(self, trace: Trace, step: Step) -> None:
-        progress = self.progress
-        size = float(getattr(step.state, "step_size", math.nan))
-        known = progress.iteration, step.evaluation.value, progress.gap, size
-        trace.add(*known, progress.calls, progress.clock.seconds)
-
-    def _show(self, step: Step) -> None:
-        best = self.progress.best
-        value = step.evaluation.value if best is None else best.value
-        gap = f"{self.progress.gap:.1e}"
-        self._bar.set_postfix(value=f"{value:.6g}", gap=gap, refresh=False)
-        self._bar.update(step.steps)
+            progress.clock.start()
 
     def _call_back(self, callback: Callable[[OptimizeResult], Any]) -> bool:
         """Call back if it is due; True if the run should stop."""

@@ -96,16 +96,14 @@ class Evaluation:
 def checked_square(gradient: Vector) -> float:
     """Return the gradient's squared norm, or raise if it is not finite."""
     square: float = ddot(gradient, gradient)  # unlike @ it gives no warning when it overflows
-    if not square < LARGEST_SQUARE:
-        raise NonFiniteError(_describe_gradient(gradient))
-    return square
-
-
-def _describe_gradient(gradient: Vector) -> str:
+    if square < LARGEST_SQUARE:
+        return square
     bad = np.flatnonzero(~np.isfinite(gradient))
     if bad.size:
-        return f"the gradient is not finite: entry {bad[0]} is {gradient[bad[0]]}"
-    return f"the gradient is too large: its largest entry is {np.abs(gradient).max():g}"
+        first = f"entry {bad[0]} is {gradient[bad[0]]}"
+        raise NonFiniteError(f"the gradient is not finite: {first}")
+    largest = np.abs(gradient).max()
+    raise NonFiniteError(f"the gradient is too large: its largest entry is {largest:g}")
 
 
 class Oracle(Saved, ABC):
@@ -311,10 +309,6 @@ class ModelOracle(Oracle):
     def __init__(self, model: LinearModel, penalty: Penalty | None = None) -> None:
         self.model, self.penalty = model, penalty
 
-    def __call__(self, point: Vector) -> Evaluation:
-        """Evaluate at the point."""
-        return self.exactly(point)
-
     def exactly(self, point: Vector) -> Evaluation:
         """Evaluate the model's objective at the point."""
         self._count_value()
@@ -322,6 +316,8 @@ class ModelOracle(Oracle):
             at = self.model.at(point)
             value = at.value
         return self._finish(Evaluation(point, value, late_gradient=self._late_gradient, model=at))
+
+    __call__ = exactly
 
     def _count_value(self) -> None:
         self.points += 1

@@ -19,8 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from accelegrad import kernels
-from accelegrad.catalogue import Space
-from accelegrad.choose import stream_rule
+from accelegrad.choose import Space, stream_rule
 from accelegrad.errors import Vector
 from accelegrad.kernels.loss_shape import Shape
 from accelegrad.models.matrix import RowNumbers

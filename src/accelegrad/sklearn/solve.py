@@ -21,8 +21,8 @@ import numpy as np
 from scipy.optimize import OptimizeResult
 from sklearn.utils.parallel import Parallel, delayed
 
-from accelegrad.catalogue import INTERIOR, PROXIMAL, Space
-from accelegrad.choose import Request, choose
+from accelegrad.catalogue import INTERIOR, PROXIMAL
+from accelegrad.choose import Request, Space, choose
 from accelegrad.errors import Vector
 from accelegrad.front_door import minimize
 from accelegrad.geometry.penalties import L1
