@@ -155,7 +155,7 @@ def test_bounds_are_those_of_rows_in_memory(kind, loss):
     assert_allclose(model.dual_value(w), other.dual_value(w), rtol=1e-6)
     if loss in ("hinge", "absolute"):
         smooth, there = (one.smoothed(0.05).at(w) for one in (model, other))
-        assert_allclose(model.dual.by(smooth), other.dual.by(there), rtol=1e-6)
+        assert_allclose(model.dual.at(smooth), other.dual.at(there), rtol=1e-6)
 
 
 @anywhere

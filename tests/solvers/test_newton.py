@@ -16,7 +16,7 @@ from accelegrad.rules.base import KnownEvaluation
 from accelegrad.solvers import SketchedNewton
 from accelegrad.solvers import curvature as curved
 from accelegrad.solvers.newton import CurvedOracle, SmoothedCurvedOracle
-from accelegrad.solvers.row_oracle import LARGEST_SHRINK, shorter_share, smoothing_gap
+from accelegrad.solvers.row_oracle import LARGEST_SHRINK, smoothing_gap
 from reference.sketched_newton import sketched_newton
 from row_sums import KINKED, SMOOTH
 from toys import linear_problem
@@ -94,7 +94,9 @@ class Valley:
 
     def shorter(self, point, trial, value, fall):
         move = trial - point
-        return shorter_share(lambda t: self.value_and_gradient(point + t * move)[0], value, fall)
+        return curved.shorter_share(
+            lambda t: self.value_and_gradient(point + t * move)[0], value, fall
+        )
 
     def curvature(self, point, number, caution):
         if number == 0:
@@ -315,7 +317,7 @@ def test_the_bound_by_smoothed_slopes_is_the_dual_value_there(loss, mu):
     found = minimize_scalar(
         lambda c: -problem.dual_value_at(c * theta), bounds=(0, 1), options={"xatol": 1e-9}
     )
-    assert problem.dual.by(smooth) == pytest.approx(-found.fun, rel=1e-6)
+    assert problem.dual.at(smooth) == pytest.approx(-found.fun, rel=1e-6)
 
 
 @pytest.mark.parametrize("loss", KINKED)

@@ -175,7 +175,7 @@ class PartedModel(LinearModel):
         shares = row_shares(weights, rows.size)
         return self._of_data(found.X, found.y, weights, shares, l2)
 
-    def at(self, w: npt.ArrayLike) -> PartedPoint:
+    def at(self, w: npt.ArrayLike, margins: Any = None) -> PartedPoint:  # noqa: ARG002
         """Return the point w: one round trip."""
         return PartedPoint(self, self._parameters(w).copy())
 
@@ -237,6 +237,10 @@ class PartedModel(LinearModel):
         order = np.argsort(y)
         reached = np.cumsum(shares[order])
         return float(y[order[np.searchsorted(reached, level * reached[-1])]])
+
+    def good_constants(self) -> list[float]:
+        """Return the best constant prediction, nearly."""
+        return [self.best_constant()]
 
     def losses_of(self, constants: Sequence[float]) -> Vector:
         """Return the mean losses of constant predictions: one round trip."""

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad.linalg import norm
 from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.models.losses import Loss
 from accelegrad.models.matrix import Matrix, RowNumbers, TakenRows
@@ -54,7 +53,7 @@ class Part(ABC):
             start, end = self.margins(p), self.margins(q)
             margins = None if start is None or end is None else start + t * (end - start)
         with np.errstate(over="ignore", invalid="ignore"):
-            return model.at(w) if margins is None else model.with_margins(w, margins)
+            return model.at(w, margins)
 
 
 def on_part(task: Callable[..., Any], part: Part, *arguments: Any) -> Any:
@@ -121,15 +120,13 @@ def squares(part: Part) -> Vector:
 
 def losses_of_constants(part: Part, loss: Loss, predictions: list[float]) -> Vector:
     """Return the mean losses of several constant predictions."""
-    model, zeros = part.rows, np.zeros(part.rows.n_samples)
-    with np.errstate(over="ignore"):
-        return np.array([model.shares @ loss.value(zeros + b, model.y) for b in predictions])
+    losses: Vector = part.model(loss).losses_of(predictions)
+    return losses
 
 
 def target_sizes(part: Part) -> tuple[float, float, float]:
     """Return the norm of the targets, and the shares of positive and negative ones."""
-    y, shares = part.rows.y, part.rows.shares
-    return norm(np.sqrt(shares) * y), float(shares @ (y > 0.0)), float(shares @ (y < 0.0))
+    return part.rows.target_sizes()
 
 
 def target_sums(part: Part, count: int) -> tuple[float, Vector, Vector, float, float]:

@@ -18,16 +18,17 @@ from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.proofs.fenchel import ColumnSums, Reach, Terms
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.run.oracle import QUIET
-from accelegrad.solvers.curvature import Costs, least_squares_matrix, second_derivative_matrix
-from accelegrad.solvers.proximal_newton import FEW_COLUMNS, limits_of, minimum_of_columns
-from accelegrad.solvers.row_oracle import (
-    PROMISING,
-    Goal,
+from accelegrad.solvers.curvature import (
+    FEW_COLUMNS,
+    Costs,
     falls_enough,
+    least_squares_matrix,
+    minimum_of_columns,
     next_caution,
+    second_derivative_matrix,
     shorter_share,
-    soon_ready,
 )
+from accelegrad.solvers.row_oracle import PROMISING, Goal, soon_ready
 
 #: Limit in seconds, by the estimates of `Costs`, for a matrix of second derivatives and its factors
 #: (20 shapes: 0.2 to 0.9 of the time of a run, with twice as much up to 1.8).
@@ -83,7 +84,7 @@ class DirectNewton:
             return None
         matrix = least_squares_matrix(self._rows, terms.l2)
         slopes = self._sums.slopes_at_zero() + matrix @ start
-        point = minimum_of_columns(terms, limits_of(terms), None, matrix, slopes, start).point
+        point = minimum_of_columns(terms, None, matrix, slopes, start).point
         known = self._sums.at(point)
         value = known.mean_loss + terms.penalty_value(point[: terms.n_features])
         if not known.is_finite or known.error > ACCURATE * value:
@@ -101,7 +102,7 @@ class DirectNewton:
     def _by_rows(
         self, terms: Terms, start: Vector, goal: Goal, most_steps: int
     ) -> DirectMinimum | None:
-        model, limits, d = self._rows, limits_of(terms), terms.n_features
+        model, d = self._rows, terms.n_features
         if model.l2 != terms.l2:
             model = model.with_l2(terms.l2)
         dual = ModelDual(model, terms)
@@ -119,7 +120,7 @@ class DirectNewton:
                 else:
                     rows = model.sampled(model.n_samples, 0, at, caution)
                     matrix = second_derivative_matrix(model, rows)
-                aim = minimum_of_columns(terms, limits, None, matrix, at.gradient, at.w)
+                aim = minimum_of_columns(terms, None, matrix, at.gradient, at.w)
             except NonFiniteError:
                 return None
             whole = model.at(aim.point)

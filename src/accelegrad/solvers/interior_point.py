@@ -294,7 +294,7 @@ class KinkedRows:
         matrix[ends, ends] += self.penalties
         ends = ends[self._columns]
         matrix[ends, ends] += weights[n:]
-        return Factored(matrix, 0.0, 0.0)
+        return Factored(matrix)
 
     def parameters(self, inside: Inside, place: int) -> Vector:
         """Return a target's parameters, with weights of 0 where the l1 term holds them there."""

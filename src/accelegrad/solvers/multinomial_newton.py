@@ -26,8 +26,7 @@ from accelegrad.models.multinomial import (
     softmax,
 )
 from accelegrad.rules.base import Array, Evaluated, Oracle, Step, StepRule, inner
-from accelegrad.solvers.curvature import COPIED_ENTRIES
-from accelegrad.solvers.row_oracle import VALUE_ROUNDING
+from accelegrad.solvers.curvature import COPIED_ENTRIES, VALUE_ROUNDING
 
 # Measured on seven data sets of several classes with alpha = 1e-5 and 1e-3, unless it says chosen.
 #: The largest share of the gradient that a direction leaves (less for small gradients), and of the

@@ -15,23 +15,22 @@ from accelegrad.rules.base import Array, Step, inner
 from accelegrad.run.oracle import QUIET, Evaluation
 from accelegrad.solvers.curvature import (
     COPIED_ENTRIES,
+    SHORTEST_STEP,
+    VALUE_ROUNDING,
     Costs,
     Diagonal,
     Factored,
-    coordinate_curvatures,
+    next_caution,
     second_derivative_matrix,
 )
+from accelegrad.solvers.quadratic import DESCENT
 from accelegrad.solvers.row_oracle import (
-    DESCENT,
     PROMISING,
-    SHORTEST_STEP,
-    VALUE_ROUNDING,
     Goal,
     RowOracle,
     RowRule,
     SmoothedOracle,
     SmoothOracle,
-    next_caution,
     no_goal,
     rows_in_memory,
     smoothing_gap,
@@ -151,13 +150,20 @@ class SketchedNewton(RowRule):
             state = state._replace(
                 moves=none, gradient_changes=none, sketches=0, caution=1.0, used=0
             )
-        curvature = self._curvature(state, oracle)
-        if due != "aim" and curvature.patience == 0.0:
-            return self._sketched(state, oracle)
-        directed = self._directed(state, curvature)
-        expected = float(EXPECTED_DECREMENT ** (2.0 / (1.0 + curvature.cost)))
-        is_slow = directed.slope > expected * before and state.used >= curvature.patience
-        return self._sketched(state, oracle) if due == "aim" and is_slow else directed
+        at, number, caution = state.sketched_at, state.sketches, state.sketched_with
+        curvature = oracle.sum.curvature(at, number, caution)
+        if due == "aim" or curvature.patience > 0.0:
+            directed = self._directed(state, curvature)
+            expected = float(EXPECTED_DECREMENT ** (2.0 / (1.0 + curvature.cost)))
+            is_slow = directed.slope > expected * before and state.used >= curvature.patience
+            if due != "aim" or not is_slow:
+                return directed
+        at, number, caution = state.point, number + 1, state.caution
+        curvature = oracle.sum.curvature(at, number, caution)
+        state = state._replace(sketched_at=at, sketches=number, sketched_with=caution, used=0)
+        if curvature.scaled:
+            state = state._replace(moves=state.moves[:0], gradient_changes=state.moves[:0])
+        return self._directed(state, curvature)
 
     def _at(self, state: SketchedNewtonState, trial: Evaluation, due: Due) -> SketchedNewtonState:
         return state._replace(
@@ -184,22 +190,6 @@ class SketchedNewton(RowRule):
         return state._replace(
             moves=moves, gradient_changes=changes, caution=caution, used=state.used + 1
         )
-
-    def _sketched(self, state: SketchedNewtonState, oracle: Sum) -> SketchedNewtonState:
-        """Return the state with new curvature, and the next trial."""
-        state = state._replace(
-            sketched_at=state.point,
-            sketches=state.sketches + 1,
-            sketched_with=state.caution,
-            used=0,
-        )
-        curvature = self._curvature(state, oracle)
-        if curvature.scaled:
-            state = state._replace(moves=state.moves[:0], gradient_changes=state.moves[:0])
-        return self._directed(state, curvature)
-
-    def _curvature(self, state: SketchedNewtonState, oracle: Sum) -> Factored | Diagonal:
-        return oracle.sum.curvature(state.sketched_at, state.sketches, state.sketched_with)
 
     def _directed(
         self, state: SketchedNewtonState, curvature: Factored | Diagonal
@@ -262,7 +252,8 @@ class CurvedOracle(SmoothOracle):
         self._made: Factored | None = None
         #: where, from which sample and with which caution
         self._made_from: tuple[Vector, int, float] | None = None
-        self._coordinates = Diagonal(lambda: coordinate_curvatures(model), *self._costs.price(1))
+        _, *price = self._costs.sample(1)
+        self._coordinates = Diagonal(model, *price)
 
     def original(self, evaluation: Evaluation) -> Evaluation:
         """Return the evaluation; its bound may be postponed: see `bound_can_wait`."""
@@ -320,7 +311,7 @@ class CurvedOracle(SmoothOracle):
         made, made_from = self._made, self._made_from
         if made is not None and made_from is not None and made_from[1:] == (number, caution):
             return made
-        size = 0 if number == 0 else self._costs.sample(number)
+        size = 0 if number == 0 else self._costs.sample(number).size
         if size == 0:
             return self._coordinates
         model = self.model
@@ -328,7 +319,8 @@ class CurvedOracle(SmoothOracle):
             at = self._known(self._evaluation(point))
             rows = model.sampled(size, [self._seed, number], at, caution)
             matrix = second_derivative_matrix(model, rows)
-        self._made = Factored(matrix, *self._costs.price(number + 1, rows.n_curved))
+        _, *price = self._costs.sample(number + 1, rows.n_curved)
+        self._made = Factored(matrix, *price)
         self._made_from = point, number, caution
         return self._made
 
@@ -392,7 +384,7 @@ class SmoothedCurvedOracle(SmoothedOracle[CurvedOracle]):
         if waits:
             known.late_bound = self._late_bound(smooth, mu)
         else:
-            known.dual_value = self.model.dual.by(smooth)
+            known.dual_value = self.model.dual.at(smooth)
             gap = at.value - known.dual_value
         self._shrink(part, gap, goal, at.value)
         return evaluation

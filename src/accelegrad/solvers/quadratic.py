@@ -13,8 +13,9 @@ from scipy.linalg.lapack import dpotrs
 from accelegrad.errors import Vector
 from accelegrad.linalg import UNIT, cholesky_factor, with_unit_diagonal
 from accelegrad.models.matrix import Matrix
-from accelegrad.solvers.row_oracle import DESCENT
 
+#: The least share of the promised fall that a step has to gain: Armijo's rule, usual constant.
+DESCENT = 1e-4
 #: The most Newton steps: a handful is usual, and the next quadratic continues.
 MOST_STEPS = 100
 MOST_HALVINGS = 10
