@@ -164,11 +164,6 @@ class SumsAtPoint(NamedTuple):
     error: float  # of the mean loss, by rounding
     slopes: SlopeSums
 
-    @property
-    def is_finite(self) -> bool:
-        """Whether nothing has overflowed."""
-        return math.isfinite(self.mean_loss) and math.isfinite(self.slopes.level_error)
-
 
 class ColumnSums:
     r"""Value and slope sums of a least-squares model at any point, without the rows.
@@ -260,6 +255,9 @@ class Terms:
         self.intercept_is_free = self.intercept == (-math.inf, math.inf)
         #: whether the weights are not limited at all
         self.free = self.separable and bool(np.isinf(ends[:, :n_features]).all())
+        held = np.isfinite(self.lower) & np.isfinite(self.upper) | (np.asarray(l1) > 0.0)
+        #: whether a term or two ends bound each weight
+        self._holds_each = self.separable and (l2 > 0.0 or bool(held.all()))
         #: whether the only information is that each weight lies on one side of 0
         self.has_only_signs = False
         if self.separable and not self.has_l1 and l2 == 0.0 and self.intercept_is_free:
@@ -318,13 +316,8 @@ class Terms:
         Something has to bound each weight. A set other than a box must come without an l1 term, as
         for `minimize`, and leave the intercept free.
         """
-        if self.separable and self.l2 > 0.0:
-            return True
-        if self.separable:
-            held = np.isfinite(self.lower) & np.isfinite(self.upper)
-            return bool((held | (np.asarray(self.l1) > 0.0)).all())
-        if self.has_l1:
-            return False
+        if self.separable or self.has_l1:
+            return self._holds_each
         if self.fit_intercept:
             if not isinstance(self.feasible_set, Product):
                 return False
@@ -337,7 +330,7 @@ class Terms:
         """Return whether a term or limits bound each weight; for least squares, signs may do."""
         if self.has_only_signs:
             return loss.name == "squared"
-        return self.separable and self.gets_tight
+        return self._holds_each
 
     def penalty_value(self, weights: Vector) -> float:
         """Return l1 ||w||_1 + l2 / 2 ||w||^2."""

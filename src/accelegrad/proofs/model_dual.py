@@ -208,27 +208,27 @@ class ModelDual:
         return (high * below - low * above) / (high - low)
 
     def reach(self) -> Reach:
-        """Return how large a minimiser can be."""
-        model = self.model
+        """Return how large a minimiser can be, given the objective at a feasible point.
+
+        That is w = 0, with a good intercept if it is free.
+        """
         if "reach" not in self._kept:
+            model, chosen, value = self.model, self.terms.feasible_set, None
+            if chosen is not None:
+                point = chosen.project(np.zeros(model.n_parameters))
+                weights = point[: model.n_features]
+                if weights.any() or not self.terms.intercept_is_free:
+                    loss = model.value(point) - 0.5 * model.l2 * float(weights @ weights)
+                    value = float(loss + self.terms.penalty_value(weights))
+            if value is None:
+                constants = [0.0]
+                if model.fit_intercept and not model.loss.classification:
+                    constants += model.good_constants()
+                value = float(model.losses_of(constants).min())
             sizes = DataSizes(model.rounding.size, *model.target_sizes())
-            self._kept["reach"] = Reach(self.terms, model.loss, sizes, self._feasible_value())
+            self._kept["reach"] = Reach(self.terms, model.loss, sizes, value)
         reach: Reach = self._kept["reach"]
         return reach
-
-    def _feasible_value(self) -> float:
-        """Return the objective at a feasible point: w = 0, with a good intercept if it is free."""
-        model, chosen = self.model, self.terms.feasible_set
-        if chosen is not None:
-            point = chosen.project(np.zeros(model.n_parameters))
-            weights = point[: model.n_features]
-            if weights.any() or not self.terms.intercept_is_free:
-                loss = model.value(point) - 0.5 * model.l2 * float(weights @ weights)
-                return float(loss + self.terms.penalty_value(weights))
-        constants = [0.0]
-        if model.fit_intercept and not model.loss.classification:
-            constants += model.good_constants()
-        return float(model.losses_of(constants).min())
 
     def resolution(self, w: Vector, value: float) -> float:
         """Return roughly the smallest gap that can be proved at w; 0 if unknown."""

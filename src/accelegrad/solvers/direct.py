@@ -8,7 +8,7 @@ than the slopes at the point. Least squares take one step, and one Gram matrix s
 from __future__ import annotations
 
 import math
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -87,7 +87,7 @@ class DirectNewton:
         point = minimum_of_columns(terms, None, matrix, slopes, start).point
         known = self._sums.at(point)
         value = known.mean_loss + terms.penalty_value(point[: terms.n_features])
-        if not known.is_finite or known.error > ACCURATE * value:
+        if not known.error <= ACCURATE * value < math.inf:  # also if something has overflowed
             return None
         # The value may be too low by its error, which the gap has to cover.
         bound = terms.lower_bound(known.slopes, lambda: self._reach(terms)) - known.error
@@ -111,7 +111,10 @@ class DirectNewton:
             l1 = float(np.sum(terms.l1 * np.abs(point.w[:d]))) if terms.has_l1 else 0.0
             return point.value + l1
 
-        at, caution, bound = model.at(start), 1.0, 0.0
+        def value_between(start: ModelPoint, end: ModelPoint, share: float) -> float:
+            return value_at(model.between(start, end, share))
+
+        at, caution, bound = ModelPoint(model, start), 1.0, 0.0
         value = value_at(at)
         for number in range(1, most_steps + 1):
             try:
@@ -123,7 +126,7 @@ class DirectNewton:
                 aim = minimum_of_columns(terms, None, matrix, at.gradient, at.w)
             except NonFiniteError:
                 return None
-            whole = model.at(aim.point)
+            whole = ModelPoint(model, aim.point)
             lower, share = value_at(whole), 1.0
             wanted = goal(lower)
             if self._is_least_squares or aim.fall <= PROMISING * wanted:
@@ -135,16 +138,10 @@ class DirectNewton:
             if falls_enough(value, lower, aim.fall, 1.0):
                 at, value = whole, lower
             else:
-
-                def on_the_way(
-                    share: float, start: ModelPoint = at, end: ModelPoint = whole
-                ) -> float:
-                    return value_at(model.between(start, end, share))
-
-                share = shorter_share(on_the_way, value, aim.fall)
+                share = shorter_share(partial(value_between, at, whole), value, aim.fall)
                 if share == 0.0:
                     return None
-                at = model.at(at.w + share * (whole.w - at.w))
+                at = ModelPoint(model, at.w + share * (whole.w - at.w))
                 value = value_at(at)
                 if value - bound <= goal(value):
                     return DirectMinimum(at.w, value, bound, number)

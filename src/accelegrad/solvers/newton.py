@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -240,6 +239,8 @@ class SketchedNewton(RowRule):
 class CurvedOracle(SmoothOracle):
     """A smooth sum with curvature from samples of rows, or per coordinate if they cost too much."""
 
+    saved = (*SmoothOracle.saved, "seed", "made")
+
     def __init__(self, model: LinearModel, rng: np.random.Generator, goal: Goal = no_goal) -> None:
         super().__init__(model, rng, goal)
         if not math.isfinite(model.loss.curvature):
@@ -247,25 +248,24 @@ class CurvedOracle(SmoothOracle):
                 f"model must have a smooth loss, but it has {model.loss!r}; smoothed(mu) makes a "
                 "smooth model of it."
             )
-        self._seed = int(rng.integers(2**63))
+        self.seed = int(rng.integers(2**63))
         self._costs = Costs.of(model)
         self._made: Factored | None = None
-        #: where, from which sample and with which caution
-        self._made_from: tuple[Vector, int, float] | None = None
+        #: of this curvature the arguments of `curvature`
+        self.made: dict[str, Any] | None = None
         _, *price = self._costs.sample(1)
         self._coordinates = Diagonal(model, *price)
 
     def original(self, evaluation: Evaluation) -> Evaluation:
         """Return the evaluation; its bound may be postponed: see `bound_can_wait`."""
-        goal = self.goal(evaluation.value)
-        if self.bound_can_wait(evaluation, goal):
+        costly = self.model.fit_intercept and self.model.l2 > 0.0
+        if costly and self.bound_can_wait(evaluation, self.goal(evaluation.value)):
             evaluation.late_bound = self._late_bound(self._known(evaluation))
         return evaluation
 
     def bound_can_wait(self, evaluation: Evaluation, goal: float, part: float = 0.0) -> bool:
-        """Return whether a bound is costly and would miss the goal; `part` is due to smoothing."""
-        model = self.model
-        if not (goal > 0.0 and model.fit_intercept and model.l2 > 0.0):
+        """Return whether a bound would miss the goal; `part` is due to smoothing."""
+        if not goal > 0.0:
             return False
         if self._curvature_made is None:
             return not evaluation.point.any()  # a nonzero start may be the minimum
@@ -288,7 +288,7 @@ class CurvedOracle(SmoothOracle):
         size = int(min(START_SHARE * model.n_samples, most, enough))
         if size < max(FEWEST_PER_PARAMETER * model.n_parameters, FEWEST_SAMPLED):
             return None
-        rng = np.random.default_rng([self._seed, 0])
+        rng = np.random.default_rng([self.seed, 0])
         # A weak l2 term keeps its weight relative to a row, up to one row's: few rows overfit.
         weight = min(model.l2 * model.n_samples, 1.0) / size
         rows = rng.integers(model.n_samples, size=size)
@@ -308,41 +308,27 @@ class CurvedOracle(SmoothOracle):
 
     def curvature(self, point: Vector, number: int, caution: float) -> Factored | Diagonal:
         """Return the curvature at a point from the `number`-th sample; 0: one per coordinate."""
-        made, made_from = self._made, self._made_from
-        if made is not None and made_from is not None and made_from[1:] == (number, caution):
-            return made
+        known = self.made
+        if self._made and known and (known["number"], known["caution"]) == (number, caution):
+            return self._made
         size = 0 if number == 0 else self._costs.sample(number).size
         if size == 0:
             return self._coordinates
         model = self.model
         with np.errstate(**QUIET):
             at = self._known(self._evaluation(point))
-            rows = model.sampled(size, [self._seed, number], at, caution)
+            rows = model.sampled(size, [self.seed, number], at, caution)
             matrix = second_derivative_matrix(model, rows)
         _, *price = self._costs.sample(number + 1, rows.n_curved)
         self._made = Factored(matrix, *price)
-        self._made_from = point, number, caution
+        self.made = {"point": point, "number": number, "caution": caution}
         return self._made
 
     @property
     def _curvature_made(self) -> Factored | None:
-        if self._made is None and self._made_from is not None:  # from a checkpoint
-            self.curvature(*self._made_from)
+        if self._made is None and self.made is not None:  # from a checkpoint
+            self.curvature(**self.made)
         return self._made
-
-    def state(self) -> dict[str, Any]:
-        """Return all that a checkpoint has to keep."""
-        made = None
-        if self._made_from is not None:
-            made = dict(zip(("point", "number", "caution"), self._made_from, strict=True))
-        return {**super().state(), "seed": self._seed, "made": made}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a checkpoint."""
-        super().restore(state)
-        self._seed, self._made, self._latest = state["seed"], None, ()
-        made = state["made"]
-        self._made_from = None if made is None else (made["point"], made["number"], made["caution"])
 
 
 class SmoothedCurvedOracle(SmoothedOracle[CurvedOracle]):
@@ -376,7 +362,8 @@ class SmoothedCurvedOracle(SmoothedOracle[CurvedOracle]):
         mu, goal = self.sum.model.loss.smoothing, self.goal(at.value)
         part = smoothing_gap(at, smooth)
         if self.model.l2 > 0.0:
-            waits = self.sum.bound_can_wait(evaluation, goal, part)
+            costly = self.model.fit_intercept
+            waits = costly and self.sum.bound_can_wait(evaluation, goal, part)
             gap = part + self.sum.remaining(evaluation) if waits else 0.0
         else:  # a bound is costly
             gap = part + self._remaining(smooth)
