@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -326,9 +326,8 @@ class LinearModel:
         """Return rows drawn in proportion to their curvature at a point, or all if they are few."""
         curvatures = by.curvatures(caution)
         rows, weights = drawn_by_weight(curvatures, count, seed)
-        n_curved = int(np.count_nonzero(curvatures))
-        weight = float(weights.sum())
-        return CurvedRows(weights.size, n_curved, weight, partial(self._gram, rows, weights))
+        n_curved, weight = int(np.count_nonzero(curvatures)), float(weights.sum())
+        return CurvedRows(weights.size, n_curved, weight, self._gram(rows, weights))
 
     def _gram(self, rows: RowNumbers | None, weights: Vector) -> Matrix:
         storage = self.storage

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -126,7 +126,7 @@ class CurvedRows(NamedTuple):
     n_drawn: int  # with repetition
     n_curved: int  # how many of all rows have curvature
     weight: float  # sum_k weights_k, the curvature of all rows
-    gram: Callable[[], Matrix]  # returns sum_k weights_k a_k a_k'
+    gram: Matrix  # sum_k weights_k a_k a_k'
 
 
 def drawn_by_weight(weights: Vector, size: int, seed: Any) -> tuple[RowNumbers | None, Vector]:

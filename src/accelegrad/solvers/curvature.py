@@ -156,7 +156,7 @@ class Costs(NamedTuple):
 
 def second_derivative_matrix(model: LinearModel, rows: CurvedRows) -> Matrix:
     """Return second derivatives from drawn rows; columns that the sample misses get some too."""
-    matrix = rows.gram()
+    matrix = rows.gram
     ends = np.arange(model.n_parameters)
     seen = matrix[ends, ends]
     if not seen.min() > RARE_COLUMN * seen.max():

@@ -231,10 +231,6 @@ class SketchedNewton(RowRule):
         caution = next_caution(state.caution, 0.0)
         return state._replace(trial=trial_point, step_size=t, caution=caution)
 
-    def output(self, state: SketchedNewtonState) -> Array:
-        """Return the last point that was accepted."""
-        return state.point
-
 
 class CurvedOracle(SmoothOracle):
     """A smooth sum with curvature from samples of rows, or per coordinate if they cost too much."""

@@ -143,10 +143,6 @@ class ProximalNewton(RowRule):
         )
         return Step(moved, known, 0.0)
 
-    def output(self, state: ProximalNewtonState) -> Array:
-        """Return the last point that was accepted."""
-        return state.point
-
 
 class PenalisedOracle(SmoothOracle, TermsOracle):
     """A smooth sum, its model around a point, and its bounds."""

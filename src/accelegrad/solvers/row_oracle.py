@@ -21,7 +21,7 @@ from accelegrad.geometry.sets import FeasibleSet
 from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.model_dual import LateBound, ModelDual
-from accelegrad.rules.base import StepRule
+from accelegrad.rules.base import Array, StepRule
 from accelegrad.run.oracle import QUIET, Evaluation, ModelOracle
 from accelegrad.solvers.curvature import shorter_share
 
@@ -59,6 +59,11 @@ class RowRule(StepRule):
         /,
     ) -> RowOracle:
         """Return the oracle to work on; only rules that can "terms" take a penalty or a set."""
+
+    def output(self, state: Any) -> Array:
+        """Return the last accepted point."""
+        point: Array = state.point
+        return point
 
 
 class RowOracle(ModelOracle):
