@@ -186,12 +186,6 @@ class PartedClasses(MultinomialModel):
     rows: PartedModel
     _at: PartedPoint | None = None
 
-    def with_l2(self, l2: float) -> Self:
-        """Return a model of the same rows with another l2."""
-        other = super().with_l2(l2)
-        other._at = None
-        return other
-
     @cached_property
     def class_shares(self) -> Vector:
         """The share of each class."""
@@ -200,9 +194,10 @@ class PartedClasses(MultinomialModel):
 
     def at(self, x: Vector, margins: Matrix | None = None) -> PartedPoint:  # noqa: ARG002
         """Return the point x: one pass, and none if x was the last point."""
-        if self._at is None or not np.array_equal(self._at.point, x):
-            self._at = PartedPoint(self, x.copy())
-        return self._at
+        known = self._at
+        if known is None or known.model is not self or not np.array_equal(known.point, x):
+            known = self._at = PartedPoint(self, x.copy())
+        return known
 
     def total(self, name: str, task: Callable[..., Any], at: Any, *more: Any) -> Any:
         """Return a task's result on the rows and a point, summed over parts."""

@@ -186,6 +186,8 @@ class ColumnSums:
         products[size, :size] = products[:size, size] = model.combination(y)
         products[size, size] = float(shares @ (y * y))
         self._products = products
+        #: the gradient of the mean loss at zero
+        self.slopes_at_zero: Vector = -products[-1, :-1]
         ones = [SIZE_ROUNDED_UP] * model.fit_intercept
         target_size = SIZE_ROUNDED_UP * norm(np.sqrt(shares) * y)
         self._sizes = np.concatenate([model.rounding.columns, ones, [target_size]])
@@ -193,10 +195,6 @@ class ColumnSums:
         self._growth = growth(model.n_samples) + growth(size + 1)
         self._lost = (model.n_samples + size) * SMALLEST
         self._fit_intercept = model.fit_intercept
-
-    def slopes_at_zero(self) -> Vector:
-        """Return the gradient of the mean loss at zero."""
-        return -self._products[-1, :-1]
 
     def at(self, x: Vector) -> SumsAtPoint:
         """Return the sums at a point; overflow makes some of them not finite."""
@@ -247,7 +245,8 @@ class Terms:
             # Products with larger ends would overflow: they count as open.
             far = np.abs(ends) > LARGEST
             ends[far] = np.copysign(math.inf, ends[far])
-        self.lower, self.upper = ends[:, :n_features]
+        #: the ends of the box for all parameters, and for the weights
+        self.ends, (self.lower, self.upper) = ends, ends[:, :n_features]
         #: the allowed weight nearest to 0, where an l1 term has its kink
         self._kink = np.minimum(np.maximum(0.0, self.lower), self.upper)
         #: limits of the intercept

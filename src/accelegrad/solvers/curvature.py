@@ -48,6 +48,11 @@ VALUE_ROUNDING = 4e-16
 #: Caution is divided by this after a step that was not too long, and multiplied otherwise; below
 #: the least it is 0 (with 0.01, one-vs-rest on digits takes more than 60 steps).
 CAUTION_FACTOR, LEAST_CAUTION = 10.0, 0.03
+#: What a line search says that finds no lower value.
+NO_FALL = (
+    "the value falls no further along the direction of descent: rounding has the last word, or the "
+    "gradient is wrong."
+)
 
 
 class Factored:
@@ -187,13 +192,11 @@ def minimum_of_columns(
     if columns is None and terms.feasible_set is None and not terms.has_l1:
         move = Factored(matrix).solve(gradient)  # nothing has a kink
         return Minimum(point - move, 0.5 * float(gradient @ move))
-    places: Any = slice(0, d) if columns is None else columns
-    limits = Limits(np.full(d, terms.l1), terms.lower, terms.upper).at(places)
+    places: Any = np.arange(d) if columns is None else columns
     free = terms.fit_intercept and terms.intercept_is_free
     if terms.fit_intercept and not free:
-        low, high = terms.intercept
-        limits = limits.with_coordinate(0.0, low, high)
-        places = np.append(np.arange(d)[places], d)
+        places = np.append(places, d)
+    limits = Limits(np.append(np.full(d, terms.l1), 0.0)[places], *terms.ends[:, places])
     start, slopes = point[places], gradient[places]
     if not free:
         found = box_minimum(matrix, slopes, limits, start)

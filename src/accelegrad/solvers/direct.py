@@ -8,6 +8,7 @@ than the slopes at the point. Least squares take one step, and one Gram matrix s
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import NamedTuple
 
@@ -83,7 +84,7 @@ class DirectNewton:
         if not (terms.gets_tight and terms.holds_origin and terms.intercept_is_free):
             return None
         matrix = least_squares_matrix(self._rows, terms.l2)
-        slopes = self._sums.slopes_at_zero() + matrix @ start
+        slopes = self._sums.slopes_at_zero + matrix @ start
         point = minimum_of_columns(terms, None, matrix, slopes, start).point
         known = self._sums.at(point)
         value = known.mean_loss + terms.penalty_value(point[: terms.n_features])
@@ -96,8 +97,7 @@ class DirectNewton:
     def _reach(self, terms: Terms) -> Reach:
         if self._first_reach is None:
             self._first_reach = ModelDual(self._rows, terms).reach()
-        first = self._first_reach
-        return Reach(terms, first.loss, first.data, first.value)
+        return replace(self._first_reach, terms=terms)
 
     def _by_rows(
         self, terms: Terms, start: Vector, goal: Goal, most_steps: int

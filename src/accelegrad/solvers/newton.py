@@ -14,6 +14,7 @@ from accelegrad.rules.base import Array, Step, inner
 from accelegrad.run.oracle import QUIET, Evaluation
 from accelegrad.solvers.curvature import (
     COPIED_ENTRIES,
+    NO_FALL,
     SHORTEST_STEP,
     VALUE_ROUNDING,
     Costs,
@@ -222,10 +223,7 @@ class SketchedNewton(RowRule):
         t = state.step_size
         share = oracle.sum.shorter(state.point, trial.point, state.value, t * state.slope)
         if share * t <= SHORTEST_STEP:
-            raise LineSearchError(
-                "the value falls no further along the direction of descent: rounding has the last "
-                "word, or the gradient is wrong."
-            )
+            raise LineSearchError(NO_FALL)
         t *= share
         trial_point = state.point + t * state.direction
         caution = next_caution(state.caution, 0.0)

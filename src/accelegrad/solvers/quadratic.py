@@ -39,12 +39,6 @@ class Limits(NamedTuple):
         """Return the limits of some coordinates."""
         return Limits(self.l1[chosen], self.lower[chosen], self.upper[chosen])
 
-    def with_coordinate(self, l1: float, lower: float, upper: float) -> Limits:
-        """Return the limits after adding one coordinate."""
-        return Limits(
-            np.append(self.l1, l1), np.append(self.lower, lower), np.append(self.upper, upper)
-        )
-
     def in_units(self, units: Vector) -> Limits:
         """Return the limits for coordinates measured in these units."""
         return Limits(self.l1 * units, self.lower / units, self.upper / units)
