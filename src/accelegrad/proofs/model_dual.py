@@ -289,7 +289,7 @@ class LateBound:
     """
 
     model: LinearModel
-    point: Vector | None = None
+    point: Any = None
     slopes: Vector | None = None
     smoothing: float = 0.0
     known: ModelPoint | None = None
@@ -300,11 +300,8 @@ class LateBound:
         if self.slopes is not None:
             return float(model.dual.bound(self.slopes))
         if known is None:
-            assert self.point is not None
             known = model.smoothed(self.smoothing).at(self.point)
-        if not self.smoothing:
-            return known.dual_value
-        return float(model.dual.at(known))
+        return float(model.dual.at(known)) if self.smoothing else known.dual_value
 
     def state(self) -> dict[str, Any]:
         """Return all that is needed to compute it later."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -50,8 +50,6 @@ START_STEPS, START_PRECISION = 20, 0.3
 
 #: What the rule works on: a smooth sum, or a smooth one close to a sum with kinks.
 Sum: TypeAlias = "CurvedOracle | SmoothedCurvedOracle"
-#: What leads to the next trial; "" if it is known.
-Due: TypeAlias = Literal["begin", "start over", "aim", ""]
 
 
 class SketchedNewtonState(NamedTuple):
@@ -72,7 +70,7 @@ class SketchedNewtonState(NamedTuple):
     sketched_with: float  # the caution then
     caution: float  # of the next one, from 0 to 1
     used: int  # steps done with this curvature
-    due: Due
+    due: str  # what leads to the next trial: "begin", "start over" or "aim"; "" if it is known
 
 
 @dataclass(frozen=True)
@@ -126,15 +124,19 @@ class SketchedNewton(RowRule):
     def step(self, state: SketchedNewtonState, oracle: Sum) -> Step:  # type: ignore[override]
         """Find the next trial, evaluate it, and accept it or shorten the step."""
         state = self.aimed(state, oracle)
-        trial = oracle(state.trial)
+        trial, is_guess = oracle(state.trial), state.slope == 0.0
         state = state._replace(iteration=state.iteration + 1)
+        reached, due = trial, "start over"
         if state.iteration == 1 or oracle.changed:
-            due: Due = "begin" if state.iteration == 1 else "start over"
-            state = self._at(state, oracle.sum.best or trial, due)
-        elif self._acceptable(state, trial):
-            state = self._accepted(state, trial)
-        else:
-            state = self._shortened(state, trial, oracle)
+            reached = oracle.sum.best or trial
+            due = "begin" if state.iteration == 1 else due
+        elif not self._acceptable(state, trial):
+            shorter = state._replace(due=due) if is_guess else self._shortened(state, trial, oracle)
+            return Step(shorter, oracle.original(trial), 0.0)
+        elif not is_guess:
+            state, due = self._corrected(state, trial), "aim"
+        point, value, gradient = reached.point, reached.value, reached.gradient
+        state = state._replace(point=point, value=value, gradient=gradient, due=due)
         return Step(state, oracle.original(trial), 0.0)
 
     def aimed(self, state: SketchedNewtonState, oracle: Sum) -> SketchedNewtonState:
@@ -165,11 +167,6 @@ class SketchedNewton(RowRule):
             state = state._replace(moves=state.moves[:0], gradient_changes=state.moves[:0])
         return self._directed(state, curvature)
 
-    def _at(self, state: SketchedNewtonState, trial: Evaluation, due: Due) -> SketchedNewtonState:
-        return state._replace(
-            point=trial.point, value=trial.value, gradient=trial.gradient, due=due
-        )
-
     def _acceptable(self, state: SketchedNewtonState, trial: Evaluation) -> bool:
         if trial.value <= state.value - DESCENT * state.step_size * state.slope:
             return True
@@ -177,16 +174,14 @@ class SketchedNewton(RowRule):
         near = trial.value <= state.value + VALUE_ROUNDING * abs(state.value)
         return near and 2.0 * abs(inner(trial.gradient, state.direction)) <= state.slope
 
-    def _accepted(self, state: SketchedNewtonState, trial: Evaluation) -> SketchedNewtonState:
-        if state.slope == 0.0:  # a guess
-            return self._at(state, trial, "start over")
+    def _corrected(self, state: SketchedNewtonState, trial: Evaluation) -> SketchedNewtonState:
+        """Return the state with what the step to the trial says about the curvature."""
         caution = state.caution if state.step_size < 1.0 else next_caution(state.caution, 1.0)
         moves, changes = state.moves, state.gradient_changes
         move, change = trial.point - state.point, trial.gradient - state.gradient
         if inner(move, change) > np.finfo(np.float64).tiny:  # it can be divided by
             moves = np.vstack([moves, move])[-self.memory or len(moves) + 1 :]
             changes = np.vstack([changes, change])[-self.memory or len(changes) + 1 :]
-        state = self._at(state, trial, "aim")
         return state._replace(
             moves=moves, gradient_changes=changes, caution=caution, used=state.used + 1
         )
@@ -218,8 +213,6 @@ class SketchedNewton(RowRule):
     def _shortened(
         self, state: SketchedNewtonState, trial: Evaluation, oracle: Sum
     ) -> SketchedNewtonState:
-        if state.slope == 0.0:  # a guess
-            return state._replace(due="start over")
         t = state.step_size
         share = oracle.sum.shorter(state.point, trial.point, state.value, t * state.slope)
         if share * t <= SHORTEST_STEP:
