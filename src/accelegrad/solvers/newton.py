@@ -10,6 +10,7 @@ import numpy as np
 
 from accelegrad.errors import LineSearchError, Vector, whole_number
 from accelegrad.models.linear_model import LinearModel, ModelPoint
+from accelegrad.proofs.model_dual import LateBound
 from accelegrad.rules.base import Array, Step, inner
 from accelegrad.run.oracle import QUIET, Evaluation
 from accelegrad.solvers.curvature import (
@@ -247,7 +248,8 @@ class CurvedOracle(SmoothOracle):
         """Return the evaluation; its bound may be postponed: see `bound_can_wait`."""
         costly = self.model.fit_intercept and self.model.l2 > 0.0
         if costly and self.bound_can_wait(evaluation, self.goal(evaluation.value)):
-            evaluation.late_bound = self._late_bound(self._known(evaluation))
+            at = self._known(evaluation)
+            evaluation.late_bound = LateBound(self.model, at.w, known=at)
         return evaluation
 
     def bound_can_wait(self, evaluation: Evaluation, goal: float, part: float = 0.0) -> bool:
@@ -356,7 +358,7 @@ class SmoothedCurvedOracle(SmoothedOracle[CurvedOracle]):
             gap = part + self._remaining(smooth)
             waits = gap > PROMISING * goal
         if waits:
-            known.late_bound = self._late_bound(smooth, mu)
+            known.late_bound = LateBound(self.model, smooth.w, smoothing=mu, known=smooth)
         else:
             known.dual_value = self.model.dual.at(smooth)
             gap = at.value - known.dual_value

@@ -98,11 +98,8 @@ def _minimum(matrix: Matrix, slope: Vector, limits: Limits, start: Vector) -> Mi
         # The side of 0 that a coordinate is on, or goes to.
         signs = np.copysign(1.0, np.where(u == 0.0, -r, u))
         rises = signs > 0.0
-        slopes, low, high = (
-            r + l1 * signs,
-            np.where(rises, above, lower),
-            np.where(rises, upper, below),
-        )
+        slopes = r + l1 * signs
+        low, high = np.where(rises, above, lower), np.where(rises, upper, below)
         least = SLOPE_ROUNDING * UNIT * (steepest + float(np.abs(u - start).sum()))
         free = _free(slopes, u <= low, u >= high, least)
         if free.size == 0:

@@ -20,7 +20,7 @@ from accelegrad.geometry.penalties import Penalty
 from accelegrad.geometry.sets import FeasibleSet
 from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.proofs.fenchel import Terms
-from accelegrad.proofs.model_dual import LateBound, ModelDual
+from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.rules.base import Array, StepRule
 from accelegrad.run.oracle import QUIET, Evaluation, ModelOracle
 from accelegrad.solvers.curvature import shorter_share
@@ -74,10 +74,6 @@ class RowOracle(ModelOracle):
     def __init__(self, model: LinearModel, rng: np.random.Generator, goal: Goal = no_goal) -> None:
         super().__init__(model)
         self.rng, self.goal = rng, goal
-
-    def _late_bound(self, at: ModelPoint, smoothing: float = 0.0) -> LateBound:
-        """Return the bound by the slopes at a point, for later; `smoothing` is their mu."""
-        return LateBound(self.model, at.w, smoothing=smoothing, known=at)
 
 
 class TermsOracle(RowOracle):
