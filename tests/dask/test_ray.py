@@ -20,7 +20,7 @@ p, q = model.at(w), here.at(w)
 # Sums over 5000 rows in another order.
 assert_allclose(p.value, q.value, rtol=1e-12)
 assert_allclose(p.gradient, q.gradient, rtol=1e-9, atol=1e-12)
-found, expected = model.sampled(30, 5, p).gram(), here.sampled(30, 5, q).gram()
+found, expected = model.sampled(30, 5, p).gram, here.sampled(30, 5, q).gram
 assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 found = ag.minimize(here, rtol=1e-6, rng=0)
 assert result.fun - result.gap <= found.fun and found.fun - found.gap <= result.fun

@@ -95,7 +95,7 @@ def test_scales_are_those_of_scikit_learn(monkeypatch, block, dtype, layout, wei
 
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_constant_and_empty_columns(sparse, weighted):
+def test_constant_empty_and_extreme_columns(sparse, weighted):
     """A sum of squares about zero would see deviations of 1e-8 times the mean in the constants."""
     rng, n = np.random.default_rng(0), 20_000
     columns = [np.full(n, 0.1), np.full(n, -1e9 / 3), np.zeros(n), 1e8 + rng.standard_normal(n)]
@@ -109,15 +109,18 @@ def test_constant_and_empty_columns(sparse, weighted):
     variance = np.average((deviations - mean) ** 2, weights=shares)
     assert change.shift[3] == pytest.approx(1e8 + mean, rel=1e-14)
     assert change.scale[3] == pytest.approx(variance**-0.5, rel=1e-7)  # 1e8 has 1e-8 of rounding
-
-
-def test_a_float32_column_that_hardly_varies_is_not_blown_up():
-    """Products in float32 would leave nothing of a deviation of 1e-6 times the mean."""
+    # Products in float32 would leave nothing of a deviation of 1e-6 times the mean.
     X = np.column_stack([1e4 + np.arange(8) * 1e-2, np.arange(8)]).astype(np.float32)
     change = column_scaling(ag.LinearModel(X, np.ones(8), "squared", fit_intercept=True))
     assert change.scale[0] == pytest.approx(1e-4, rel=1e-4)
     assert change.shift[0] == 0
     assert change.shift[1] == pytest.approx(3.5)
+    column = np.linspace(1, 2, 10)
+    X = np.column_stack([column * 1e200, column * 1e-200, column, 1e-310 * column])
+    for intercept in (False, True):  # columns beyond the range of floats stay as they are
+        change = column_scaling(ag.LinearModel(X, np.ones(10), "squared", fit_intercept=intercept))
+        np.testing.assert_array_equal(change.scale[[0, 1, 3]], 1)
+        assert change.scale[2] != 1
 
 
 # -- rules in other coordinates -----------------------------------------------------------------
@@ -215,12 +218,3 @@ def test_frozen_samples_are_passed_on_in_the_right_coordinates():
 def test_bad_input(given, message):
     with pytest.raises(ValueError, match=message):
         ColumnScaling(*given)
-
-
-@pytest.mark.parametrize("intercept", [False, True])
-def test_columns_beyond_the_range_of_floats_stay_as_they_are(intercept):
-    column = np.linspace(1, 2, 10)
-    X = np.column_stack([column * 1e200, column * 1e-200, column, 1e-310 * column])
-    change = column_scaling(ag.LinearModel(X, np.ones(10), "squared", fit_intercept=intercept))
-    np.testing.assert_array_equal(change.scale[[0, 1, 3]], 1)
-    assert change.scale[2] != 1

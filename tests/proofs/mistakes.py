@@ -203,7 +203,7 @@ TOO_HIGH = (
     "proofs.model_dual:LateBound.__call__",
     *(f"{FENCHEL}{name}" for name in ("scaled_bound", "Terms.lower_bound")),
     *(f"{FENCHEL}Terms.{name}" for name in ("_separable_least", "_least_in_set")),
-    *(f"{DUAL}{name}" for name in ("at_slopes", "by", "bound")),
+    *(f"{DUAL}{name}" for name in ("at_slopes", "at", "bound")),
     *(f"{NULL}DualBounds._value", f"{CLASSES}MultinomialDual.at"),
 )
 #: Those that come first in a tuple

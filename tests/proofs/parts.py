@@ -352,7 +352,7 @@ def signs(rng: np.random.Generator) -> None:
         w = best + share * size * rng.standard_normal(best.size)
         with np.errstate(all="ignore"):
             at = model.at(w)
-            found = max(bound.by_balanced(at), bound.at_slopes(at.derivatives))
+            found = max(bound.at(at, best_intercept=False), bound.at_slopes(at.derivatives))
         _refuse("ModelDual.at_slopes", found, known.value, 0.0, data.keywords, data.X.shape)
 
 

@@ -24,7 +24,8 @@ def test_sums_of_parts_are_those_of_the_whole(loss, intercept, l1, parts):
     terms = Terms(model.n_features, model.l2, l1, fit_intercept=intercept)
     x = found.x + 0.01 * rng.standard_normal(found.x.size)
     at = model.at(x)
-    whole, sizes = SlopeSums.of(model, at.derivatives), DataSizes.of(model)
+    whole = SlopeSums.of(model, at.derivatives)
+    sizes = DataSizes(model.rounding.size, *model.target_sizes())
     total = None
     for rows in np.array_split(rng.permutation(model.n_samples), parts):
         part, share = model.of_rows(rows, model.l2), rows.size / model.n_samples

@@ -60,16 +60,8 @@ DATA = {
 class Case:
     """A model with the plain arrays that it is made from."""
 
-    def __init__(
-        self,
-        kind,
-        loss="logistic",
-        sparse=False,
-        weighted=False,
-        intercept=False,
-        dtype=float,
-        order="C",
-    ):
+    def __init__(self, kind, loss="logistic", *, dtype=float, order="C", **given):
+        sparse, weighted, intercept = map(given.get, ("sparse", "weighted", "intercept"))
         rng = np.random.default_rng(11)
         X = (rng.standard_normal((N, D)) * (rng.random((N, D)) < 0.6)).astype(dtype, order)
         self.y = np.where(rng.random(N) < 0.5, 1.0, -1.0)
@@ -79,26 +71,23 @@ class Case:
             sp.csr_matrix(X) if sparse else X,
             *(self.y, weight, loss),
             l2=self.l2,
-            fit_intercept=intercept,
+            fit_intercept=bool(intercept),
         )
         self.shares = np.full(N, 1 / N) if weight is None else weight / weight.sum()
         self.A = np.column_stack([X, np.ones(N)]) if intercept else X.astype(float)
         self.penalised = np.arange(self.A.shape[1]) < D
         self.p, self.q = rng.standard_normal((2, self.A.shape[1]))
 
-    def value(self, w, shares):
+    def check(self, w, shares, value, gradient):
         losses = np.logaddexp(0, -self.y * (self.A @ w))
-        return shares @ losses + self.l2 / 2 * np.sum(w[self.penalised] ** 2)
+        assert_allclose(
+            value, shares @ losses + self.l2 / 2 * np.sum(w[self.penalised] ** 2), 1e-12
+        )
+        expected = self.A.T @ (shares * self.slopes(w)) + self.l2 * w * self.penalised
+        assert_allclose(gradient, expected, rtol=1e-10, atol=1e-13)
 
     def slopes(self, w):
         return -self.y / (1 + np.exp(self.y * (self.A @ w)))
-
-    def gradient(self, w, shares):
-        return self.A.T @ (shares * self.slopes(w)) + self.l2 * w * self.penalised
-
-    def curvatures(self, w):
-        size = np.abs(self.slopes(w))
-        return self.shares * size * (1 - size)
 
 
 every = pytest.mark.parametrize("data", DATA)
@@ -125,10 +114,8 @@ def cluster(request):
 def test_points_know_value_gradient_and_sums(kind, data):
     case = Case(kind, **DATA[data])
     at = case.model.at(case.p)
-    theta = case.slopes(case.p)
-    assert_allclose(at.value, case.value(case.p, case.shares), rtol=1e-12)
-    assert_allclose(at.gradient, case.gradient(case.p, case.shares), rtol=1e-10, atol=1e-13)
-    assert_allclose(at.squared_slopes, case.shares @ theta**2, rtol=1e-12)
+    case.check(case.p, case.shares, at.value, at.gradient)
+    assert_allclose(at.squared_slopes, case.shares @ case.slopes(case.p) ** 2, rtol=1e-12)
     assert at.dual_value <= at.value
     assert_allclose(case.model.column_squares(), case.shares @ case.A[:, :D] ** 2, rtol=1e-10)
 
@@ -139,11 +126,9 @@ def test_points_between_two_are_as_evaluated_there(kind, data):
     case = Case(kind, **DATA[data])
     p, q = case.model.at(case.p), case.model.at(case.q)
     for t in (0.0, 0.3, 1.0):
-        w = case.p + t * (case.q - case.p)
         between = case.model.between(p, q, t)
-        assert_allclose(between.value, case.value(w, case.shares), rtol=1e-12)
-        gradient = case.gradient(w, case.shares)
-        assert_allclose(between.gradient, gradient, rtol=1e-10, atol=1e-13)
+        w = case.p + t * (case.q - case.p)
+        case.check(w, case.shares, between.value, between.gradient)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "hinge", "squared", "absolute"])
@@ -155,7 +140,7 @@ def test_bounds_are_those_of_rows_in_memory(kind, loss):
     assert_allclose(model.dual_value(w), other.dual_value(w), rtol=1e-6)
     if loss in ("hinge", "absolute"):
         smooth, there = (one.smoothed(0.05).at(w) for one in (model, other))
-        assert_allclose(model.dual.by(smooth), other.dual.by(there), rtol=1e-6)
+        assert_allclose(model.dual.at(smooth), other.dual.at(there), rtol=1e-6)
 
 
 @anywhere
@@ -173,22 +158,19 @@ def test_sizes_of_columns_are_bounded_where_squares_overflow_or_vanish(kind):
 @anywhere
 def test_gram_matrices_are_those_of_sampled_rows(kind, data, mode):
     with kernels.use(mode):
-        check_gram_matrices(Case(kind, **DATA[data]))
-
-
-def check_gram_matrices(case):
-    at, curvatures = case.model.at(case.p), case.curvatures(case.p)
-    whole = case.model.sampled(N, 3, at)
+        case = Case(kind, **DATA[data])
+        at, size = case.model.at(case.p), np.abs(case.slopes(case.p))
+        whole, drawn = (case.model.sampled(count, 3, at) for count in (N, 40))
+    curvatures = case.shares * size * (1 - size)
     expected = case.A.T @ (curvatures[:, None] * case.A)
-    assert_allclose(whole.gram(), expected, rtol=1e-10, atol=1e-13)
-    drawn = case.model.sampled(40, 3, at)
+    assert_allclose(whole.gram, expected, rtol=1e-10, atol=1e-13)
     assert drawn.n_drawn == 40
     assert drawn.n_curved == np.count_nonzero(curvatures)
     assert_allclose(drawn.weight, curvatures.sum(), rtol=1e-12)
     # One row for each of 40 equal pieces of the running sum, whatever the split.
     places = (np.arange(40) + np.random.default_rng(3).random(40)) * (curvatures.sum() / 40)
     rows = case.A[np.searchsorted(np.cumsum(curvatures), places, side="right")]
-    assert_allclose(drawn.gram(), rows.T @ rows * (drawn.weight / 40), rtol=1e-10, atol=1e-13)
+    assert_allclose(drawn.gram, rows.T @ rows * (drawn.weight / 40), rtol=1e-10, atol=1e-13)
 
 
 @every
@@ -199,12 +181,9 @@ def test_some_rows_are_the_same_for_any_split(kind, data):
     shares = np.bincount(rows, minlength=N) * case.shares
     some = case.model.of_rows(rows, case.l2)
     assert some.in_memory
-    expected = case.gradient(case.p, shares / shares.sum())
-    assert_allclose(some.gradient(case.p), expected, rtol=1e-10, atol=1e-13)
-    value, gradient = case.model.batch_value_and_gradient(case.p, rows)
-    shares *= N / 20
-    assert_allclose(value, case.value(case.p, shares), rtol=1e-12)
-    assert_allclose(gradient, case.gradient(case.p, shares), rtol=1e-10, atol=1e-13)
+    case.check(case.p, shares / shares.sum(), *some.value_and_gradient(case.p))
+    batch = case.model.batch_value_and_gradient(case.p, rows)
+    case.check(case.p, shares * (N / 20), *batch)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "hinge", "squared"])
@@ -234,9 +213,8 @@ def test_an_evaluation_is_one_pass_and_points_between_none():
     assert np.isfinite(p.gradient).all()
     assert len(passes) == 2
     model.between(p, q, 0.5).value  # noqa: B018
-    rows = model.sampled(10, 0, p)
     assert len(passes) == 2
-    rows.gram()
+    model.sampled(10, 0, p)
     assert len(passes) == 3
 
 

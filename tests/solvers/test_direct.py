@@ -25,6 +25,10 @@ def rows_for(loss):
     return X / X.std(axis=0), y / 10.0
 
 
+def model_for(loss, **given):
+    return ag.LinearModel(*rows_for(loss), loss, **given)
+
+
 def terms_of(model, l1=0.0, feasible_set=None):
     return Terms.of(model, ag.L1(l1) if l1 else None, feasible_set)
 
@@ -38,16 +42,11 @@ def found(model, rtol=1e-3, most_steps=100, start=None, **given):
 # -- how it gets there -------------------------------------------------------------------------------
 
 
-def test_slopes_of_a_step_prove_more_than_those_at_its_end():
-    X, y = rows_for("logistic")
-    model = ag.LinearModel(X, y, "logistic", l2=1e-4, fit_intercept=True)
+def test_slopes_of_a_step_prove_more_than_those_at_its_end_and_one_step_the_minimum():
+    model = model_for("logistic", l2=1e-4, fit_intercept=True)
     x, value, bound, _ = found(model)
     assert value - bound < 0.1 * model.dual_gap(x)
-
-
-def test_a_minimum_to_start_from_takes_one_step():
-    X, y = rows_for("squared_hinge")
-    model = ag.LinearModel(X, y, "squared_hinge", l2=1e-2, fit_intercept=True)
+    model = model_for("squared_hinge", l2=1e-2, fit_intercept=True)
     x = found(model, rtol=1e-9).point
     assert found(model, rtol=1e-6, start=x).steps == 1
 
@@ -100,23 +99,18 @@ def test_nonnegative_least_squares_are_proved_by_their_first_step(intercept):
 
 
 def test_least_squares_end_where_a_step_gains_nothing(monkeypatch):
-    X, y = rows_for("squared")
-    model, steps = ag.LinearModel(X, y, "squared", l2=1e-4), []
+    model, steps = model_for("squared", l2=1e-4), []
     monkeypatch.setattr(ModelDual, "at_slopes", lambda *_: steps.append(1) or 0.0)
-    assert found(model, start=np.ones(X.shape[1]), rtol=1e-16) is None
+    assert found(model, start=np.ones(model.n_features), rtol=1e-16) is None
     assert 1 <= len(steps) <= 4
 
 
-def test_steps_that_find_nothing():
+def test_where_steps_find_nothing_estimators_go_on_with_a_run():
     X, y = rows_for("logistic")
     assert found(ag.LinearModel(X, y, "logistic", l2=1e-4), most_steps=2) is None
     # Huge rows: without a warning.
     huge = ag.LinearModel(1e200 * X, y, "squared_hinge", l2=1e-4, fit_intercept=True)
     assert found(huge) is None
-
-
-def test_estimators_go_on_with_a_run_where_steps_do_not_do():
-    X, y = rows_for("logistic")
     short = AcceleGradClassifier(max_iter=2, tol=1e-3)
     with pytest.warns(Warning, match="missed tol"):
         short.fit(X, y)

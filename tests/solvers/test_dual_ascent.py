@@ -58,9 +58,7 @@ def test_an_epoch_is_its_transcription(loss, intercept):
     X, n, l2 = model.X, model.n_samples, model.l2
     squares = (X**2).sum(axis=1)
     rho = 20.0 * l2 / np.median(squares[squares > 0.0])
-    if (
-        intercept
-    ):  # With b = b' sqrt(l2 / rho) and b_k = 0 the l2 term of b' is that of the weights.
+    if intercept:  # with b = b' sqrt(l2 / rho) and b_k = 0 the l2 term of b' is the weights'
         X = np.column_stack([X, np.full(n, np.sqrt(l2 / rho))])
     conjugates = [lambda t, y=y: float(model.loss.conjugate(t, y)) for y in model.y]
     low, high = (np.broadcast_to(end, n) for end in model.loss.domain(model.y))
@@ -69,9 +67,7 @@ def test_an_epoch_is_its_transcription(loss, intercept):
     ascent = run(model, 1, "never")[0][0].state
     # A minimum is found to the root of the precision of values.
     assert_allclose(ascent.slopes, theta, atol=2e-6)
-    if (
-        intercept
-    ):  # b at the end of the epoch is the next centre, from which b begins the next epoch
+    if intercept:  # b at the end of the epoch is the next centre, from which b begins the next
         assert_allclose(ascent.point[-1], -2.0 * theta.mean() / rho, atol=1e-4)
 
 
@@ -100,12 +96,8 @@ def test_logistic_slopes_of_the_kernel_solve_their_equation(b):
     start = Ascent(np.zeros(60), b / sizes, np.zeros((2, 60), dtype=np.uint8))
     with kernels.use("always"):
         slopes = DualOracle(model, np.random.default_rng(0)).ascend(start, 1).slopes
-    told = np.array(
-        [
-            proximal_slopes(model.loss, np.array([b]), *pair)[0]
-            for pair in zip(q, labels[:, None], strict=True)
-        ]
-    )
+    pairs = zip(q, labels[:, None], strict=True)
+    told = [proximal_slopes(model.loss, np.array([b]), *pair)[0] for pair in pairs]
     # The margin is exact to 1e-10 relative to 1 + |m|, and slopes to as much of it.
     assert_allclose(slopes, told, rtol=1e-10 * 310)
 
@@ -185,10 +177,8 @@ def test_the_dual_rises_to_the_minimum_and_the_bound_is_the_models_own(loss):
 
 def test_a_start_that_helps_is_used():
     model = problem("logistic")
-    steps, _ = run(model, 60, "always")
-    solution = steps[-1].state.point
-    rule, oracle = DualAscent(), DualOracle(model, np.random.default_rng(0))
-    first = rule.step(rule.init(solution), oracle)
+    rule, (steps, oracle) = DualAscent(), run(model, 60, "always")
+    first = rule.step(rule.init(steps[-1].state.point), oracle)
     assert 0.0 <= first.evaluation.value - bound(first.evaluation) < 1e-6
     start = oracle.feasible(np.full(25, 1e6))
     assert not start.slopes.any()
@@ -208,9 +198,3 @@ def test_a_bound_that_may_end_the_run_is_there_at_once():
     evaluation = rule.step(rule.init(np.zeros(25)), oracle).evaluation
     assert evaluation.late_bound is None
     assert evaluation.dual_value <= evaluation.value
-
-
-def test_models_that_have_no_such_dual_are_refused():
-    rng = np.random.default_rng(0)
-    with pytest.raises(ValueError, match="model must have an l2 term"):
-        DualOracle(problem(l2=0.0), rng)

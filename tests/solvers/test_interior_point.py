@@ -11,43 +11,36 @@ from accelegrad.solvers.interior_point import interior_points
 LOSSES = {"hinge": {}, "absolute": {}, "quantile": {"quantile": 0.8}}
 
 
-def rows(seed=0, n=150, d=6):
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, d)) * 10.0 ** rng.uniform(-2, 2, d)
-    return rng, X
-
-
-def models(loss, *, k=3, l2=1e-2, intercept=True, X=None, weights=None, seed=0):
+def models(loss, *, k=3, l2=1e-2, intercept=True, scale=1.0):
     """Return models of the same rows with other targets."""
-    rng, drawn = rows(seed)
-    X = drawn if X is None else X
-    found = []
+    rng, found = np.random.default_rng(0), []
+    X = rng.normal(size=(150, 6)) * 10.0 ** rng.uniform(-2, 2, 6)
     for _ in range(k):
-        targets = drawn @ (rng.normal(size=drawn.shape[1]) / drawn.std(0)) + rng.normal(size=150)
+        targets = X @ (rng.normal(size=6) / X.std(0)) + rng.normal(size=150)
         y = np.where(targets > 0.7, 1.0, -1.0) if loss == "hinge" else 30.0 + targets
-        options = {"l2": l2, "fit_intercept": intercept, "sample_weight": weights}
-        found.append(ag.LinearModel(X, y, loss, **options, **LOSSES[loss]))
+        options = {"l2": l2, "fit_intercept": intercept, **LOSSES[loss]}
+        found.append(ag.LinearModel(scale * X, y, loss, **options))
     return found
 
 
 def points(chosen, tol, most=60, l1=0.0):
     starts = [np.zeros(model.n_parameters) for model in chosen]
-
-    found = [None] * len(chosen)
-    terms = Terms.of(chosen[0], ag.L1(l1) if l1 else None)
+    found, terms = [None] * len(chosen), Terms.of(chosen[0], ag.L1(l1) if l1 else None)
 
     def proved(place, point, gap):
-        model = chosen[place]
-        dual = ModelDual(model, terms)
         found[place] = point
-        term = l1 * np.abs(point.parameters[: model.n_features]).sum()
-        return model.value(point.parameters) + term - dual.at_slopes(point.slopes) <= gap
+        value, bound = enclosed(chosen[place], point, l1)
+        return value - bound <= gap
 
-    def allowed(values, bounds):
-        return tol * values
-
-    interior_points(chosen, terms, starts, allowed, proved, most)
+    interior_points(chosen, terms, starts, lambda values, _: tol * values, proved, most)
     return found
+
+
+def enclosed(model, point, l1):
+    """Return the value at a point, and the bound by its slopes."""
+    dual = ModelDual(model, Terms.of(model, ag.L1(l1) if l1 else None))
+    term = l1 * np.abs(point.parameters[: model.n_features]).sum()
+    return model.value(point.parameters) + term, dual.at_slopes(point.slopes)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -61,10 +54,7 @@ def test_slopes_prove_the_parameters(loss, intercept, l2, share):
     X = chosen[0].X
     l1 = share * float(np.abs(X - X.mean(0)).mean(0).max())
     for model, point in zip(chosen, points(chosen, 1e-6, l1=l1), strict=True):
-        weights = point.parameters[: model.n_features]
-        value = model.value(point.parameters) + l1 * np.abs(weights).sum()
-        dual = ModelDual(model, Terms.of(model, ag.L1(l1) if l1 else None))
-        bound = dual.at_slopes(point.slopes)
+        weights, (value, bound) = point.parameters[: model.n_features], enclosed(model, point, l1)
         assert bound <= value <= bound + 1e-6 * value
         assert l1 or point.steps < 40
         # If the term is stronger than what slopes leave of a column, the weight is 0.
@@ -86,14 +76,12 @@ def test_targets_do_not_depend_on_each_other():
 @pytest.mark.parametrize("l1", [0.0, 0.05])
 def test_a_run_of_the_rule_takes_the_same_steps(loss, l1):
     model = models(loss, k=1)[0]
-    penalty = ag.L1(l1) if l1 else None
     alone = points([model], 1e-6, l1=l1)[0]
-    result = ag.minimize(
-        model, method="interior-point", penalty=penalty, max_iter=alone.steps, trace=True
-    )
+    options = dict(method="interior-point", max_iter=alone.steps, trace=True)
+    result = ag.minimize(model, penalty=ag.L1(l1) if l1 else None, **options)
     np.testing.assert_allclose(result.x_last, alone.parameters, rtol=1e-9, atol=1e-12)
     assert result.nit == alone.steps
-    bound = ModelDual(model, Terms.of(model, penalty)).at_slopes(alone.slopes)
+    _, bound = enclosed(model, alone, l1)
     assert result.lower_bound == pytest.approx(bound, rel=1e-11)  # sums of 150 rows are rounded
     assert result.certified_radius == np.inf
 
@@ -119,15 +107,14 @@ def test_a_gap_that_rounding_does_not_allow_ends_the_run_there():
 
 
 def test_overflow_is_no_proof():
-    _, X = rows()
-    model = models("absolute", k=1, X=1e200 * X)[0]
+    model = models("absolute", k=1, scale=1e200)[0]
     assert points([model], 1e-6) == [None]
     assert not ag.minimize(model, method="interior-point", rtol=1e-6).success
 
 
 def test_targets_that_are_met_at_the_start_are_met_at_the_end():
-    _, X = rows()
-    result = ag.minimize(ag.LinearModel(X, np.zeros(150), "absolute", l2=1e-2), rtol=1e-3)
+    model = models("absolute", k=1, intercept=False)[0].with_targets(np.zeros(150))
+    result = ag.minimize(model, rtol=1e-3)
     assert result.method == "interior-point"
     assert result.success
     assert not result.x.any()

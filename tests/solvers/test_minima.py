@@ -56,28 +56,23 @@ def problem(loss, data):
     given = dict(density=0.4, noise=0.7, l2=1e-2, seed=7, quantile=0.8) | DATA[data]
     shape = given.pop("rows", 200), 8
     model = linear_problem(loss, given.pop("kind", "dense"), shape, **given)
-    return of_other_rows(model, model.X.astype(np.float32)) if data == "float32" else model
-
-
-def of_other_rows(model, X):
-    own = dict(l2=model.l2, fit_intercept=model.fit_intercept, quantile=0.8)
-    return ag.LinearModel(X, model.y, model.loss.name, **own)
+    if data == "float32":
+        own = dict(l2=model.l2, fit_intercept=model.fit_intercept, quantile=0.8)
+        model = ag.LinearModel(model.X.astype(np.float32), model.y, loss, **own)
+    return model
 
 
 @functools.cache
 def told(loss, data):
     """Return the least value at a point of another solver."""
     model = problem(loss, data)
-    x = smooth_minimum(model) if loss in SMOOTH else programme_minimum(model)
-    return model.value(x)
-
-
-def smooth_minimum(model):
+    if loss not in SMOOTH:
+        return model.value(programme_minimum(model))
     options = {"ftol": 1e-16, "gtol": 1e-12, "maxiter": 5000}
-    start = np.zeros(model.n_parameters)
-    return scipy_minimize(
-        model.value_and_gradient, start, jac=True, method="L-BFGS-B", options=options
-    ).x
+    own = dict(jac=True, method="L-BFGS-B", options=options)
+    return model.value(
+        scipy_minimize(model.value_and_gradient, np.zeros(model.n_parameters), **own).x
+    )
 
 
 def programme_minimum(model):
@@ -92,11 +87,10 @@ def programme_minimum(model):
     l2[model.n_features :] = 0.0
     solver = piqp.SparseSolver()
     solver.settings.eps_abs = solver.settings.eps_rel = 1e-10
+    costs = shape.high * model.shares, -shape.low * model.shares
     solver.setup(
         sp.diags(np.append(l2, np.zeros(3 * n)), format="csc"),
-        np.concatenate(
-            [np.zeros(size), shape.high * model.shares, -shape.low * model.shares, np.zeros(n)]
-        ),
+        np.concatenate([np.zeros(size), *costs, np.zeros(n)]),
         sp.hstack([sp.diags(signs) @ X, -one, one, -one], format="csc"),
         signs * model.y,
         x_l=np.concatenate([np.full(size, -np.inf), ends]),

@@ -16,7 +16,7 @@ from accelegrad.rules.base import KnownEvaluation
 from accelegrad.solvers import SketchedNewton
 from accelegrad.solvers import curvature as curved
 from accelegrad.solvers.newton import CurvedOracle, SmoothedCurvedOracle
-from accelegrad.solvers.row_oracle import LARGEST_SHRINK, shorter_share, smoothing_gap
+from accelegrad.solvers.row_oracle import LARGEST_SHRINK, smoothing_gap
 from reference.sketched_newton import sketched_newton
 from row_sums import KINKED, SMOOTH
 from toys import linear_problem
@@ -94,7 +94,9 @@ class Valley:
 
     def shorter(self, point, trial, value, fall):
         move = trial - point
-        return shorter_share(lambda t: self.value_and_gradient(point + t * move)[0], value, fall)
+        return curved.shorter_share(
+            lambda t: self.value_and_gradient(point + t * move)[0], value, fall
+        )
 
     def curvature(self, point, number, caution):
         if number == 0:
@@ -124,37 +126,25 @@ def test_steps_are_those_of_the_plain_transcription(error, cost, memory):
 
 
 @pytest.mark.parametrize("loss", [*SMOOTH, *KINKED])
-def test_second_derivatives_are_those_of_the_slopes(loss):
+def test_second_derivatives_are_those_of_the_slopes_and_cautious_ones_those_above(loss):
     model = problem(loss, rows=400)
     if loss in KINKED:
         model = model.smoothed(0.3)
-    at = model.at(np.random.default_rng(0).normal(size=8))
-    h = 1e-6
-    ends = [model.loss.derivative(at.margins + d, model.y) for d in (-h, h)]
-    numeric = (ends[1] - ends[0]) / (2 * h)
-    found = at.curvatures() / model.shares
-    smooth = np.abs(numeric - found) < 1e-4 * model.loss.curvature
-    assert smooth.mean() > 0.99  # within 1e-6 of a corner the difference is in between
-    cautious = at.curvatures(caution=1.0) / model.shares
+    own, at = model.loss, model.at(2 * np.random.default_rng(0).normal(size=8))
+    h, (m, slopes, y) = 1e-6, (at.margins, at.derivatives, model.y)
+    numeric = (own.derivative(m + h, y) - own.derivative(m - h, y)) / (2 * h)
+    found, cautious = (at.curvatures(caution) / model.shares for caution in (0.0, 1.0))
+    # Within 1e-6 of a corner the difference is in between.
+    assert (np.abs(numeric - found) < 1e-4 * own.curvature).mean() > 0.99
     assert (cautious >= found).all()
-    assert (cautious <= model.loss.curvature * (1 + 1e-12)).all()
-
-
-@pytest.mark.parametrize("loss", ["huber", "modified_huber", "hinge", "absolute", "quantile"])
-def test_cautious_curvature_is_that_of_a_parabola_above(loss):
-    model = problem(loss, rows=200)
-    if loss in KINKED:
-        model = model.smoothed(0.2)
-    at = model.at(2 * np.random.default_rng(1).normal(size=8))
-    bends = at.curvatures(caution=1.0) / model.shares
-    for move in np.linspace(-3, 3, 41):
-        step = np.where(bends > 0, -move * np.sign(at.derivatives), 0.0)
-        step = np.where(np.abs(move) * bends <= np.abs(at.derivatives), step, 0.0)
-        parabola = at.derivatives * step + bends / 2 * step**2
-        change = model.loss.value(at.margins + step, model.y) - model.loss.value(
-            at.margins, model.y
-        )
-        assert (change <= parabola + 1e-9).all()
+    assert (cautious <= own.curvature * (1 + 1e-12)).all()
+    if loss == "logistic" or "epsilon" in loss:  # whose flat zone the parabola leaves out
+        return
+    for move in np.linspace(-3, 3, 41):  # a parabola with this curvature is above the loss
+        step = np.where(cautious > 0, -move * np.sign(slopes), 0.0)
+        step = np.where(np.abs(move) * cautious <= np.abs(slopes), step, 0.0)
+        parabola = slopes * step + cautious / 2 * step**2
+        assert (own.value(m + step, y) - own.value(m, y) <= parabola + 1e-9).all()
 
 
 @pytest.mark.parametrize(("data", "index"), [(np.float32, np.int64), (np.float64, np.int32)])
@@ -275,16 +265,13 @@ def test_a_sample_gives_the_start_where_rows_are_many():
     assert model.value(guess) - minimum < 0.05 * (start - minimum)
 
 
-def test_the_last_word_of_rounding_is_told():
+def test_the_last_word_of_rounding_is_told_and_what_does_not_fit_refused():
     model = problem()
     rule, oracle = SketchedNewton(), CurvedOracle(model, np.random.default_rng(0))
     state = run(rule, oracle, np.zeros(8), 2)[-1].state
     stuck = state._replace(step_size=1e-13, slope=1.0, trial=state.point + 100.0, due="")
     with pytest.raises(LineSearchError, match="rounding"):
         rule.step(stuck, oracle)
-
-
-def test_a_loss_with_kinks_is_refused():
     with pytest.raises(ValueError, match="smooth loss"):
         CurvedOracle(problem("hinge"), np.random.default_rng(0))
     with pytest.raises(ValueError, match="memory"):
@@ -294,39 +281,23 @@ def test_a_loss_with_kinks_is_refused():
 # -- losses with kinks -----------------------------------------------------------------------------
 
 
-def kinked(loss, rows=600, l2=1e-2, seed=7, **options):
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(rows, 6))
-    y = X @ rng.normal(size=6) + rng.standard_t(3, size=rows)
-    if loss == "hinge":
-        y = np.where(y > 0, 1.0, -1.0)
-    return ag.LinearModel(X, y, loss=loss, l2=l2, quantile=0.8, **options)
+def kinked(loss="hinge", rows=600, l2=1e-2):
+    return problem(loss, rows=rows, columns=6, l2=l2, quantile=0.8)
 
 
 @pytest.mark.parametrize("loss", KINKED)
 @pytest.mark.parametrize("mu", [1.0, 0.03])
-def test_the_bound_by_smoothed_slopes_is_the_dual_value_there(loss, mu):
-    problem = kinked(loss)
-    w = np.random.default_rng(1).normal(size=6)
-    smooth = problem.smoothed(mu).at(w)
-    own = smooth.beside(problem)
-    assert own.value == pytest.approx(problem.value(w), rel=1e-14)
-    theta = smooth.derivatives
+def test_smoothed_slopes_prove_the_dual_value_there_and_know_what_smoothing_costs(loss, mu):
+    model, w = kinked(loss), np.random.default_rng(1).normal(size=6)
+    smooth = model.smoothed(mu).at(w)
+    own, theta = smooth.beside(model), smooth.derivatives
+    assert own.value == pytest.approx(model.value(w), rel=1e-14)
     found = minimize_scalar(
-        lambda c: -problem.dual_value_at(c * theta), bounds=(0, 1), options={"xatol": 1e-9}
+        lambda c: -model.dual_value_at(c * theta), bounds=(0, 1), options={"xatol": 1e-9}
     )
-    assert problem.dual.by(smooth) == pytest.approx(-found.fun, rel=1e-6)
-
-
-@pytest.mark.parametrize("loss", KINKED)
-@pytest.mark.parametrize("mu", [1.0, 0.01])
-def test_the_part_of_the_gap_due_to_smoothing_is_that_of_the_conjugates(loss, mu):
-    problem = kinked(loss)
-    point = np.random.default_rng(3).normal(size=problem.n_parameters)
-    smooth = problem.smoothed(mu).at(point)
-    own, theta = smooth.beside(problem), smooth.derivatives
-    terms = problem.loss.value(own.margins, problem.y) + problem.loss.conjugate(theta, problem.y)
-    expected = problem.shares @ (terms - theta * own.margins)
+    assert model.dual.at(smooth) == pytest.approx(-found.fun, rel=1e-6)
+    terms = model.loss.value(own.margins, model.y) + model.loss.conjugate(theta, model.y)
+    expected = model.shares @ (terms - theta * own.margins)
     assert smoothing_gap(own, smooth) == pytest.approx(expected, rel=1e-9, abs=1e-14)
     assert expected > 0
 
@@ -342,7 +313,7 @@ def steps(oracle, count):
 
 
 def test_mu_shrinks_by_a_factor_at_a_time_and_never_grows():
-    oracle = SmoothedCurvedOracle(kinked("hinge"), np.random.default_rng(0), lambda value: 0.0)
+    oracle = SmoothedCurvedOracle(kinked(), np.random.default_rng(0), lambda value: 0.0)
     seen = steps(oracle, 40)
     sizes = np.array([mu for mu, _, _ in seen])
     assert sizes[0] == pytest.approx(1.0)  # the loss at zero
@@ -354,7 +325,7 @@ def test_mu_shrinks_by_a_factor_at_a_time_and_never_grows():
 
 def test_mu_stops_shrinking_where_the_goal_allows_it():
     goal = 1e-3
-    oracle = SmoothedCurvedOracle(kinked("hinge"), np.random.default_rng(0), lambda value: goal)
+    oracle = SmoothedCurvedOracle(kinked(), np.random.default_rng(0), lambda value: goal)
     seen = steps(oracle, 60)
     own, smooth = seen[-1][2].model, oracle.sum.model.at(seen[-1][2].point)
     assert 0.01 * goal < smoothing_gap(own, smooth) <= goal
@@ -363,7 +334,7 @@ def test_mu_stops_shrinking_where_the_goal_allows_it():
 
 def test_without_a_bound_the_method_says_what_it_needs():
     with pytest.raises(ValueError, match="needs a LinearModel with l2 > 0, or few columns"):
-        ag.minimize(kinked("hinge", rows=5, l2=0.0), method="accelegrad-newton")
+        ag.minimize(kinked(rows=5, l2=0.0), method="accelegrad-newton")
 
 
 def test_bounds_without_an_l2_term_are_not_had_at_every_point():
@@ -383,10 +354,7 @@ def test_bounds_without_an_l2_term_are_not_had_at_every_point():
 @pytest.mark.parametrize("loss", ["hinge", "logistic"])
 def test_rows_that_were_read_are_counted(loss):
     """Values read all rows each; a gradient reads those of its value."""
-    rng = np.random.default_rng(5)
-    X = rng.standard_normal((60, 4))
-    model = ag.LinearModel(X, np.sign(X[:, 0] + rng.standard_normal(60)), loss, l2=1e-2)
-    result = ag.minimize(model, method="accelegrad-newton", max_iter=6)
+    result = ag.minimize(problem(loss, rows=60), method="accelegrad-newton", max_iter=6)
     assert result.rows == 60 * result.nfev
 
 

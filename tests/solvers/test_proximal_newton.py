@@ -100,9 +100,8 @@ def test_steps_are_their_transcription(intercept, box):
         return (A.T * weights) @ A + np.diag(np.where(free, 0.0, model.l2))
 
     value = lambda w: model.value(w) + l1 @ np.abs(w)  # noqa: E731
-    told = proximal_newton(
-        value, model.gradient, hessian, l1, lower, upper, np.zeros(size), steps=4
-    )
+    given = value, model.gradient, hessian, l1, lower, upper, np.zeros(size)
+    told = proximal_newton(*given, steps=4)
     weights_only = OnLeading(ag.L1(0.03), 3, size) if intercept else ag.L1(0.03)
     given = weights_only, ag.Box(*limits) if box else None
     rng = np.random.default_rng(0)
@@ -116,14 +115,12 @@ def test_steps_are_their_transcription(intercept, box):
 
 # -- other solvers -----------------------------------------------------------------------------------
 
+WEIGHTS = np.random.default_rng(1).random(200)
 DATA = {
     "dense": {},
     "intercept": dict(fit_intercept=True),
     "csr": dict(kind="csr", fit_intercept=True),
-    "weights": dict(
-        fit_intercept=True,
-        sample_weight=np.random.default_rng(1).random(200) * (np.arange(200) > 9),
-    ),
+    "weights": dict(fit_intercept=True, sample_weight=WEIGHTS * (np.arange(200) > 9)),
     "wide": dict(rows=60, columns=300, fit_intercept=True),
     "wide csr": dict(kind="csr", rows=100, columns=700),
 }
@@ -158,10 +155,15 @@ def test_bounds_end_where_ridge_and_lsq_linear_do():
     assert positive.success
     assert (positive.x >= 0.0).all()
     assert positive.fun <= model.value(peer.fit(model.X, model.y).coef_) + 1e-12
-    within = ag.minimize(problem(), feasible_set=ag.Box(-0.1, 0.2), rtol=1e-10)
-    told = lsq_linear(model.X, model.y, (-0.1, 0.2), method="bvls", tol=1e-14).x
-    assert within.success
-    assert_allclose(within.x, told, atol=1e-9)
+    with_ones = np.hstack([model.X, np.ones((200, 1))])
+    limited = ag.Box(np.append(np.full(12, -0.1), 0.0), np.append(np.full(12, 0.2), 1e-3))
+    for X, chosen, intercept in ((model.X, ag.Box(-0.1, 0.2), False), (with_ones, limited, True)):
+        own = problem(fit_intercept=intercept)
+        within = ag.minimize(own, feasible_set=chosen, rtol=1e-10)
+        told = lsq_linear(X, own.y, (chosen.lower, chosen.upper), method="bvls", tol=1e-14).x
+        assert within.success
+        assert chosen.contains(within.x)
+        assert_allclose(within.x, told, atol=1e-9)
 
 
 # -- the certificate ---------------------------------------------------------------------------------
@@ -191,18 +193,6 @@ def test_every_loss_is_certified_and_no_point_is_below_its_bound(loss, terms, in
     value += 0.0 if penalty is None else penalty.value(result.x[:6])
     assert result.fun == pytest.approx(value, rel=1e-14)
     assert chosen is None or chosen.contains(result.x)
-
-
-def test_a_limited_intercept_stays_within_its_limits():
-    model = problem(fit_intercept=True, columns=4)
-    chosen = ag.Box(np.array([*[-1.0] * 4, 0.0]), np.array([*[1.0] * 4, 1e-3]))
-    result = ag.minimize(model, feasible_set=chosen, rtol=1e-8)
-    assert result.success
-    assert chosen.contains(result.x)
-    told = lsq_linear(
-        np.hstack([model.X, np.ones((200, 1))]), model.y, (chosen.lower, chosen.upper)
-    )
-    assert_allclose(result.x, told.x, atol=1e-6)
 
 
 # -- hard cases --------------------------------------------------------------------------------------
@@ -249,27 +239,22 @@ def uneven(seed, loss):
     return model, ag.L1(strongest(model) * 10.0 ** rng.uniform(-4, -0.3))
 
 
-# Runs that once ended as searches that failed, and smoothed too little.
+# Runs that once ended as searches that failed.
 FAILED = [("squared", 11), ("squared", 29), ("logistic", 2), ("logistic", 4), ("huber", 22)]
+# Those that once smoothed too little.
+FAILED += [("hinge", 24), ("hinge", 31), ("hinge", 38)]
 
 
 @pytest.mark.parametrize(("loss", "seed"), FAILED)
-def test_a_search_that_ends_at_rounding_says_so_in_its_file_too(loss, seed, tmp_path):
+def test_columns_of_all_sizes_and_a_search_that_ends_at_rounding(loss, seed, tmp_path):
     (model, penalty), file = uneven(seed, loss), tmp_path / "run.agc"
-    options = dict(penalty=penalty, max_iter=200, rng=0)
+    options = dict(penalty=penalty, max_iter=200, rng=0, rtol=1e-3 if loss == "hinge" else None)
     result = ag.minimize(model, checkpoint=file, **options)
-    assert result.status == ag.Status.AT_ROUNDING
+    assert result.status == (ag.Status.CONVERGED if loss == "hinge" else ag.Status.AT_ROUNDING)
     assert result.success
-    again = ag.minimize(model, resume=file, **options)
-    assert again.status == ag.Status.AT_ROUNDING
+    again = ag.minimize(model, resume=file, **options)  # the file says so too
+    assert again.status == result.status
     assert (again.nit, again.fun, again.gap) == (result.nit, result.fun, result.gap)
-
-
-@pytest.mark.parametrize("seed", [24, 31, 38])
-def test_kinks_and_columns_of_all_sizes_are_certified(seed):
-    model, penalty = uneven(seed, "hinge")
-    result = ag.minimize(model, penalty=penalty, rtol=1e-3, max_iter=200, rng=0)
-    assert result.success
 
 
 def test_numbers_that_overflow_end_the_run_and_say_so():

@@ -15,16 +15,17 @@ Samples are stratified, and do not depend on how the rows are split.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from accelegrad import kernels
-from accelegrad.errors import Vector, real_array, real_number
+from accelegrad.errors import Vector, finite_vector, real_array, real_number
+from accelegrad.linalg import norm
 from accelegrad.models.losses import Loss, make_loss
 from accelegrad.models.matrix import (
     PAIR,
@@ -69,7 +70,7 @@ class ModelPoint:
         self._dual_value: float | None = None
         if margins is not None:
             self.margins = margins
-        elif model._has_kernel:
+        elif kernels.wanted(model._readable):
             found = model._one_pass(w, keep=True)
             self.margins, self._derivatives = found.margins, found.slopes
             self._mean_loss, self._gradient = found.loss, model._with_penalty(found.gradient, w)
@@ -282,7 +283,7 @@ class LinearModel:
             X = self.X[:, columns]
             other = self._of_data(X, self.y, self.sample_weight, self.shares, l2)
         # If the whole is not worth compiling kernels for, some columns are not.
-        return other if self._has_kernel else other.without_kernels()
+        return other if kernels.wanted(self._readable) else other.without_kernels()
 
     def _of_data(
         self, X: Any, y: Vector, weights: Vector | None, shares: Vector, l2: float
@@ -311,14 +312,10 @@ class LinearModel:
         pairs = self.of_data_alone("pairs", pairs_per_row, self.X)
         return Storage(self.X.nnz, False, pairs)
 
-    def at(self, w: npt.ArrayLike) -> ModelPoint:
-        """Return the point w, with its margins computed and the rest on demand."""
+    def at(self, w: npt.ArrayLike, margins: Any = None) -> ModelPoint:
+        """Return the point w; its margins are computed if not given, the rest on demand."""
         # A copy: the caller may change the array before the gradient is computed.
-        return ModelPoint(self, self._parameters(w).copy())
-
-    def with_margins(self, w: Vector, margins: Vector) -> ModelPoint:
-        """Return the point w with known margins: no product with X yet."""
-        return ModelPoint(self, w, margins)
+        return ModelPoint(self, self._parameters(w).copy(), margins)
 
     def between(self, p: Any, q: Any, t: float) -> ModelPoint:
         """Return the point p + t (q - p) without a product with X."""
@@ -329,9 +326,8 @@ class LinearModel:
         """Return rows drawn in proportion to their curvature at a point, or all if they are few."""
         curvatures = by.curvatures(caution)
         rows, weights = drawn_by_weight(curvatures, count, seed)
-        n_curved = int(np.count_nonzero(curvatures))
-        weight = float(weights.sum())
-        return CurvedRows(weights.size, n_curved, weight, partial(self._gram, rows, weights))
+        n_curved, weight = int(np.count_nonzero(curvatures)), float(weights.sum())
+        return CurvedRows(weights.size, n_curved, weight, self._gram(rows, weights))
 
     def _gram(self, rows: RowNumbers | None, weights: Vector) -> Matrix:
         storage = self.storage
@@ -374,7 +370,7 @@ class LinearModel:
 
     def value_and_gradient(self, w: npt.ArrayLike) -> tuple[float, Vector]:
         """Return P(w) and a (sub)gradient there."""
-        if self._has_kernel:  # needs no vector with one entry per row
+        if kernels.wanted(self._readable):  # needs no vector with one entry per row
             w = self._parameters(w)
             found = self._one_pass(w)
             return found.loss + self._penalty(w), self._with_penalty(found.gradient, w)
@@ -421,7 +417,13 @@ class LinearModel:
         Slopes are first made feasible, as for `dual_gap`. The bound is at least 0 up to rounding,
         and 0 if the slope of a row with weight is outside the conjugate's domain.
         """
-        return float(self.dual.value_at(derivatives))
+        theta = finite_vector("derivatives", derivatives)
+        if theta.size != self.n_samples:
+            raise ValueError(
+                f"derivatives must have one entry per row, {self.n_samples} of them, but it has "
+                f"{theta.size}."
+            )
+        return float(self.dual.at_slopes(theta))
 
     def rounding_at(self, w: Vector, value: float) -> PointRounding:
         """Return bounds of the rounding errors at w; no loss exceeds the value."""
@@ -452,7 +454,7 @@ class LinearModel:
         That is ``(n / |B|) sum_{i in B} p_i l(m_i) + l2 / 2 ||w||^2``: unbiased for uniform rows.
         """
         w, rows = self._parameters(w), self._checked_rows(rows)
-        if self._has_kernel:
+        if kernels.wanted(self._readable):
             found = self._one_pass(w, rows)
             return found.loss + self._penalty(w), self._with_penalty(found.gradient, w)
         features = w[: self.n_features]
@@ -478,10 +480,6 @@ class LinearModel:
         """
         start = np.zeros(self.n_parameters) if x0 is None else self._parameters(x0, "x0")
         return float(self.dual.distance_bound(start))
-
-    @property
-    def _has_kernel(self) -> bool:
-        return kernels.wanted(self._readable)
 
     @cached_property
     def products(self) -> Products:
@@ -532,6 +530,25 @@ class LinearModel:
                 f"{index.min()} to {index.max()}."
             )
         return index
+
+    def target_sizes(self) -> tuple[float, float, float]:
+        """Return the norm of the targets by shares, and the shares of those above and below 0."""
+        y, shares = self.y, self.shares
+        return norm(np.sqrt(shares) * y), float(shares @ (y > 0.0)), float(shares @ (y < 0.0))
+
+    def good_constants(self) -> list[float]:
+        """Return constant predictions of which one has nearly the least mean loss."""
+        mean = float(self.shares @ self.y)
+        # With steep losses the mean is close to the best.
+        return [mean] if self.loss.lipschitz == np.inf else [mean, float(np.median(self.y))]
+
+    def losses_of(self, constants: Sequence[float]) -> Vector:
+        """Return the mean losses of constant predictions."""
+        zeros, found = np.zeros(self.n_samples), np.empty(len(constants))
+        with np.errstate(over="ignore"):
+            for place, b in enumerate(constants):
+                found[place] = self.shares @ self.loss.value(zeros + b, self.y)
+        return found
 
     def slopes(self, margins: Vector) -> Vector:
         """Return l'(m_i), the loss's slopes at the rows' margins."""

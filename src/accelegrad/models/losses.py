@@ -189,6 +189,8 @@ class Loss:
     """An upper bound of l''; infinite for a loss with kinks."""
     lipschitz: float = field(init=False, compare=False)
     """An upper bound of the absolute value of l'; infinite where there is none."""
+    has_one_kink: bool = field(init=False, compare=False)
+    """Whether it is linear on either side of its target, the only kink."""
 
     def __post_init__(self) -> None:
         kind, low, high, softness, epsilon = LOSSES[self.plain_name].shape(self.parameter)
@@ -200,6 +202,7 @@ class Loss:
             has_logarithms=kind == LOGISTIC,
             curvature=1.0 / softness if softness > 0.0 else inf,
             lipschitz=max(-low, high),
+            has_one_kink=softness == epsilon == 0.0 and max(-low, high) < inf,
         )
 
     def __repr__(self) -> str:
@@ -230,11 +233,6 @@ class Loss:
     def envelope(self, mu: float) -> Loss:
         """Return the Moreau envelope of any loss but the logistic one."""
         return replace(self, smoothing=self.smoothing + mu)
-
-    @property
-    def has_one_kink(self) -> bool:
-        """Whether it is linear on either side of its target, the only kink."""
-        return self.curvature == inf and self.shape.epsilon == 0.0 and self.lipschitz < inf
 
     def value(self, m: npt.ArrayLike, y: npt.ArrayLike) -> Array:
         """Return l(m, y)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -68,7 +68,8 @@ class Products:
         """Return X w, for a vector or the columns of a matrix."""
         whole = self._whole
         if whole is not None:
-            count = 1 if self._is_sparse else self._count_parts(w)
+            products = whole.size * max(w.size // len(w), NARROW)
+            count = 1 if self._is_sparse else kernels.count_parts(products)
             if count == 1:
                 return np.asarray(whole @ w)
             return np.concatenate(blocks.of_rows(lambda part: whole[part] @ w, len(whole), count))
@@ -83,8 +84,10 @@ class Products:
         if self._is_sparse and whole is not None:
             return np.asarray(self._transpose @ theta)
         if whole is not None:
-            count = self._count_parts(theta)
+            count = kernels.count_parts(whole.size * max(theta.size // len(theta), NARROW))
             # BLAS takes twice as long for a vector from the right.
+            if count == 1:
+                return np.asarray(theta @ whole if theta.ndim == 1 else whole.T @ theta)
             if theta.ndim == 1:
                 parts = blocks.of_rows(lambda i: theta[i] @ whole[i], len(whole), count)
             else:
@@ -94,10 +97,6 @@ class Products:
         for rows, columns, block in self._blocks():
             product[columns] += block.T @ theta[rows]
         return product
-
-    def _count_parts(self, factors: Matrix) -> int:
-        columns = 1 if factors.ndim == 1 else factors.shape[1]
-        return kernels.count_parts(self.X.size * max(columns, NARROW))
 
     @cached_property
     def _transpose(self) -> Any:
@@ -127,7 +126,7 @@ class CurvedRows(NamedTuple):
     n_drawn: int  # with repetition
     n_curved: int  # how many of all rows have curvature
     weight: float  # sum_k weights_k, the curvature of all rows
-    gram: Callable[[], Matrix]  # returns sum_k weights_k a_k a_k'
+    gram: Matrix  # sum_k weights_k a_k a_k'
 
 
 def drawn_by_weight(weights: Vector, size: int, seed: Any) -> tuple[RowNumbers | None, Vector]:
@@ -302,14 +301,14 @@ def _by_blocks(X: Any, rows: RowNumbers | None, weights: Vector) -> Matrix:
     is_double = isinstance(X, np.ndarray) and X.dtype == np.float64
     equal = rows is None and is_double and weights.min() == weights.max()  # as for least squares
     roots = np.sqrt(weights)
-    most = min(max(_BLOCK_ROWS, BLOCK_ENTRIES // d), n)
+    most = min(max(_BLOCK_ROWS, BLOCK_ENTRIES // d), max(n, 1))
 
     def added_up(whole: slice) -> Matrix:
         if equal:
             return np.asarray(X[whole].T @ X[whole])
         total, room = np.zeros((d, d)), np.empty((most, d))
-        for part in runs(whole.stop - whole.start, most):
-            part = slice(whole.start + part.start, whole.start + part.stop)
+        for start in range(whole.start, whole.stop, most):
+            part = slice(start, min(start + most, whole.stop))
             scaled = room[: part.stop - part.start]
             chosen: Any = part if rows is None else rows[part]
             if rows is not None and is_double:
@@ -322,7 +321,6 @@ def _by_blocks(X: Any, rows: RowNumbers | None, weights: Vector) -> Matrix:
             total += scaled.T @ scaled
         return total
 
-    first, *others = blocks.of_rows(added_up, n, kernels.count_parts(n * d * d // 2))
-    for other in others:
-        first += other
-    return weights[0] * first if equal else first
+    count = kernels.count_parts(n * d * d // 2)
+    total = added_up(slice(0, n)) if count == 1 else sum(blocks.of_rows(added_up, n, count))
+    return np.asarray(weights[0] * total if equal else total)

@@ -32,9 +32,12 @@ def design_matrix(given: Any, *, checked: bool = False) -> Any:
         X = X.astype(np.float64)
     if dense and not (X.flags.aligned and min(X.strides) == X.itemsize):
         X = np.ascontiguousarray(X)  # NumPy would not use BLAS: one copy now saves much time later
-    bad = None if checked else _first_bad_row(X)
-    if bad is not None:
-        raise ValueError(f"X must be finite, but row {bad} has an entry that is not.")
+    if not checked:
+        entries = X if dense else X.data
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = entries.sum(dtype=np.float64)
+        if not np.isfinite(total):  # otherwise all entries are finite
+            _refuse_bad_row(X, entries)
     return X
 
 
@@ -51,31 +54,23 @@ def check_places(X: Any) -> None:
         )
 
 
-def _first_bad_row(X: Any) -> int | None:
-    entries = X if isinstance(X, np.ndarray) else X.data
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = entries.sum(dtype=np.float64)
-    if np.isfinite(total):  # then all entries are finite
-        return None
+def _refuse_bad_row(X: Any, entries: Any) -> None:
     for block in runs(len(entries), BLOCK_ENTRIES * len(entries) // entries.size):
         bad = np.argwhere(~np.isfinite(entries[block]))
         if bad.size:
-            first = int(block.start + bad[0, 0])
-            return first if entries is X else int(np.searchsorted(X.indptr, first, "right")) - 1
-    return None
+            row = int(block.start + bad[0, 0])
+            if entries is not X:
+                row = int(np.searchsorted(X.indptr, row, "right")) - 1
+            raise ValueError(f"X must be finite, but row {row} has an entry that is not.")
 
 
 def targets(given: npt.ArrayLike, n_samples: int, loss: Loss) -> Vector:
     """Return y in float64."""
     y = finite_vector("y", given)
-    _check_length("y", y, n_samples)
+    if y.size != n_samples:
+        raise ValueError(f"y must have one entry per row of X, {n_samples}, but it has {y.size}.")
     check_labels(y, loss)
     return y
-
-
-def _check_length(name: str, vector: Vector, n: int) -> None:
-    if vector.size != n:
-        raise ValueError(f"{name} must have one entry per row of X, {n}, but it has {vector.size}.")
 
 
 def check_labels(y: Vector, loss: Loss) -> None:
@@ -96,7 +91,11 @@ def checked_weights(
     if given is None:
         return None
     weights = finite_vector("sample_weight", given, least=0.0)
-    _check_length("sample_weight", weights, n_samples)
+    if weights.size != n_samples:
+        raise ValueError(
+            f"sample_weight must have one entry per row of X, {n_samples}, but it has "
+            f"{weights.size}."
+        )
     if weights.max() == 0.0 and not all_may_be_zero:
         raise ValueError("sample_weight must have an entry > 0, but all of them are 0.")
     return weights

@@ -122,14 +122,12 @@ class MultinomialModel:
         at = self.at(x)
         return at.value, at.gradient
 
-    def at(self, x: Vector) -> Any:
-        """Return the point x, which is copied."""
-        W, b = self.split(x)
-        return self.with_margins(x.copy(), self.rows.products.forward(W.T) + b)
-
-    def with_margins(self, x: Vector, margins: Matrix) -> ClassesPoint:
-        """Return a point with known margins."""
-        return ClassesPoint(self, x, margins)
+    def at(self, x: Vector, margins: Matrix | None = None) -> Any:
+        """Return the point x, which is copied; its margins are computed if not given."""
+        if margins is None:
+            W, b = self.split(x)
+            margins = self.rows.products.forward(W.T) + b
+        return ClassesPoint(self, x.copy(), margins)
 
     def total(self, name: str, task: Callable[..., Any], at: Any, *more: Any) -> Any:  # noqa: ARG002
         """Return a task's result on the rows and a point, summed over parts."""
@@ -188,23 +186,18 @@ class PartedClasses(MultinomialModel):
     rows: PartedModel
     _at: PartedPoint | None = None
 
-    def with_l2(self, l2: float) -> Self:
-        """Return a model of the same rows with another l2."""
-        other = super().with_l2(l2)
-        other._at = None
-        return other
-
     @cached_property
     def class_shares(self) -> Vector:
         """The share of each class."""
         shares: Vector = self.rows.parts.total("classes", _class_shares, self.n_classes)
         return shares
 
-    def at(self, x: Vector) -> PartedPoint:
+    def at(self, x: Vector, margins: Matrix | None = None) -> PartedPoint:  # noqa: ARG002
         """Return the point x: one pass, and none if x was the last point."""
-        if self._at is None or not np.array_equal(self._at.point, x):
-            self._at = PartedPoint(self, x.copy())
-        return self._at
+        known = self._at
+        if known is None or known.model is not self or not np.array_equal(known.point, x):
+            known = self._at = PartedPoint(self, x.copy())
+        return known
 
     def total(self, name: str, task: Callable[..., Any], at: Any, *more: Any) -> Any:
         """Return a task's result on the rows and a point, summed over parts."""

@@ -161,7 +161,8 @@ class PartedModel(LinearModel):
 
     def target_sizes(self) -> tuple[float, float, float]:
         """Return the norm of the targets, and the shares of positive and negative ones."""
-        sizes, above, below = zip(*self._known_targets("sizes", tasks.target_sizes), strict=True)
+        given = tasks.of_model, self.loss, "target_sizes"
+        sizes, above, below = zip(*self._known_targets("sizes", *given), strict=True)
         return math.hypot(*sizes), math.fsum(above), math.fsum(below)
 
     def new_name(self, n_classes: int = 1) -> Any:
@@ -175,7 +176,7 @@ class PartedModel(LinearModel):
         shares = row_shares(weights, rows.size)
         return self._of_data(found.X, found.y, weights, shares, l2)
 
-    def at(self, w: npt.ArrayLike) -> PartedPoint:
+    def at(self, w: npt.ArrayLike, margins: Any = None) -> PartedPoint:  # noqa: ARG002
         """Return the point w: one round trip."""
         return PartedPoint(self, self._parameters(w).copy())
 
@@ -197,12 +198,8 @@ class PartedModel(LinearModel):
         else:
             places = [*_places_in_parts(sums, np.random.default_rng(seed).random(count))]
             scale = weight / count
-
-        def gram() -> Matrix:
-            drawn = tasks.gram_drawn, *given, self.columns
-            return scale * self._added_grams(*drawn, by_part=[places])
-
-        return CurvedRows(count, n_curved, weight, gram)
+        gram = self._added_grams(tasks.gram_drawn, *given, self.columns, by_part=[places])
+        return CurvedRows(count, n_curved, weight, scale * gram)
 
     def _added_grams(self, *given: Any, by_part: Sequence[Any] = ()) -> Matrix:
         """Return the sum over the parts of a task's matrices of second derivatives."""
@@ -218,7 +215,7 @@ class PartedModel(LinearModel):
 
     def column_squares(self) -> Vector:
         """Return sum_i p_i x_ij^2 for the columns of X, cached."""
-        given = "columns", tasks.squares
+        given = "columns", tasks.of_model, self.loss, "column_squares"
         squares: Vector = self.of_data_alone("squares", self.parts.total, *given)
         return squares
 
@@ -238,9 +235,13 @@ class PartedModel(LinearModel):
         reached = np.cumsum(shares[order])
         return float(y[order[np.searchsorted(reached, level * reached[-1])]])
 
+    def good_constants(self) -> list[float]:
+        """Return the best constant prediction, nearly."""
+        return [self.best_constant()]
+
     def losses_of(self, constants: Sequence[float]) -> Vector:
         """Return the mean losses of constant predictions: one round trip."""
-        given = (tasks.losses_of_constants, self.loss, list(constants))
+        given = tasks.of_model, self.loss, "losses_of", list(constants)
         losses: Vector = self.parts.total("data", *given)
         return losses
 
@@ -260,7 +261,8 @@ class PartedModel(LinearModel):
         """Return some rows in the given order: one round trip."""
         pieces, order = split_by_part(rows, self.X.ends)
         back = np.argsort(order, kind="stable")
-        found: list[TakenRows] = self.parts.each("sample", tasks.taken, by_part=[pieces])
+        given = tasks.of_model, self.loss, "taken"
+        found: list[TakenRows] = self.parts.each("sample", *given, by_part=[pieces])
         Xs = [one.X for one in found if one.X.shape[0]]
         dense = self.X.storage.dense
         X = np.vstack(Xs) if dense else sp.vstack([sp.csr_matrix(X) for X in Xs], format="csr")
@@ -269,5 +271,5 @@ class PartedModel(LinearModel):
 
     def over_chunks(self, function: Callable[[Any, Vector], Any]) -> list[Any]:
         """Return a function's result on the rows and shares of each part, computed there."""
-        found: list[Any] = self.parts.each("columns", tasks.on_rows, function)
-        return found
+        found = self.parts.each("columns", tasks.of_model, self.loss, "over_chunks", function)
+        return [one for (one,) in found]

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad.linalg import norm
 from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.models.losses import Loss
-from accelegrad.models.matrix import Matrix, RowNumbers, TakenRows
+from accelegrad.models.matrix import Matrix, RowNumbers
 
 
 class Where(NamedTuple):
@@ -54,7 +53,7 @@ class Part(ABC):
             start, end = self.margins(p), self.margins(q)
             margins = None if start is None or end is None else start + t * (end - start)
         with np.errstate(over="ignore", invalid="ignore"):
-            return model.at(w) if margins is None else model.with_margins(w, margins)
+            return model.at(w, margins)
 
 
 def on_part(task: Callable[..., Any], part: Part, *arguments: Any) -> Any:
@@ -75,6 +74,12 @@ def add(one: Any, other: Any) -> Any:
 def total(*parts: Any) -> Any:
     """Return the sum of several results, in their order."""
     return reduce(add, parts)
+
+
+def of_model(part: Part, loss: Loss, method: str, *given: Any) -> Any:
+    """Return what a method of the part's model returns."""
+    with np.errstate(over="ignore"):
+        return getattr(part.model(loss), method)(*given)
 
 
 class PointSums(NamedTuple):
@@ -111,25 +116,6 @@ def batch_sums(part: Part, w: Vector, loss: Loss, rows: RowNumbers) -> tuple[flo
     value, gradient = part.model(loss).batch_value_and_gradient(w, rows)
     scale = rows.size / part.rows.n_samples
     return scale * value, scale * gradient
-
-
-def squares(part: Part) -> Vector:
-    """Return sum_i p_i x_ij^2 for each column."""
-    with np.errstate(over="ignore"):
-        return part.rows.column_squares()
-
-
-def losses_of_constants(part: Part, loss: Loss, predictions: list[float]) -> Vector:
-    """Return the mean losses of several constant predictions."""
-    model, zeros = part.rows, np.zeros(part.rows.n_samples)
-    with np.errstate(over="ignore"):
-        return np.array([model.shares @ loss.value(zeros + b, model.y) for b in predictions])
-
-
-def target_sizes(part: Part) -> tuple[float, float, float]:
-    """Return the norm of the targets, and the shares of positive and negative ones."""
-    y, shares = part.rows.y, part.rows.shares
-    return norm(np.sqrt(shares) * y), float(shares @ (y > 0.0)), float(shares @ (y < 0.0))
 
 
 def target_sums(part: Part, count: int) -> tuple[float, Vector, Vector, float, float]:
@@ -210,13 +196,3 @@ def gram_sum(part: Part, columns: Any) -> Matrix:
     """Return sum_i p_i a_i a_i' for some columns (None: all)."""
     model = part.of_columns(columns)
     return model._gram(None, model.shares)
-
-
-def taken(part: Part, rows: RowNumbers) -> TakenRows:
-    """Return some rows, by their numbers in the part."""
-    return part.rows.taken(rows)
-
-
-def on_rows(part: Part, function: Callable[[Any, Vector], Any]) -> Any:
-    """Return a function's result on the rows and their shares."""
-    return function(part.rows.X, part.rows.shares)

@@ -57,17 +57,13 @@ class BatchSampler:
             self.rows_drawn += most * self.batch_size
             return self.rng.integers(self.n, size=most * self.batch_size)
         if self._position >= self._permutation.size:
-            self._shuffle()
+            self._permutation, self._position = self.rng.permutation(self.n), 0
+            # Batches are views of it: writing to one would change the epoch.
+            self._permutation.flags.writeable = False
         rows = self._permutation[self._position : self._position + most * self.batch_size]
         self._position += rows.size
         self.rows_drawn += rows.size
         return rows
-
-    def _shuffle(self) -> None:
-        self._permutation = self.rng.permutation(self.n)
-        # Batches are views of it: writing to one would change the epoch.
-        self._permutation.flags.writeable = False
-        self._position = 0
 
     def state(self) -> dict[str, Any]:
         """Return all that decides the coming batches: JSON-able scalars, dicts, and arrays."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from copy import copy
 from functools import partial, reduce
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -265,9 +264,8 @@ class StreamedModel(PartedModel):
 
     def with_targets(self, y: npt.ArrayLike) -> StreamedModel:
         """Return a model of the same X with other targets."""
-        other = copy(self)
-        other.y = _in_file(y, self.n_samples, self.loss)
-        other._proved, other._of_targets = {}, {}
+        other = self._with(y=_in_file(y, self.n_samples, self.loss), _of_targets={})
+        assert isinstance(other, StreamedModel)
         return other
 
 

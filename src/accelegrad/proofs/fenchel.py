@@ -156,13 +156,6 @@ class DataSizes(NamedTuple):
     above: float  # the share of rows with targets above 0
     below: float
 
-    @classmethod
-    def of(cls, model: LinearModel) -> DataSizes:
-        """Return the sizes of a model's rows."""
-        shares, y = model.shares, model.y
-        sides = float(shares @ (y > 0.0)), float(shares @ (y < 0.0))
-        return cls(model.rounding.size, norm(np.sqrt(shares) * y), *sides)
-
 
 class SumsAtPoint(NamedTuple):
     """Mean loss and slope sums at a point."""
@@ -170,11 +163,6 @@ class SumsAtPoint(NamedTuple):
     mean_loss: float
     error: float  # of the mean loss, by rounding
     slopes: SlopeSums
-
-    @property
-    def is_finite(self) -> bool:
-        """Whether nothing has overflowed."""
-        return math.isfinite(self.mean_loss) and math.isfinite(self.slopes.level_error)
 
 
 class ColumnSums:
@@ -198,6 +186,8 @@ class ColumnSums:
         products[size, :size] = products[:size, size] = model.combination(y)
         products[size, size] = float(shares @ (y * y))
         self._products = products
+        #: the gradient of the mean loss at zero
+        self.slopes_at_zero: Vector = -products[-1, :-1]
         ones = [SIZE_ROUNDED_UP] * model.fit_intercept
         target_size = SIZE_ROUNDED_UP * norm(np.sqrt(shares) * y)
         self._sizes = np.concatenate([model.rounding.columns, ones, [target_size]])
@@ -205,10 +195,6 @@ class ColumnSums:
         self._growth = growth(model.n_samples) + growth(size + 1)
         self._lost = (model.n_samples + size) * SMALLEST
         self._fit_intercept = model.fit_intercept
-
-    def slopes_at_zero(self) -> Vector:
-        """Return the gradient of the mean loss at zero."""
-        return -self._products[-1, :-1]
 
     def at(self, x: Vector) -> SumsAtPoint:
         """Return the sums at a point; overflow makes some of them not finite."""
@@ -259,7 +245,8 @@ class Terms:
             # Products with larger ends would overflow: they count as open.
             far = np.abs(ends) > LARGEST
             ends[far] = np.copysign(math.inf, ends[far])
-        self.lower, self.upper = ends[:, :n_features]
+        #: the ends of the box for all parameters, and for the weights
+        self.ends, (self.lower, self.upper) = ends, ends[:, :n_features]
         #: the allowed weight nearest to 0, where an l1 term has its kink
         self._kink = np.minimum(np.maximum(0.0, self.lower), self.upper)
         #: limits of the intercept
@@ -267,9 +254,15 @@ class Terms:
         self.intercept_is_free = self.intercept == (-math.inf, math.inf)
         #: whether the weights are not limited at all
         self.free = self.separable and bool(np.isinf(ends[:, :n_features]).all())
-        self._diameter = self._weights_diameter()
-        #: whether the weights are in a bounded set
-        self.is_bounded = self._diameter < math.inf
+        held = np.isfinite(self.lower) & np.isfinite(self.upper) | (np.asarray(l1) > 0.0)
+        #: whether a term or two ends bound each weight
+        self._holds_each = self.separable and (l2 > 0.0 or bool(held.all()))
+        #: whether the only information is that each weight lies on one side of 0
+        self.has_only_signs = False
+        if self.separable and not self.has_l1 and l2 == 0.0 and self.intercept_is_free:
+            above = (self.lower == 0.0) & (self.upper == np.inf)
+            below = (self.lower == -np.inf) & (self.upper == 0.0)
+            self.has_only_signs = bool((above | below).all())
 
     @classmethod
     def of(
@@ -291,8 +284,12 @@ class Terms:
             return None
         return cls(model.n_features, l2, l1, feasible_set, fit_intercept=model.fit_intercept)
 
-    def _weights_diameter(self) -> float:
+    @cached_property
+    def diameter(self) -> float:
+        """The diameter of the set of weights."""
         chosen, d = self.feasible_set, self.n_features
+        if self.free:
+            return math.inf
         if chosen is None or self.separable:
             with np.errstate(over="ignore"):
                 return float(np.linalg.norm(self.upper - self.lower))
@@ -318,36 +315,21 @@ class Terms:
         Something has to bound each weight. A set other than a box must come without an l1 term, as
         for `minimize`, and leave the intercept free.
         """
-        if self.separable and self.l2 > 0.0:
-            return True
-        if self.separable:
-            held = np.isfinite(self.lower) & np.isfinite(self.upper)
-            return bool((held | (np.asarray(self.l1) > 0.0)).all())
-        if self.has_l1 or (self.fit_intercept and not self._leaves_intercept_free()):
-            return False
-        return self.l2 > 0.0 or self.is_bounded
-
-    @property
-    def has_only_signs(self) -> bool:
-        """Whether the only information is that each weight lies on one side of 0."""
-        if not self.separable or self.has_l1 or self.l2 > 0.0 or not self.intercept_is_free:
-            return False
-        above = (self.lower == 0.0) & (self.upper == np.inf)
-        below = (self.lower == -np.inf) & (self.upper == 0.0)
-        return bool((above | below).all())
+        if self.separable or self.has_l1:
+            return self._holds_each
+        if self.fit_intercept:
+            if not isinstance(self.feasible_set, Product):
+                return False
+            last, where = self.feasible_set.blocks[-1]
+            if not (isinstance(last, WholeSpace) and where.start == self.n_features):
+                return False
+        return self.l2 > 0.0 or self.diameter < math.inf
 
     def hold_each_weight(self, loss: Loss) -> bool:
         """Return whether a term or limits bound each weight; for least squares, signs may do."""
         if self.has_only_signs:
             return loss.name == "squared"
-        return self.separable and self.gets_tight
-
-    def _leaves_intercept_free(self) -> bool:
-        chosen = self.feasible_set
-        if not isinstance(chosen, Product):
-            return False
-        last, where = chosen.blocks[-1]
-        return isinstance(last, WholeSpace) and where.start == self.n_features
+        return self._holds_each
 
     def penalty_value(self, weights: Vector) -> float:
         """Return l1 ||w||_1 + l2 / 2 ||w||^2."""
@@ -365,11 +347,7 @@ class Terms:
             return 1.0, above / below
         return 1.0, 1.0
 
-    def lower_bound(
-        self,
-        sums: SlopeSums,
-        reach: Callable[[], Reach] | None = None,
-    ) -> float:
+    def lower_bound(self, sums: SlopeSums, reach: Callable[[], Reach] | None = None) -> float:
         """Return a proved lower bound of the objective from balanced slopes, at least 0.
 
         It allows for all rounding, and so holds whatever the slopes are. `reach` returns how large
@@ -468,7 +446,7 @@ class Terms:
             least = chosen.linear_minimum(np.append(v, rest))
             return least - growth(d) * norm(v) * largest - unknown
         size = (norm(v) + l2 * largest) * largest
-        if not self.is_bounded:
+        if self.diameter == math.inf:
             g = np.append(v, rest)  # the set leaves an intercept free, so that it is 0 here
             distance, least = chosen.proximal_minimum(g, np.zeros_like(g), largest, l2)
             return least + 0.5 * l2 * distance**2 - growth(d) * size - unknown
@@ -480,11 +458,14 @@ class Terms:
         return value + min(tangent, 0.0) - 3.0 * growth(d) * size - unknown
 
 
+@dataclass(eq=False)
 class Reach:
     """Bounds on the size of a minimiser, given the objective's `value` at a feasible point."""
 
-    def __init__(self, terms: Terms, loss: Loss, data: DataSizes, value: float) -> None:
-        self.terms, self.loss, self.data, self.value = terms, loss, data, value
+    terms: Terms
+    loss: Loss
+    data: DataSizes
+    value: float
 
     @cached_property
     def weights(self) -> float:
@@ -500,10 +481,10 @@ class Reach:
                 by_l1 = np.divide(value, terms.l1)
             by_box = np.maximum(np.abs(terms.lower), np.abs(terms.upper))
             bounds.append(norm(np.minimum(by_l1, by_box)))
-        if terms.is_bounded:
+        if not terms.free and terms.diameter < math.inf:
             origin = np.zeros(terms.n_features + terms.fit_intercept)
             nearest = origin if terms.feasible_set is None else terms.feasible_set.project(origin)
-            bounds.append(norm(nearest[: terms.n_features]) + terms._diameter)
+            bounds.append(norm(nearest[: terms.n_features]) + terms.diameter)
         return SIZE_ROUNDED_UP * min(bounds)
 
     @cached_property

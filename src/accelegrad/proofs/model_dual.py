@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from accelegrad.errors import Vector, finite_vector
+from accelegrad.errors import Vector
 from accelegrad.linalg import ROUNDED_UP, UNIT, growth, norm, pairwise_growth, root_between
 from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.models.rounding import slopes_norm
@@ -67,16 +66,13 @@ class ModelDual:
     ) -> None:
         self.model = model
         self._kept = {} if kept is None else kept
-        self.terms: Terms = terms or self._once("terms", lambda: Terms.of(model))
+        if terms is None and "terms" not in self._kept:
+            self._kept["terms"] = Terms.of(model)
+        self.terms: Terms = terms or self._kept["terms"]
         #: whether there is neither an l1 term nor a constraint
         self.has_only_l2 = self.terms.feasible_set is None and not self.terms.has_l1
         #: whether nothing but the losses bounds the weights
         self.needs_null_space = self.has_only_l2 and self.terms.l2 == 0.0
-
-    def _once(self, name: str, compute: Callable[[], Any]) -> Any:
-        if name not in self._kept:
-            self._kept[name] = compute()
-        return self._kept[name]
 
     @property
     def is_there(self) -> bool:
@@ -97,45 +93,30 @@ class ModelDual:
             return "it takes all rows in memory"
         return obstacle(self.model.X, self.model.n_parameters, self.model.rounding.columns)
 
-    def at(self, known: ModelPoint) -> float:
-        """Return the best bound given by the slopes at a point."""
-        if self.needs_null_space:
-            bounds = self.without_terms("dual_gap")
-            return bounds.near(known.margins, known.derivatives)
-        return self.by(known)
-
-    def by(self, known: ModelPoint) -> float:
-        """Return the bound by the slopes at a point of a model of the same data.
+    def at(self, known: ModelPoint, *, best_intercept: bool = True) -> float:
+        """Return the best bound by the slopes at a point of a model of the same data.
 
         They may be those of a smoothed loss, which are also in the domain of this loss's conjugate
-        and prove much more than the jumping slopes of a loss with kinks. Slopes are taken at the
-        best intercept for the weights, so that a poor intercept costs little.
+        and prove much more than the jumping slopes of a loss with kinks. With `best_intercept` they
+        are taken at the best intercept for the weights, so that a poor intercept costs little.
         """
-        if self.needs_null_space:
-            return self.without_terms("dual_value_by").at(known.derivatives)
-        if self.has_only_signs or not self.terms.intercept_is_free:
-            return self.by_balanced(known)
-        if self._is_balanced(known.derivatives):
-            return self.by_balanced(known)
-        return self.bound(self.balanced(self._at_best_intercept(known)))
-
-    def by_balanced(self, known: ModelPoint) -> float:
-        """Return the bound by the slopes at a point, after scaling down one side if needed."""
-        if self.has_only_signs:
-            return self._in_null_space.at(known.derivatives)
-        if not self._is_balanced(known.derivatives):
-            return self.bound(self.balanced(known.derivatives))
-        if known.model.loss is self.model.loss and not self.model.fit_intercept:
-            return self.terms.lower_bound(SlopeSums.at(self.model, known), self.reach)
-        l2, d = known.model.l2, self.model.n_features
-        w = known.w[:d]
-        combination = known.gradient[:d] - l2 * w
-        return self.bound(known.derivatives, combination, slack=growth(0) * l2 * np.abs(w))
+        model, theta = self.model, known.derivatives
+        is_smoothed = known.model.loss is not model.loss
+        if self.needs_null_space or self.has_only_signs:
+            bounds = self.without_terms("dual_gap")
+            return bounds.at(theta) if is_smoothed else bounds.near(known.margins, theta)
+        if model.fit_intercept and not self._is_balanced(theta):
+            if best_intercept and self.terms.intercept_is_free:
+                theta = self._at_best_intercept(known)
+            return self.bound(self.balanced(theta))
+        if not (is_smoothed or model.fit_intercept):
+            return self.terms.lower_bound(SlopeSums.at(model, known), self.reach)
+        l2, w = known.model.l2, known.w[: model.n_features]
+        combination = known.gradient[: w.size] - l2 * w
+        return self.bound(theta, combination, slack=growth(0) * l2 * np.abs(w))
 
     def _is_balanced(self, theta: Vector) -> bool:
-        """Return whether the mean slope is zero up to rounding, or irrelevant."""
-        if not self.model.fit_intercept:
-            return True
+        """Return whether the mean slope is zero up to rounding."""
         weighted = self.model.shares * theta
         return abs(float(weighted.sum())) <= BALANCED * float(np.abs(weighted).sum())
 
@@ -144,16 +125,6 @@ class ModelDual:
         if self.needs_null_space or self.has_only_signs:
             return self.without_terms("dual_value_at").at(theta)
         return self.bound(self.balanced(theta), least=least)
-
-    def value_at(self, derivatives: npt.ArrayLike) -> float:
-        """Return the bound by slopes that a user gives: see `LinearModel.dual_value_at`."""
-        theta = finite_vector("derivatives", derivatives)
-        if theta.size != self.model.n_samples:
-            raise ValueError(
-                f"derivatives must have one entry per row, {self.model.n_samples} of them, "
-                f"but it has {theta.size}."
-            )
-        return self.at_slopes(theta)
 
     def bound(
         self,
@@ -187,14 +158,13 @@ class ModelDual:
 
     @property
     def _in_null_space(self) -> DualBounds:
-        def bounds() -> DualBounds:
-            model, terms = self.model, self.terms
+        model, terms = self.model, self.terms
+        if "null space" not in self._kept:
             given = model.X, model.shares, model.fit_intercept
             space = model.of_data_alone("null space", NullSpace, *given)
             signs = needed_signs(space, terms.lower, terms.upper) if terms.has_only_signs else None
-            return DualBounds(space, model.loss, model.y, signs)
-
-        found: DualBounds = self._once("null space", bounds)
+            self._kept["null space"] = DualBounds(space, model.loss, model.y, signs)
+        found: DualBounds = self._kept["null space"]
         return found
 
     def balanced(self, theta: Vector) -> Vector:
@@ -238,39 +208,27 @@ class ModelDual:
         return (high * below - low * above) / (high - low)
 
     def reach(self) -> Reach:
-        """Return how large a minimiser can be."""
-        model = self.model
-        reach: Reach = self._once(
-            "reach",
-            lambda: Reach(self.terms, model.loss, self._data_sizes(), self._feasible_value()),
-        )
+        """Return how large a minimiser can be, given the objective at a feasible point.
+
+        That is w = 0, with a good intercept if it is free.
+        """
+        if "reach" not in self._kept:
+            model, chosen, value = self.model, self.terms.feasible_set, None
+            if chosen is not None:
+                point = chosen.project(np.zeros(model.n_parameters))
+                weights = point[: model.n_features]
+                if weights.any() or not self.terms.intercept_is_free:
+                    loss = model.value(point) - 0.5 * model.l2 * float(weights @ weights)
+                    value = float(loss + self.terms.penalty_value(weights))
+            if value is None:
+                constants = [0.0]
+                if model.fit_intercept and not model.loss.classification:
+                    constants += model.good_constants()
+                value = float(model.losses_of(constants).min())
+            sizes = DataSizes(model.rounding.size, *model.target_sizes())
+            self._kept["reach"] = Reach(self.terms, model.loss, sizes, value)
+        reach: Reach = self._kept["reach"]
         return reach
-
-    def _feasible_value(self) -> float:
-        """Return the objective at a feasible point: w = 0, with a good intercept if it is free."""
-        model, chosen = self.model, self.terms.feasible_set
-        if chosen is not None:
-            point = chosen.project(np.zeros(model.n_parameters))
-            weights = point[: model.n_features]
-            if weights.any() or not self.terms.intercept_is_free:
-                loss = model.value(point) - 0.5 * model.l2 * float(weights @ weights)
-                return float(loss + self.terms.penalty_value(weights))
-        return self._value_of_constants()
-
-    def _data_sizes(self) -> DataSizes:
-        return DataSizes.of(self.model)
-
-    def _value_of_constants(self) -> float:
-        """Return the mean loss of a good constant prediction, 0 without an intercept."""
-        model, shifts = self.model, [0.0]
-        if model.fit_intercept and not model.loss.classification:
-            shifts.append(float(model.shares @ model.y))
-            if model.loss.lipschitz < np.inf:  # otherwise the mean is close to the best
-                shifts.append(float(np.median(model.y)))
-        margins = np.zeros(model.n_samples)
-        with np.errstate(over="ignore"):
-            values = [model.shares @ model.loss.value(margins + b, model.y) for b in shifts]
-        return float(min(values))
 
     def resolution(self, w: Vector, value: float) -> float:
         """Return roughly the smallest gap that can be proved at w; 0 if unknown."""
@@ -331,7 +289,7 @@ class LateBound:
     """
 
     model: LinearModel
-    point: Vector | None = None
+    point: Any = None
     slopes: Vector | None = None
     smoothing: float = 0.0
     known: ModelPoint | None = None
@@ -342,11 +300,8 @@ class LateBound:
         if self.slopes is not None:
             return float(model.dual.bound(self.slopes))
         if known is None:
-            assert self.point is not None
             known = model.smoothed(self.smoothing).at(self.point)
-        if not self.smoothing:
-            return known.dual_value
-        return float(model.dual.by(known))
+        return float(model.dual.at(known)) if self.smoothing else known.dual_value
 
     def state(self) -> dict[str, Any]:
         """Return all that is needed to compute it later."""
@@ -378,8 +333,7 @@ class DualCertificate:
         self._count += 1
         known, self._late = evaluation.dual_value, evaluation.late_bound
         if known is not None:
-            self._raise_to(known)
-            self._late = None
+            self.lower_bound, self._late = max(self.lower_bound, known), None
         elif self._late is None:
             self._add_slopes(evaluation, weight)
         else:
@@ -415,16 +369,12 @@ class DualCertificate:
         dual = self.dual
         # The point stores the model's own bound; an l2 term of a penalty changes it.
         is_models = dual.has_only_l2 and dual.terms.l2 == self.model.l2
-        raised = self._raise_to(at.dual_value if is_models else dual.at(at))
+        before = self.lower_bound
+        self.lower_bound = best = max(before, at.dual_value if is_models else dual.at(at))
         # Without kinks the slopes improve steadily, so their average seldom proves more.
-        if self._weight > 0.0 and (not raised or self.model.loss.curvature == math.inf):
-            self._raise_to(dual.at_slopes(self._slopes / self._weight, least=self.lower_bound))
-
-    def _raise_to(self, bound: float) -> bool:
-        better = bound > self.lower_bound
-        if better:
-            self.lower_bound = bound
-        return better
+        if self._weight > 0.0 and (best == before or self.model.loss.curvature == math.inf):
+            average = self._slopes / self._weight
+            self.lower_bound = max(best, dual.at_slopes(average, least=best))
 
     def resolution(self, evaluation: Any) -> float:
         """Return roughly the smallest gap that rounding lets a dual point prove at a point."""
@@ -435,7 +385,7 @@ class DualCertificate:
         """Compute the expensive bounds from what is known now."""
         if self._late is not None:
             late, self._late = self._late, None
-            self._raise_to(late())
+            self.lower_bound = max(self.lower_bound, late())
         if self._best is not None:
             self._look(self._best)
 

@@ -435,11 +435,8 @@ class DualBounds:
         """
         if self.loss.classification:
             return _FARTHEST_MARGIN
-        shares = self.space.shares[self._weighs]
-        value, least = (
-            float(shares @ self.loss.value(np.zeros(shares.size), self.y[self._weighs])),
-            float(shares.min()),
-        )
+        shares, y = self.space.shares[self._weighs], self.y[self._weighs]
+        value, least = float(shares @ self.loss.value(0.0 * y, y)), float(shares.min())
         residuals = self.loss.reach(value) + math.sqrt(least) * self.loss.reach(value / least)
         return 1.01 * (self.space.size(self.y) + residuals)
 

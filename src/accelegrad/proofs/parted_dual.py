@@ -14,7 +14,7 @@ from accelegrad.models.linear_model import ModelPoint
 from accelegrad.models.losses import Loss
 from accelegrad.models.parted_model import PartedSlopes
 from accelegrad.models.row_parts import Mixture, Part
-from accelegrad.proofs.fenchel import DataSizes, SlopeSums, heights
+from accelegrad.proofs.fenchel import SlopeSums, heights
 from accelegrad.proofs.model_dual import BALANCED, FIRST_SHIFTS, ModelDual
 
 #: Shifts tried per round trip of the search for the best intercept, most rounds, and the share of
@@ -46,7 +46,7 @@ class PartedDual(ModelDual):
 
     def _is_balanced(self, theta: Any) -> bool:
         sums = theta.at.sums
-        return not self.model.fit_intercept or abs(sums.mean) <= BALANCED * sums.mean_size
+        return bool(abs(sums.mean) <= BALANCED * sums.mean_size)
 
     def balanced(self, theta: Any) -> Any:
         """Scale down the slopes above or below 0 so that sum_i p_i theta_i = 0, as needed."""
@@ -115,13 +115,3 @@ class PartedDual(ModelDual):
         share = above / (above - below)
         mixed = Mixture(shifts=(low, high), shares=(share, 1.0 - share))
         return PartedSlopes(known, known, mixed)
-
-    def _data_sizes(self) -> DataSizes:
-        model = self.model
-        return DataSizes(model.rounding.size, *model.target_sizes())
-
-    def _value_of_constants(self) -> float:
-        model, constants = self.model, [0.0]
-        if model.fit_intercept and not model.loss.classification:
-            constants.append(model.best_constant())
-        return float(model.losses_of(constants).min())

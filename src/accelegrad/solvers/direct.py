@@ -8,7 +8,8 @@ than the slopes at the point. Least squares take one step, and one Gram matrix s
 from __future__ import annotations
 
 import math
-from functools import cached_property
+from dataclasses import replace
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -18,16 +19,17 @@ from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.proofs.fenchel import ColumnSums, Reach, Terms
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.run.oracle import QUIET
-from accelegrad.solvers.curvature import Costs, least_squares_matrix, second_derivative_matrix
-from accelegrad.solvers.proximal_newton import FEW_COLUMNS, limits_of, minimum_of_columns
-from accelegrad.solvers.row_oracle import (
-    PROMISING,
-    Goal,
+from accelegrad.solvers.curvature import (
+    FEW_COLUMNS,
+    Costs,
     falls_enough,
+    least_squares_matrix,
+    minimum_of_columns,
     next_caution,
+    second_derivative_matrix,
     shorter_share,
-    soon_ready,
 )
+from accelegrad.solvers.row_oracle import PROMISING, Goal, soon_ready
 
 #: Limit in seconds, by the estimates of `Costs`, for a matrix of second derivatives and its factors
 #: (20 shapes: 0.2 to 0.9 of the time of a run, with twice as much up to 1.8).
@@ -82,11 +84,11 @@ class DirectNewton:
         if not (terms.gets_tight and terms.holds_origin and terms.intercept_is_free):
             return None
         matrix = least_squares_matrix(self._rows, terms.l2)
-        slopes = self._sums.slopes_at_zero() + matrix @ start
-        point = minimum_of_columns(terms, limits_of(terms), None, matrix, slopes, start).point
+        slopes = self._sums.slopes_at_zero + matrix @ start
+        point = minimum_of_columns(terms, None, matrix, slopes, start).point
         known = self._sums.at(point)
         value = known.mean_loss + terms.penalty_value(point[: terms.n_features])
-        if not known.is_finite or known.error > ACCURATE * value:
+        if not known.error <= ACCURATE * value < math.inf:  # also if something has overflowed
             return None
         # The value may be too low by its error, which the gap has to cover.
         bound = terms.lower_bound(known.slopes, lambda: self._reach(terms)) - known.error
@@ -95,13 +97,12 @@ class DirectNewton:
     def _reach(self, terms: Terms) -> Reach:
         if self._first_reach is None:
             self._first_reach = ModelDual(self._rows, terms).reach()
-        first = self._first_reach
-        return Reach(terms, first.loss, first.data, first.value)
+        return replace(self._first_reach, terms=terms)
 
     def _by_rows(
         self, terms: Terms, start: Vector, goal: Goal, most_steps: int
     ) -> DirectMinimum | None:
-        model, limits, d = self._rows, limits_of(terms), terms.n_features
+        model, d = self._rows, terms.n_features
         if model.l2 != terms.l2:
             model = model.with_l2(terms.l2)
         dual = ModelDual(model, terms)
@@ -110,7 +111,10 @@ class DirectNewton:
             l1 = float(np.sum(terms.l1 * np.abs(point.w[:d]))) if terms.has_l1 else 0.0
             return point.value + l1
 
-        at, caution, bound = model.at(start), 1.0, 0.0
+        def value_between(start: ModelPoint, end: ModelPoint, share: float) -> float:
+            return value_at(model.between(start, end, share))
+
+        at, caution, bound = ModelPoint(model, start), 1.0, 0.0
         value = value_at(at)
         for number in range(1, most_steps + 1):
             try:
@@ -119,10 +123,10 @@ class DirectNewton:
                 else:
                     rows = model.sampled(model.n_samples, 0, at, caution)
                     matrix = second_derivative_matrix(model, rows)
-                aim = minimum_of_columns(terms, limits, None, matrix, at.gradient, at.w)
+                aim = minimum_of_columns(terms, None, matrix, at.gradient, at.w)
             except NonFiniteError:
                 return None
-            whole = model.at(aim.point)
+            whole = ModelPoint(model, aim.point)
             lower, share = value_at(whole), 1.0
             wanted = goal(lower)
             if self._is_least_squares or aim.fall <= PROMISING * wanted:
@@ -134,16 +138,10 @@ class DirectNewton:
             if falls_enough(value, lower, aim.fall, 1.0):
                 at, value = whole, lower
             else:
-
-                def on_the_way(
-                    share: float, start: ModelPoint = at, end: ModelPoint = whole
-                ) -> float:
-                    return value_at(model.between(start, end, share))
-
-                share = shorter_share(on_the_way, value, aim.fall)
+                share = shorter_share(partial(value_between, at, whole), value, aim.fall)
                 if share == 0.0:
                     return None
-                at = model.at(at.w + share * (whole.w - at.w))
+                at = ModelPoint(model, at.w + share * (whole.w - at.w))
                 value = value_at(at)
                 if value - bound <= goal(value):
                     return DirectMinimum(at.w, value, bound, number)

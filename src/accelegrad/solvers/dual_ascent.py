@@ -136,10 +136,6 @@ class DualAscent(RowRule):
         evaluation = oracle.minorant(slopes, at, at_once=size <= wanted)
         return Step(moved, evaluation, 0.0, epochs)
 
-    def output(self, state: DualAscentState) -> Array:
-        """Return the last point."""
-        return state.point
-
 
 def epochs_to(wanted: float, before: Gap, now: Gap) -> int:
     """Return how many epochs the gap takes at its rate of fall, at most as many as so far."""

@@ -32,14 +32,6 @@ MOST_STEPS = 60
 INSIDE = 1e-3
 
 
-class _Direction(NamedTuple):
-    w: Matrix
-    margins: Matrix
-    slopes: Matrix
-    above: Matrix
-    below: Matrix
-
-
 class Inside(NamedTuple):
     """A point inside all limits, with one row per target."""
 
@@ -69,7 +61,7 @@ class Inside(NamedTuple):
         factors = [rows.factored(row) for row in curvatures]
         stationary = rows.penalties * self.w + rows.backward(self.slopes(rows))
 
-        def direction(high: Any, low: Any) -> _Direction:
+        def direction(high: Any, low: Any) -> Inside:
             """Return the move after which the products with the distances have these values."""
             more = high / self.to_high - low / self.to_low - self.margins
             right = rows.backward(curvatures * more) - stationary
@@ -78,36 +70,25 @@ class Inside(NamedTuple):
             slopes = curvatures * (margins - more)
             above = (high + self.above * slopes) / self.to_high - self.above
             below = (low - self.below * slopes) / self.to_low - self.below
-            return _Direction(w, margins, slopes, above, below)
+            return Inside(w, margins, slopes, -slopes, above, below)
 
         barrier = self.barrier(rows)
         guess = direction(0.0, 0.0)
         left = self._moved(guess, self._longest(guess)).barrier(rows)
         aim = (barrier * (left / barrier) ** 3)[:, None]  # Mehrotra's power
-        chosen = direction(aim + guess.slopes * guess.above, aim - guess.slopes * guess.below)
+        slopes = guess.to_low
+        chosen = direction(aim + slopes * guess.above, aim - slopes * guess.below)
         return self._moved(chosen, TOWARDS_END * self._longest(chosen))
 
-    def _longest(self, move: _Direction) -> Vector:
+    def _longest(self, move: Inside) -> Vector:
         """Return the share of a move, at most 1, that keeps everything positive."""
-        falls = (
-            move.slopes / self.to_high,
-            -move.slopes / self.to_low,
-            -move.above / self.above,
-            -move.below / self.below,
-        )
-        steepest = np.max([fall.max(axis=1) for fall in falls], axis=0)
+        pairs = zip(move[2:], self[2:], strict=True)
+        steepest = np.max([(-change / part).max(axis=1) for change, part in pairs], axis=0)
         return np.asarray(1.0 / np.maximum(steepest, 1.0))
 
-    def _moved(self, move: _Direction, shares: Vector) -> Inside:
+    def _moved(self, move: Inside, shares: Vector) -> Inside:
         t = shares[:, None]
-        return Inside(
-            self.w + t * move.w,
-            self.margins + t * move.margins,
-            self.to_low + t * move.slopes,
-            self.to_high - t * move.slopes,
-            self.above + t * move.above,
-            self.below + t * move.below,
-        )
+        return Inside(*(part + t * change for part, change in zip(self, move, strict=True)))
 
 
 class InteriorPointState(NamedTuple):
@@ -189,10 +170,6 @@ class InteriorPoint(RowRule):
         known = oracle.proved(after)
         moved = InteriorPointState(state.iteration + 1, known.point, after, 0.0)
         return Step(moved, known, 0.0)
-
-    def output(self, state: InteriorPointState) -> Array:
-        """Return the last point."""
-        return state.point
 
 
 class Found(NamedTuple):
@@ -294,7 +271,7 @@ class KinkedRows:
         matrix[ends, ends] += self.penalties
         ends = ends[self._columns]
         matrix[ends, ends] += weights[n:]
-        return Factored(matrix, 0.0, 0.0)
+        return Factored(matrix)
 
     def parameters(self, inside: Inside, place: int) -> Vector:
         """Return a target's parameters, with weights of 0 where the l1 term holds them there."""

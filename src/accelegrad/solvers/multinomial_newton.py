@@ -26,8 +26,7 @@ from accelegrad.models.multinomial import (
     softmax,
 )
 from accelegrad.rules.base import Array, Evaluated, Oracle, Step, StepRule, inner
-from accelegrad.solvers.curvature import COPIED_ENTRIES
-from accelegrad.solvers.row_oracle import VALUE_ROUNDING
+from accelegrad.solvers.curvature import COPIED_ENTRIES, NO_FALL, VALUE_ROUNDING
 
 # Measured on seven data sets of several classes with alpha = 1e-5 and 1e-3, unless it says chosen.
 #: The largest share of the gradient that a direction leaves (less for small gradients), and of the
@@ -104,10 +103,7 @@ class TruncatedNewton(StepRule):
             trial = oracle(state.point + t * direction)
             if _acceptable(state, trial):
                 return t, trial
-        raise LineSearchError(
-            "the value falls no further along the direction of descent: rounding has the last "
-            "word, or the gradient is wrong."
-        )
+        raise LineSearchError(NO_FALL)
 
     def _at(self, state: TruncatedNewtonState, found: Evaluated) -> TruncatedNewtonState:
         return state._replace(
@@ -174,10 +170,13 @@ class CurvedClasses:
     def __init__(self, model: MultinomialModel) -> None:
         self.model = model
         self._at: ClassesPoint | None = None
+        # The mean row of each class, as columns, weighted by the rows' curvature.
         self._means: Matrix | None = None
         self._blocks: Matrix | None = None
         self.n_products = 0  # with second derivatives, since blocks were made
         self._entries = model.rows.storage.entries
+        # Whether all rows and new blocks cost little: weights then equal repeated rows.
+        self._has_few_entries = self._entries < kernels.FEW_ENTRIES
         self._size = model.n_features + int(model.rows.fit_intercept)
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
@@ -191,7 +190,11 @@ class CurvedClasses:
         W, b = model.split(gradient)
         if not model.rows.fit_intercept:
             return norm(W.ravel())
-        return norm((W - b[:, None] * self._class_means(point).T).ravel())
+        at = self._known(point)
+        if self._means is None:
+            sums, rows = model.total("curvature", _curved_sums, at)
+            self._means = rows / np.maximum(sums, np.finfo(np.float64).tiny)
+        return norm((W - b[:, None] * self._means.T).ravel())
 
     def expected_gap(self, point: Vector) -> float:
         """Return the gap that the dual is expected to prove at a point."""
@@ -223,14 +226,6 @@ class CurvedClasses:
         assert self._at is not None
         return self._at
 
-    def _class_means(self, point: Vector) -> Matrix:
-        """Return the mean row of each class, as columns, weighted by the rows' curvature."""
-        at = self._known(point)
-        if self._means is None:
-            sums, rows = self.model.total("curvature", _curved_sums, at)
-            self._means = rows / np.maximum(sums, np.finfo(np.float64).tiny)
-        return self._means
-
     def _rows_that_count(self, importance: Vector, left_out: float) -> RowNumbers | None:
         """Return the rows without the least important ones; None: all rows."""
         model = self.model
@@ -244,11 +239,6 @@ class CurvedClasses:
         if count == model.n_samples or entries > COPIED_ENTRIES:
             return None
         return np.sort(order[first:])
-
-    @property
-    def _has_few_entries(self) -> bool:
-        """Whether all rows and new blocks cost little: weights then equal repeated rows."""
-        return self._entries < kernels.FEW_ENTRIES
 
     def _preconditioner(
         self, weights: Matrix, importance: Vector, rows: RowNumbers | None
@@ -320,14 +310,9 @@ class LocalClasses:
     ) -> None:
         self._curved, self._model = curved, curved.model
         self._products = curved.model.rows.products if products is None else products
-        self._distributions, self._weighted = distributions, shares * distributions
+        self.distributions, self._weighted = distributions, shares * distributions
         #: the preconditioner: blocks, or numbers
         self._inverse = inverse if inverse.ndim == 3 else np.ascontiguousarray(inverse.T)
-
-    @property
-    def n_rows(self) -> int:
-        """The number of rows that count."""
-        return len(self._distributions)
 
     # Arrays are transposed, as sparse products need them, with the intercepts last.
 
@@ -344,7 +329,7 @@ class LocalClasses:
 
     def product(self, direction: Matrix) -> Matrix:
         """Return the second derivatives times a direction."""
-        model, s, d = self._model, self._distributions, self._model.n_features
+        model, s, d = self._model, self.distributions, self._model.n_features
         self._curved.n_products += 1
         slopes = self._products.forward(direction[:d])
         if len(direction) > d:

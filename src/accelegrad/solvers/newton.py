@@ -3,35 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from accelegrad.errors import LineSearchError, Vector, whole_number
 from accelegrad.models.linear_model import LinearModel, ModelPoint
+from accelegrad.proofs.model_dual import LateBound
 from accelegrad.rules.base import Array, Step, inner
 from accelegrad.run.oracle import QUIET, Evaluation
 from accelegrad.solvers.curvature import (
     COPIED_ENTRIES,
+    NO_FALL,
+    SHORTEST_STEP,
+    VALUE_ROUNDING,
     Costs,
     Diagonal,
     Factored,
-    coordinate_curvatures,
+    next_caution,
     second_derivative_matrix,
 )
+from accelegrad.solvers.quadratic import DESCENT
 from accelegrad.solvers.row_oracle import (
-    DESCENT,
     PROMISING,
-    SHORTEST_STEP,
-    VALUE_ROUNDING,
     Goal,
     RowOracle,
     RowRule,
     SmoothedOracle,
     SmoothOracle,
-    next_caution,
     no_goal,
     rows_in_memory,
     smoothing_gap,
@@ -51,8 +51,6 @@ START_STEPS, START_PRECISION = 20, 0.3
 
 #: What the rule works on: a smooth sum, or a smooth one close to a sum with kinks.
 Sum: TypeAlias = "CurvedOracle | SmoothedCurvedOracle"
-#: What leads to the next trial; "" if it is known.
-Due: TypeAlias = Literal["begin", "start over", "aim", ""]
 
 
 class SketchedNewtonState(NamedTuple):
@@ -73,7 +71,7 @@ class SketchedNewtonState(NamedTuple):
     sketched_with: float  # the caution then
     caution: float  # of the next one, from 0 to 1
     used: int  # steps done with this curvature
-    due: Due
+    due: str  # what leads to the next trial: "begin", "start over" or "aim"; "" if it is known
 
 
 @dataclass(frozen=True)
@@ -127,15 +125,19 @@ class SketchedNewton(RowRule):
     def step(self, state: SketchedNewtonState, oracle: Sum) -> Step:  # type: ignore[override]
         """Find the next trial, evaluate it, and accept it or shorten the step."""
         state = self.aimed(state, oracle)
-        trial = oracle(state.trial)
+        trial, is_guess = oracle(state.trial), state.slope == 0.0
         state = state._replace(iteration=state.iteration + 1)
+        reached, due = trial, "start over"
         if state.iteration == 1 or oracle.changed:
-            due: Due = "begin" if state.iteration == 1 else "start over"
-            state = self._at(state, oracle.sum.best or trial, due)
-        elif self._acceptable(state, trial):
-            state = self._accepted(state, trial)
-        else:
-            state = self._shortened(state, trial, oracle)
+            reached = oracle.sum.best or trial
+            due = "begin" if state.iteration == 1 else due
+        elif not self._acceptable(state, trial):
+            shorter = state._replace(due=due) if is_guess else self._shortened(state, trial, oracle)
+            return Step(shorter, oracle.original(trial), 0.0)
+        elif not is_guess:
+            state, due = self._corrected(state, trial), "aim"
+        point, value, gradient = reached.point, reached.value, reached.gradient
+        state = state._replace(point=point, value=value, gradient=gradient, due=due)
         return Step(state, oracle.original(trial), 0.0)
 
     def aimed(self, state: SketchedNewtonState, oracle: Sum) -> SketchedNewtonState:
@@ -151,18 +153,20 @@ class SketchedNewton(RowRule):
             state = state._replace(
                 moves=none, gradient_changes=none, sketches=0, caution=1.0, used=0
             )
-        curvature = self._curvature(state, oracle)
-        if due != "aim" and curvature.patience == 0.0:
-            return self._sketched(state, oracle)
-        directed = self._directed(state, curvature)
-        expected = float(EXPECTED_DECREMENT ** (2.0 / (1.0 + curvature.cost)))
-        is_slow = directed.slope > expected * before and state.used >= curvature.patience
-        return self._sketched(state, oracle) if due == "aim" and is_slow else directed
-
-    def _at(self, state: SketchedNewtonState, trial: Evaluation, due: Due) -> SketchedNewtonState:
-        return state._replace(
-            point=trial.point, value=trial.value, gradient=trial.gradient, due=due
-        )
+        at, number, caution = state.sketched_at, state.sketches, state.sketched_with
+        curvature = oracle.sum.curvature(at, number, caution)
+        if due == "aim" or curvature.patience > 0.0:
+            directed = self._directed(state, curvature)
+            expected = float(EXPECTED_DECREMENT ** (2.0 / (1.0 + curvature.cost)))
+            is_slow = directed.slope > expected * before and state.used >= curvature.patience
+            if due != "aim" or not is_slow:
+                return directed
+        at, number, caution = state.point, number + 1, state.caution
+        curvature = oracle.sum.curvature(at, number, caution)
+        state = state._replace(sketched_at=at, sketches=number, sketched_with=caution, used=0)
+        if curvature.scaled:
+            state = state._replace(moves=state.moves[:0], gradient_changes=state.moves[:0])
+        return self._directed(state, curvature)
 
     def _acceptable(self, state: SketchedNewtonState, trial: Evaluation) -> bool:
         if trial.value <= state.value - DESCENT * state.step_size * state.slope:
@@ -171,35 +175,17 @@ class SketchedNewton(RowRule):
         near = trial.value <= state.value + VALUE_ROUNDING * abs(state.value)
         return near and 2.0 * abs(inner(trial.gradient, state.direction)) <= state.slope
 
-    def _accepted(self, state: SketchedNewtonState, trial: Evaluation) -> SketchedNewtonState:
-        if state.slope == 0.0:  # a guess
-            return self._at(state, trial, "start over")
+    def _corrected(self, state: SketchedNewtonState, trial: Evaluation) -> SketchedNewtonState:
+        """Return the state with what the step to the trial says about the curvature."""
         caution = state.caution if state.step_size < 1.0 else next_caution(state.caution, 1.0)
         moves, changes = state.moves, state.gradient_changes
         move, change = trial.point - state.point, trial.gradient - state.gradient
         if inner(move, change) > np.finfo(np.float64).tiny:  # it can be divided by
             moves = np.vstack([moves, move])[-self.memory or len(moves) + 1 :]
             changes = np.vstack([changes, change])[-self.memory or len(changes) + 1 :]
-        state = self._at(state, trial, "aim")
         return state._replace(
             moves=moves, gradient_changes=changes, caution=caution, used=state.used + 1
         )
-
-    def _sketched(self, state: SketchedNewtonState, oracle: Sum) -> SketchedNewtonState:
-        """Return the state with new curvature, and the next trial."""
-        state = state._replace(
-            sketched_at=state.point,
-            sketches=state.sketches + 1,
-            sketched_with=state.caution,
-            used=0,
-        )
-        curvature = self._curvature(state, oracle)
-        if curvature.scaled:
-            state = state._replace(moves=state.moves[:0], gradient_changes=state.moves[:0])
-        return self._directed(state, curvature)
-
-    def _curvature(self, state: SketchedNewtonState, oracle: Sum) -> Factored | Diagonal:
-        return oracle.sum.curvature(state.sketched_at, state.sketches, state.sketched_with)
 
     def _directed(
         self, state: SketchedNewtonState, curvature: Factored | Diagonal
@@ -228,27 +214,20 @@ class SketchedNewton(RowRule):
     def _shortened(
         self, state: SketchedNewtonState, trial: Evaluation, oracle: Sum
     ) -> SketchedNewtonState:
-        if state.slope == 0.0:  # a guess
-            return state._replace(due="start over")
         t = state.step_size
         share = oracle.sum.shorter(state.point, trial.point, state.value, t * state.slope)
         if share * t <= SHORTEST_STEP:
-            raise LineSearchError(
-                "the value falls no further along the direction of descent: rounding has the last "
-                "word, or the gradient is wrong."
-            )
+            raise LineSearchError(NO_FALL)
         t *= share
         trial_point = state.point + t * state.direction
         caution = next_caution(state.caution, 0.0)
         return state._replace(trial=trial_point, step_size=t, caution=caution)
 
-    def output(self, state: SketchedNewtonState) -> Array:
-        """Return the last point that was accepted."""
-        return state.point
-
 
 class CurvedOracle(SmoothOracle):
     """A smooth sum with curvature from samples of rows, or per coordinate if they cost too much."""
+
+    saved = (*SmoothOracle.saved, "seed", "made")
 
     def __init__(self, model: LinearModel, rng: np.random.Generator, goal: Goal = no_goal) -> None:
         super().__init__(model, rng, goal)
@@ -257,24 +236,25 @@ class CurvedOracle(SmoothOracle):
                 f"model must have a smooth loss, but it has {model.loss!r}; smoothed(mu) makes a "
                 "smooth model of it."
             )
-        self._seed = int(rng.integers(2**63))
+        self.seed = int(rng.integers(2**63))
         self._costs = Costs.of(model)
         self._made: Factored | None = None
-        #: where, from which sample and with which caution
-        self._made_from: tuple[Vector, int, float] | None = None
-        self._coordinates = Diagonal(lambda: coordinate_curvatures(model), *self._costs.price(1))
+        #: of this curvature the arguments of `curvature`
+        self.made: dict[str, Any] | None = None
+        _, *price = self._costs.sample(1)
+        self._coordinates = Diagonal(model, *price)
 
     def original(self, evaluation: Evaluation) -> Evaluation:
         """Return the evaluation; its bound may be postponed: see `bound_can_wait`."""
-        goal = self.goal(evaluation.value)
-        if self.bound_can_wait(evaluation, goal):
-            evaluation.late_bound = self._late_bound(self._known(evaluation))
+        costly = self.model.fit_intercept and self.model.l2 > 0.0
+        if costly and self.bound_can_wait(evaluation, self.goal(evaluation.value)):
+            at = self._known(evaluation)
+            evaluation.late_bound = LateBound(self.model, at.w, known=at)
         return evaluation
 
     def bound_can_wait(self, evaluation: Evaluation, goal: float, part: float = 0.0) -> bool:
-        """Return whether a bound is costly and would miss the goal; `part` is due to smoothing."""
-        model = self.model
-        if not (goal > 0.0 and model.fit_intercept and model.l2 > 0.0):
+        """Return whether a bound would miss the goal; `part` is due to smoothing."""
+        if not goal > 0.0:
             return False
         if self._curvature_made is None:
             return not evaluation.point.any()  # a nonzero start may be the minimum
@@ -297,7 +277,7 @@ class CurvedOracle(SmoothOracle):
         size = int(min(START_SHARE * model.n_samples, most, enough))
         if size < max(FEWEST_PER_PARAMETER * model.n_parameters, FEWEST_SAMPLED):
             return None
-        rng = np.random.default_rng([self._seed, 0])
+        rng = np.random.default_rng([self.seed, 0])
         # A weak l2 term keeps its weight relative to a row, up to one row's: few rows overfit.
         weight = min(model.l2 * model.n_samples, 1.0) / size
         rows = rng.integers(model.n_samples, size=size)
@@ -317,40 +297,27 @@ class CurvedOracle(SmoothOracle):
 
     def curvature(self, point: Vector, number: int, caution: float) -> Factored | Diagonal:
         """Return the curvature at a point from the `number`-th sample; 0: one per coordinate."""
-        made, made_from = self._made, self._made_from
-        if made is not None and made_from is not None and made_from[1:] == (number, caution):
-            return made
-        size = 0 if number == 0 else self._costs.sample(number)
+        known = self.made
+        if self._made and known and (known["number"], known["caution"]) == (number, caution):
+            return self._made
+        size = 0 if number == 0 else self._costs.sample(number).size
         if size == 0:
             return self._coordinates
         model = self.model
         with np.errstate(**QUIET):
             at = self._known(self._evaluation(point))
-            rows = model.sampled(size, [self._seed, number], at, caution)
+            rows = model.sampled(size, [self.seed, number], at, caution)
             matrix = second_derivative_matrix(model, rows)
-        self._made = Factored(matrix, *self._costs.price(number + 1, rows.n_curved))
-        self._made_from = point, number, caution
+        _, *price = self._costs.sample(number + 1, rows.n_curved)
+        self._made = Factored(matrix, *price)
+        self.made = {"point": point, "number": number, "caution": caution}
         return self._made
 
     @property
     def _curvature_made(self) -> Factored | None:
-        if self._made is None and self._made_from is not None:  # from a checkpoint
-            self.curvature(*self._made_from)
+        if self._made is None and self.made is not None:  # from a checkpoint
+            self.curvature(**self.made)
         return self._made
-
-    def state(self) -> dict[str, Any]:
-        """Return all that a checkpoint has to keep."""
-        made = None
-        if self._made_from is not None:
-            made = dict(zip(("point", "number", "caution"), self._made_from, strict=True))
-        return {**super().state(), "seed": self._seed, "made": made}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a checkpoint."""
-        super().restore(state)
-        self._seed, self._made, self._latest = state["seed"], None, ()
-        made = state["made"]
-        self._made_from = None if made is None else (made["point"], made["number"], made["caution"])
 
 
 class SmoothedCurvedOracle(SmoothedOracle[CurvedOracle]):
@@ -384,15 +351,16 @@ class SmoothedCurvedOracle(SmoothedOracle[CurvedOracle]):
         mu, goal = self.sum.model.loss.smoothing, self.goal(at.value)
         part = smoothing_gap(at, smooth)
         if self.model.l2 > 0.0:
-            waits = self.sum.bound_can_wait(evaluation, goal, part)
+            costly = self.model.fit_intercept
+            waits = costly and self.sum.bound_can_wait(evaluation, goal, part)
             gap = part + self.sum.remaining(evaluation) if waits else 0.0
         else:  # a bound is costly
             gap = part + self._remaining(smooth)
             waits = gap > PROMISING * goal
         if waits:
-            known.late_bound = self._late_bound(smooth, mu)
+            known.late_bound = LateBound(self.model, smooth.w, smoothing=mu, known=smooth)
         else:
-            known.dual_value = self.model.dual.by(smooth)
+            known.dual_value = self.model.dual.at(smooth)
             gap = at.value - known.dual_value
         self._shrink(part, gap, goal, at.value)
         return evaluation

@@ -18,13 +18,15 @@ from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.rules.base import Array, Step
 from accelegrad.run.oracle import QUIET, Evaluation
 from accelegrad.solvers.curvature import (
+    FEW_COLUMNS,
     MOST_PARAMETERS,
     Costs,
-    Factored,
+    falls_enough,
     least_squares_matrix,
+    minimum_of_columns,
+    next_caution,
     second_derivative_matrix,
 )
-from accelegrad.solvers.quadratic import Limits, Minimum, box_minimum
 from accelegrad.solvers.row_oracle import (
     LARGEST_SHRINK,
     NEGLIGIBLE_GAP,
@@ -34,17 +36,12 @@ from accelegrad.solvers.row_oracle import (
     SmoothedOracle,
     SmoothOracle,
     TermsOracle,
-    falls_enough,
-    next_caution,
     no_goal,
     smoothing_gap,
 )
 
 #: After more steps in a row without gain, rounding hides any further fall.
 MOST_IDLE = 3
-#: Up to this many columns, all may move; of more, those not at a kink and as many others, at least
-#: this many. Chosen; `accelegrad bench --everyday --only l1` times the whole method.
-FEW_COLUMNS = 100
 
 #: What the rule works on: a smooth sum, or a smooth one close to a sum with kinks.
 Sum: TypeAlias = "PenalisedOracle | SmoothedPenalisedOracle"
@@ -146,17 +143,12 @@ class ProximalNewton(RowRule):
         )
         return Step(moved, known, 0.0)
 
-    def output(self, state: ProximalNewtonState) -> Array:
-        """Return the last point that was accepted."""
-        return state.point
-
 
 class PenalisedOracle(SmoothOracle, TermsOracle):
     """A smooth sum, its model around a point, and its bounds."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self._limits = limits_of(self.terms)
         self._before = math.nan  # value at the last model's point, infinite if unknown
         #: the last model's minimum, and the point and caution that it is around; if it has all rows
         self._aimed: tuple[Vector, ModelPoint, float] | None = None
@@ -215,8 +207,7 @@ class PenalisedOracle(SmoothOracle, TermsOracle):
                     gradient[:d] += more * point[:d]
                 columns = self._chosen(point, gradient)
                 matrix = self._curvature(self._columns(columns), around, number, caution)
-            given = columns, matrix, gradient, point
-            target, fall = minimum_of_columns(self.terms, self._limits, *given)
+            target, fall = minimum_of_columns(self.terms, columns, matrix, gradient, point)
         if self._has_all_rows and around is not None:
             self._aimed = target, around, caution
         return Aim(target, fall, self._before)
@@ -226,7 +217,7 @@ class PenalisedOracle(SmoothOracle, TermsOracle):
         d = self.model.n_features
         if d <= FEW_COLUMNS:
             return None
-        l1, lower, upper = self._limits
+        l1, lower, upper = self.terms.l1, self.terms.lower, self.terms.upper
         w, g = point[:d], gradient[:d]
         kink = (w == 0.0) & (l1 > 0.0)
         # How fast the function falls to the right and to the left.
@@ -264,7 +255,7 @@ class PenalisedOracle(SmoothOracle, TermsOracle):
         """Return the second derivatives of mean loss and l2 terms by some columns."""
         if self._is_least_squares:
             return self._least_squares_matrix(part)
-        size = Costs.of(part).sample(number) or part.n_samples
+        size = Costs.of(part).sample(number).size or part.n_samples
         rows = part.sampled(size, [self._seed, number], at, caution)
         # Least squares do not need it: their slopes are the model's.
         self._has_all_rows = rows.n_drawn >= rows.n_curved
@@ -308,7 +299,7 @@ class SmoothedPenalisedOracle(SmoothedOracle[PenalisedOracle], TermsOracle):
             settled = self.sum.is_settled(evaluation.value)
             bound = best_bound(self.dual, smooth, value, goal, slopes, settled=settled)
             if value - bound > goal > 0.0 and settled and self.model.has_dual_bound:
-                bound = max(bound, self.model.dual.by(smooth))
+                bound = max(bound, self.model.dual.at(smooth))
             known.dual_value = bound
             mu, part, gap = smooth.model.loss.smoothing, smoothing_gap(at, smooth), value - bound
             self._shrink(part, gap, goal, value)
@@ -318,43 +309,6 @@ class SmoothedPenalisedOracle(SmoothedOracle[PenalisedOracle], TermsOracle):
         return known
 
 
-def minimum_of_columns(
-    terms: Terms, limits: Limits, columns: Any, matrix: Matrix, gradient: Vector, point: Vector
-) -> Minimum:
-    """Return the minimum of a quadratic model; a free intercept is eliminated.
-
-    `matrix` is for `columns` (None: all) and the intercept; the vectors are for all parameters.
-    """
-    d, target = terms.n_features, point.copy()
-    if columns is None and terms.feasible_set is None and not terms.has_l1:
-        move = Factored(matrix, 0.0, 0.0).solve(gradient)  # nothing has a kink
-        return Minimum(point - move, 0.5 * float(gradient @ move))
-    places: Any = slice(0, d) if columns is None else columns
-    if columns is not None:
-        limits = limits.at(columns)
-    free = terms.fit_intercept and terms.intercept_is_free
-    if terms.fit_intercept and not free:
-        low, high = terms.intercept
-        limits = limits.with_coordinate(0.0, low, high)
-        places = np.append(np.arange(d)[places], d)
-    start, slopes = point[places], gradient[places]
-    if not free:
-        found = box_minimum(matrix, slopes, limits, start)
-        target[places] = found.point
-        return Minimum(target, found.fall)
-    sums, total, slope = matrix[:-1, -1], float(matrix[-1, -1]), float(gradient[-1])
-    reduced = matrix[:-1, :-1] - np.outer(sums, sums / total)
-    found = box_minimum(reduced, slopes - sums * (slope / total), limits, start)
-    target[places] = found.point
-    target[-1] = point[-1] - (slope + float(sums @ (found.point - start))) / total
-    return Minimum(target, found.fall + 0.5 * slope * (slope / total))
-
-
-def limits_of(terms: Terms) -> Limits:
-    """Return l1 terms and box, one number per weight."""
-    return Limits(np.full(terms.n_features, terms.l1), terms.lower, terms.upper)
-
-
 def best_bound(
     dual: ModelDual, at: Any, value: float, goal: float, slopes: Vector | None, *, settled: bool
 ) -> float:
@@ -362,10 +316,10 @@ def best_bound(
     bound = 0.0 if slopes is None else dual.at_slopes(slopes)
     if slopes is not None and not (settled and value - bound > goal):
         return bound
-    bound = max(bound, dual.by_balanced(at))
+    bound = max(bound, dual.at(at, best_intercept=False))
     # The best intercept for the weights costs a search.
     if dual.model.fit_intercept and goal < value - bound <= PROMISING * goal:
-        bound = max(bound, dual.by(at))
+        bound = max(bound, dual.at(at))
         if value - bound > goal and dual.has_slopes_here:
             # The mean of the slopes themselves is known more exactly than that of the gradient.
             bound = max(bound, dual.at_slopes(at.derivatives))

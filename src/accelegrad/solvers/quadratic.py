@@ -13,8 +13,9 @@ from scipy.linalg.lapack import dpotrs
 from accelegrad.errors import Vector
 from accelegrad.linalg import UNIT, cholesky_factor, with_unit_diagonal
 from accelegrad.models.matrix import Matrix
-from accelegrad.solvers.row_oracle import DESCENT
 
+#: The least share of the promised fall that a step has to gain: Armijo's rule, usual constant.
+DESCENT = 1e-4
 #: The most Newton steps: a handful is usual, and the next quadratic continues.
 MOST_STEPS = 100
 MOST_HALVINGS = 10
@@ -37,12 +38,6 @@ class Limits(NamedTuple):
     def at(self, chosen: Any) -> Limits:
         """Return the limits of some coordinates."""
         return Limits(self.l1[chosen], self.lower[chosen], self.upper[chosen])
-
-    def with_coordinate(self, l1: float, lower: float, upper: float) -> Limits:
-        """Return the limits after adding one coordinate."""
-        return Limits(
-            np.append(self.l1, l1), np.append(self.lower, lower), np.append(self.upper, upper)
-        )
 
     def in_units(self, units: Vector) -> Limits:
         """Return the limits for coordinates measured in these units."""
@@ -103,11 +98,8 @@ def _minimum(matrix: Matrix, slope: Vector, limits: Limits, start: Vector) -> Mi
         # The side of 0 that a coordinate is on, or goes to.
         signs = np.copysign(1.0, np.where(u == 0.0, -r, u))
         rises = signs > 0.0
-        slopes, low, high = (
-            r + l1 * signs,
-            np.where(rises, above, lower),
-            np.where(rises, upper, below),
-        )
+        slopes = r + l1 * signs
+        low, high = np.where(rises, above, lower), np.where(rises, upper, below)
         least = SLOPE_ROUNDING * UNIT * (steepest + float(np.abs(u - start).sum()))
         free = _free(slopes, u <= low, u >= high, least)
         if free.size == 0:

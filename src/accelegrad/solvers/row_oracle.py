@@ -1,4 +1,4 @@
-"""What all methods for sums over rows share: their oracles, the line search, and smoothing.
+"""What all methods for sums over rows share: their oracles, and smoothing.
 
 A loss with kinks is minimised as a sequence of smooth sums: its Moreau envelope with a parameter mu
 is below it by at most mu L^2 / 2. The envelope's slopes are feasible for the dual of the loss, so
@@ -20,19 +20,11 @@ from accelegrad.geometry.penalties import Penalty
 from accelegrad.geometry.sets import FeasibleSet
 from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.proofs.fenchel import Terms
-from accelegrad.proofs.model_dual import LateBound, ModelDual
-from accelegrad.rules.base import StepRule
+from accelegrad.proofs.model_dual import ModelDual
+from accelegrad.rules.base import Array, StepRule
 from accelegrad.run.oracle import QUIET, Evaluation, ModelOracle
+from accelegrad.solvers.curvature import shorter_share
 
-#: The least share of the promised fall that a step has to gain: Armijo's rule, usual constant.
-DESCENT = 1e-4
-#: If a step this short gains nothing, rounding hides any further fall.
-SHORTEST_STEP = 1e-12
-#: Two units of rounding: values that differ by less may be equal.
-VALUE_ROUNDING = 4e-16
-#: Caution is divided by this after a step that was not too long, and multiplied otherwise; below
-#: the least it is 0 (with 0.01, one-vs-rest on digits takes more than 60 steps).
-CAUTION_FACTOR, LEAST_CAUTION = 10.0, 0.03
 #: A bound is computed if the estimated gap is at most this many times the wanted one; chosen (half
 #: and twice as much change nothing).
 PROMISING = 10.0
@@ -68,6 +60,11 @@ class RowRule(StepRule):
     ) -> RowOracle:
         """Return the oracle to work on; only rules that can "terms" take a penalty or a set."""
 
+    def output(self, state: Any) -> Array:
+        """Return the last accepted point."""
+        point: Array = state.point
+        return point
+
 
 class RowOracle(ModelOracle):
     """A sum over rows; `rng` gives samples, or the order of the rows."""
@@ -77,10 +74,6 @@ class RowOracle(ModelOracle):
     def __init__(self, model: LinearModel, rng: np.random.Generator, goal: Goal = no_goal) -> None:
         super().__init__(model)
         self.rng, self.goal = rng, goal
-
-    def _late_bound(self, at: ModelPoint, smoothing: float = 0.0) -> LateBound:
-        """Return the bound by the slopes at a point, for later; `smoothing` is their mu."""
-        return LateBound(self.model, at.w, smoothing=smoothing, known=at)
 
 
 class TermsOracle(RowOracle):
@@ -168,29 +161,6 @@ class SmoothOracle(RowOracle):
 
         with np.errstate(**QUIET):
             return shorter_share(value_at, value, fall)
-
-
-def falls_enough(before: float, value: float, fall: float, share: float) -> bool:
-    """Return whether a share of a step, with the promise `fall` in all, satisfies Armijo's rule."""
-    rounding = VALUE_ROUNDING * abs(value)  # a fall within rounding need not happen
-    return value <= before + (rounding if fall <= rounding else -DESCENT * share * fall)
-
-
-def shorter_share(value_at: Callable[[float], float], before: float, fall: float) -> float:
-    """Return the first of 1/2, 1/4, ... of a step that lowers the value enough; 0 if none does."""
-    share = 0.5
-    while share >= SHORTEST_STEP:
-        if falls_enough(before, value_at(share), fall, share):
-            return share
-        share *= 0.5
-    return 0.0
-
-
-def next_caution(caution: float, share: float) -> float:
-    """Return the caution after a step of which this share was done."""
-    if share < 1.0:
-        return min(max(CAUTION_FACTOR * caution, LEAST_CAUTION), 1.0)
-    return caution / CAUTION_FACTOR if caution > LEAST_CAUTION else 0.0
 
 
 Smooth = TypeVar("Smooth", bound=SmoothOracle)
