@@ -493,12 +493,13 @@ class SearchingAcceleGrad(UntunedAcceleGrad):
 
     def _searched(self, state: UntunedState, gradient: Tree, alpha: Any, reach: Any) -> Any:
         squares = self.squares(state, gradient, alpha)
-        if self.prox is None and self.project is None:
-            seen = _seen(state, gradient, squares, alpha, reach)
-        else:
+        changed = not (self.project is None and self.prox is None)
+        if changed:
             z, y = self.moved(state, gradient, alpha, adaptive_step(reach, squares))
             seen = self.seen(state, gradient, squares, reach, z, y)
-        return self.learnt(state, seen, alpha * reach)
+        else:
+            seen = _seen(state, gradient, squares, alpha, reach)
+        return self.learnt(state, seen, alpha * reach, changed=changed)
 
 
 def _seen(state: UntunedState, gradient: Tree, squares: Any, alpha: Any, reach: Any) -> Seen:
