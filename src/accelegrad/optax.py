@@ -515,8 +515,9 @@ def _seen(state: UntunedState, gradient: Tree, squares: Any, alpha: Any, reach: 
     columns = zip(metrics, *(vector.content for vector in vectors), strict=True)
     sums = jnp.zeros(6, state.radius.dtype)
     for weights, *column in columns:
-        # One after another, so that all devices add shared sums in the same order.
-        sums = sums + _products(_after(weights, sums[0]), *column)
+        # One after another, so that all devices add shared sums in the same order: XLA does not
+        # know that no sum exceeds infinity.
+        sums = sums + _products(jnp.where(sums[0] > jnp.inf, sums[0], weights), *column)
     size, energy, product, evidence, before, behind = sums
     if shared:
         size, energy = metric, adaptive_step(energy, squares)
@@ -567,11 +568,6 @@ def _chosen(condition: Any, yes: Callable[[], Any], no: Callable[[], Any]) -> An
     if is_traced(condition):
         return jax.lax.cond(condition, yes, no)
     return yes() if condition else no()
-
-
-def _after(array: Any, other: Any) -> Any:
-    """Return an array that XLA computes after `other`: it does not know that none exceeds inf."""
-    return jnp.where(other > jnp.inf, other, array)
 
 
 class _Layout:

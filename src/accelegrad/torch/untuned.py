@@ -69,7 +69,7 @@ class Untuned(Method):
         if not is_usable(square):
             return None
         numbers = self._started(family)
-        state = _state_of(numbers)
+        state = UntunedState(**{name: numbers.get(name) for name in UntunedState._fields})
         alpha, reach = self.rule.acceleration(state), self.rule.reach(state)
         weight = numbers["radius"] * alpha * alpha
         squares = numbers[SQUARES] + weight * square
@@ -217,12 +217,6 @@ def _has_penalty(family: Family) -> bool:
 
 
 # -- numbers -------------------------------------------------------------------------------------
-
-
-def _state_of(numbers: Numbers) -> UntunedState:
-    """Return the numbers as a state of the rule without arrays."""
-    fields = {name: numbers.get(name) for name in UntunedState._fields}
-    return UntunedState(**fields)
 
 
 def _first_share(buckets: list[Bucket]) -> Number:
