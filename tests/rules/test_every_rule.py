@@ -8,7 +8,6 @@ from itertools import count
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from sklearn.linear_model import Lasso
 
 import accelegrad as ag
 from accelegrad.errors import NonFiniteError
@@ -199,33 +198,7 @@ def test_a_radius_that_is_given_is_not_probed(kind_of_rule):
     assert kind_of_rule().init(x0).radius == smallest_radius(x0)
 
 
-# --- outside solvers, and what must not change rules ----------------------------------------------
-
-
-@pytest.mark.parametrize("positive", [False, True])
-def test_lasso_by_soft_threshold_against_scikit_learn(positive):
-    rng = np.random.default_rng(11)
-    A = rng.standard_normal((60, 20))
-    b = A @ np.where(np.arange(20) < 5, rng.standard_normal(20), 0) + 0.1 * rng.standard_normal(60)
-    fun = LeastSquares(A / 60**0.5, b / 60**0.5)
-    penalty = 0.2
-    lasso = Lasso(alpha=penalty, fit_intercept=False, positive=positive, tol=1e-12, max_iter=10**6)
-    coefficients = lasso.fit(A, b).coef_
-    prox = lambda x, step: np.sign(x) * np.maximum(np.abs(x) - penalty * step, 0)  # noqa: E731
-    project = (lambda x: np.maximum(x, 0)) if positive else None
-    D = 2 * np.linalg.norm(coefficients)
-    assert 0 < np.count_nonzero(coefficients) < 20
-    for rule in (
-        ag.UniXGrad(D, project=project, prox=prox),
-        ag.UDoG(probe=True, project=project, prox=prox),
-    ):
-        state = run(rule, np.zeros(20), oracle_of(fun), 3000)[-1]
-        objective = lambda x: fun(x)[0] + penalty * np.abs(x).sum()  # noqa: E731
-        least = objective(coefficients)
-        assert objective(rule.output(state)) == pytest.approx(least, rel=5e-6)
-        assert objective(rule.last(state)) == pytest.approx(least, rel=1e-9)
-        np.testing.assert_allclose(rule.last(state), coefficients, atol=1e-5)
-        np.testing.assert_array_equal(rule.last(state) != 0, coefficients != 0)
+# --- two gradients per step -----------------------------------------------------------------------
 
 
 two_phases = pytest.mark.parametrize("rule", [ag.UniXGrad(3.0), ag.UDoG(0.01)])
@@ -382,12 +355,7 @@ def test_bad_numbers_are_refused(name):
             lambda: ag.DiagonalAcceleGrad([1.0, -2.0]),
             r"diameter must be > 0, but diameter\[1\] is -2",
         ),
-        (
-            lambda: ag.DiagonalAcceleGrad([1.0, np.inf]),
-            r"diameter must be finite, but diameter\[1\]",
-        ),
         (lambda: ag.DiagonalAcceleGrad([[1.0]]), r"diameter must be one-dimensional"),
-        (lambda: ag.DiagonalAcceleGrad([]), "diameter must have at least one entry"),
         (lambda: ag.DiagonalAcceleGrad(1.0, -1.0), "gradient_bound must be a finite number >= 0"),
         (lambda: ag.DiagonalAcceleGrad([1.0, 2.0]).init(np.zeros(3)), r"have x0's shape \(3,\)"),
         (lambda: ag.DistanceFreeDiagonalAcceleGrad([0.0]), r"initial_radius\[0\] is 0"),
