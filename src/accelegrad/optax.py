@@ -384,7 +384,7 @@ def _transformation(
     given = {field: _checked(*pair) for field, pair in functions.items() if pair[1] is not None}
     stored = _Stored(rule.with_parameters(**given))
 
-    def bound(layout: _Layout, unit: Any = 1.0) -> Rule:
+    def bound(layout: _Layout, unit: Any) -> Rule:
         """Return the rule with the user's functions and gradient sizes in its coordinates."""
         parameters = {name: layout.on_points(function) for name, function in given.items()}
         if "prox" in parameters:
@@ -400,10 +400,10 @@ def _transformation(
         if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(params)):
             return jax.eval_shape(init, params)  # type: ignore[no-any-return]  # the state begins at the parameters' values
         layout = _Layout(params)
-        # A given scale of gradients enters the first sums.
+        # A given scale of gradients sets the unit.
         scale = getattr(rule, "gradient_scale", None)
         unit = _unit_of(jnp.asarray(0.0 if scale is None else scale, layout.dtype))
-        first = stored.first(bound(layout, unit + (unit == 0)), layout)
+        first = stored.first(bound(layout, 1.0), layout)
         two_phase = isinstance(rule, TwoPhaseRule)
         zeros = optax.tree.zeros_like(params, dtype=layout.dtype) if two_phase else None
         return AcceleGradState(jnp.zeros([], jnp.int32), first, zeros, unit)

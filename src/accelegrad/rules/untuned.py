@@ -271,10 +271,11 @@ class UntunedAcceleGrad(QueryRule):
 def averaging(state: UntunedState) -> tuple[Any, Any]:
     """Return the number of points in the average after this step, and the newest one's share.
 
-    There are none before the radius has stopped growing, after leaving x0 (noise can hold it back).
+    There are none before the radius has stopped growing, after leaving x0 (noise can hold it back);
+    from then on it stays.
     """
     waited = state.iteration + 1 >= 2 * state.last_growth + PATIENCE
-    settled = (state.averaged > 0) | (waited & (state.radius >= NEAR * state.smallest_radius))
+    settled = waited & (state.radius >= NEAR * state.smallest_radius)
     count = state.averaged + where(settled, 1.0, 0.0)
     return count, 6 * count / ((count + 1) * (2 * count + 1))  # k^2 / (1 + 4 + ... + k^2)
 
