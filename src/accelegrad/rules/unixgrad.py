@@ -208,8 +208,7 @@ class UDoG(Probing, TwoPhaseRule):
 
     References
     ----------
-    I. Kreisler, M. Ivgi, O. Hinder, Y. Carmon: Accelerated Parameter-Free Stochastic Optimization.
-    COLT 2024.
+    As `ADoG`.
     """
 
     project: Projection | None = None
