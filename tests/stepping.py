@@ -1,6 +1,5 @@
 """What tests that step a rule by hand share: functions, oracles, runs and comparisons."""
 
-from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
@@ -10,6 +9,7 @@ from accelegrad.geometry.sets import Ball, Box
 from accelegrad.rules.base import KnownEvaluation
 from toys import AbsoluteDeviations, LeastSquares
 
+TOYS = {"smooth": LeastSquares, "non-smooth": AbsoluteDeviations}
 STEPS = {"smooth": 300, "non-smooth": 150}  # where a residual is all but zero, rounding decides
 SETS = {
     "none": lambda _: None,
@@ -22,8 +22,18 @@ sets = pytest.mark.parametrize("name", SETS)
 
 def make(kind, seed):
     """Return a function of 12 variables and a start that is not the origin."""
-    toy = LeastSquares if kind == "smooth" else AbsoluteDeviations
-    return toy.random(40, 12, seed), np.random.default_rng(seed + 100).standard_normal(12)
+    fun = TOYS[kind].random(40, 12, seed)
+    return fun, np.random.default_rng(seed + 100).standard_normal(12)
+
+
+def uneven(kind, seed):
+    """Return a function with columns from 1/30 to 30 in size, a start, and these sizes."""
+    rng = np.random.default_rng(seed)
+    sizes = 10 ** rng.uniform(-1.5, 1.5, 8)
+    A = rng.standard_normal((40, 8)) * sizes
+    b = A @ (rng.standard_normal(8) / sizes) + 0.1 * rng.standard_normal(40)
+    mean = (2 / 40) ** 0.5 if kind == "smooth" else 1 / 40
+    return TOYS[kind](mean * A, mean * b), rng.standard_normal(8) / sizes, sizes
 
 
 def oracle_of(fun):
@@ -52,54 +62,12 @@ class Inexact:
         return KnownEvaluation(x, np.nan, self.gradient(x))
 
 
-@dataclass
-class Scaled:
-    """||A x - b||_p^p / n, with columns from 1/30 to 30 in size."""
-
-    p: int
-    seed: int
-    n: int = 40
-    d: int = 8
-    spread: float = 1.5
-
-    def __post_init__(self):
-        rng = np.random.default_rng(self.seed)
-        self.scales = 10 ** rng.uniform(-self.spread, self.spread, self.d)
-        self.A = rng.standard_normal((self.n, self.d)) * self.scales
-        self.x_star = rng.standard_normal(self.d) / self.scales
-        self.b = self.A @ self.x_star + 0.1 * rng.standard_normal(self.n)
-        self.x0 = rng.standard_normal(self.d) / self.scales
-        self.calls = 0
-
-    def __call__(self, x):
-        r = self.A @ x - self.b
-        if self.p == 2:
-            return r @ r / self.n, 2 / self.n * (self.A.T @ r)
-        return np.abs(r).sum() / self.n, self.A.T @ np.sign(r) / self.n
-
-    def gradient(self, x):
-        return self(x)[1]
-
-    def oracle(self, x):
-        self.calls += 1
-        return KnownEvaluation(x, *self(x))
-
-    @property
-    def widths(self):
-        return 3 / self.scales
-
-
 def run(rule, x0, oracle, steps):
     """Return the states before and after each step."""
     states = [rule.init(np.array(x0))]
     for _ in range(steps):
         states.append(rule.step(states[-1], oracle).state)
     return states
-
-
-def run_on(problem, rule, steps):
-    """Do the same on a problem that has a start and an oracle."""
-    return run(rule, problem.x0, problem.oracle, steps)
 
 
 def gaps(rule, fun, x0, minimum, horizons):

@@ -384,7 +384,7 @@ def _transformation(
     given = {field: _checked(*pair) for field, pair in functions.items() if pair[1] is not None}
     stored = _Stored(rule.with_parameters(**given))
 
-    def bound(layout: _Layout, unit: Any = 1.0) -> Rule:
+    def bound(layout: _Layout, unit: Any) -> Rule:
         """Return the rule with the user's functions and gradient sizes in its coordinates."""
         parameters = {name: layout.on_points(function) for name, function in given.items()}
         if "prox" in parameters:
@@ -400,10 +400,10 @@ def _transformation(
         if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(params)):
             return jax.eval_shape(init, params)  # type: ignore[no-any-return]  # the state begins at the parameters' values
         layout = _Layout(params)
-        # A given scale of gradients enters the first sums.
+        # A given scale of gradients sets the unit.
         scale = getattr(rule, "gradient_scale", None)
         unit = _unit_of(jnp.asarray(0.0 if scale is None else scale, layout.dtype))
-        first = stored.first(bound(layout, unit + (unit == 0)), layout)
+        first = stored.first(bound(layout, 1.0), layout)
         two_phase = isinstance(rule, TwoPhaseRule)
         zeros = optax.tree.zeros_like(params, dtype=layout.dtype) if two_phase else None
         return AcceleGradState(jnp.zeros([], jnp.int32), first, zeros, unit)
@@ -493,12 +493,13 @@ class SearchingAcceleGrad(UntunedAcceleGrad):
 
     def _searched(self, state: UntunedState, gradient: Tree, alpha: Any, reach: Any) -> Any:
         squares = self.squares(state, gradient, alpha)
-        if self.prox is None and self.project is None:
-            seen = _seen(state, gradient, squares, alpha, reach)
-        else:
+        changed = not (self.project is None and self.prox is None)
+        if changed:
             z, y = self.moved(state, gradient, alpha, adaptive_step(reach, squares))
             seen = self.seen(state, gradient, squares, reach, z, y)
-        return self.learnt(state, seen, alpha * reach)
+        else:
+            seen = _seen(state, gradient, squares, alpha, reach)
+        return self.learnt(state, seen, alpha * reach, changed=changed)
 
 
 def _seen(state: UntunedState, gradient: Tree, squares: Any, alpha: Any, reach: Any) -> Seen:
@@ -514,8 +515,9 @@ def _seen(state: UntunedState, gradient: Tree, squares: Any, alpha: Any, reach: 
     columns = zip(metrics, *(vector.content for vector in vectors), strict=True)
     sums = jnp.zeros(6, state.radius.dtype)
     for weights, *column in columns:
-        # One after another, so that all devices add shared sums in the same order.
-        sums = sums + _products(_after(weights, sums[0]), *column)
+        # One after another, so that all devices add shared sums in the same order: XLA does not
+        # know that no sum exceeds infinity.
+        sums = sums + _products(jnp.where(sums[0] > jnp.inf, sums[0], weights), *column)
     size, energy, product, evidence, before, behind = sums
     if shared:
         size, energy = metric, adaptive_step(energy, squares)
@@ -566,11 +568,6 @@ def _chosen(condition: Any, yes: Callable[[], Any], no: Callable[[], Any]) -> An
     if is_traced(condition):
         return jax.lax.cond(condition, yes, no)
     return yes() if condition else no()
-
-
-def _after(array: Any, other: Any) -> Any:
-    """Return an array that XLA computes after `other`: it does not know that none exceeds inf."""
-    return jnp.where(other > jnp.inf, other, array)
 
 
 class _Layout:

@@ -97,46 +97,40 @@ def kink(at):
     return lambda x: (2 + float(np.abs(x - at).sum()), np.ones(2))
 
 
-class TestProbe:
-    @pytest.mark.parametrize(
-        ("function", "distance", "low", "high", "most_calls"),
-        [
-            *((quadratic(1.0), distance, 0.1, 1.001, 5) for distance in (1e-4, 1.0, 1e3, 1e8)),
-            *((cone, distance, 1 / 10.1, 2, 16) for distance in (2e-7, 1e-3, 1.0, 1e6)),
-            # Narrower than the first trial
-            *((quadratic(2e20), distance, 1 / 10.1, 2, 10) for distance in (1e-9, 1e-16)),
-            (linear, 1.0, 1e20, np.inf, 40),
-            # As of a few rows that a line separates: their loss falls for ever, towards zero
-            (falling, 1.0, 1, 10.01, 12),
-            # Nothing is lower; nearer to the start rounding would decide
-            (kink, 0.0, 0, 0, 5),
-            (kink, 1.0, 0, 0, 5),
-        ],
-    )
-    def test_how_far_it_goes(self, function, distance, low, high, most_calls):
-        x0 = np.full(2, distance) if function is kink else np.zeros(2)
-        oracle = oracle_of(function(distance))
-        start = oracle(x0)
-        direction = start.gradient / np.linalg.norm(start.gradient)
-        search = Probe(start, direction, oracle, lambda reach: x0 - reach * direction)
-        assert low * distance <= search.radius(1e-6) <= high * distance
-        assert search.calls <= most_calls
+@pytest.mark.parametrize(
+    ("function", "distance", "low", "high", "most_calls"),
+    [
+        *((quadratic(1.0), distance, 0.1, 1.001, 5) for distance in (1e-4, 1.0, 1e3, 1e8)),
+        *((cone, distance, 1 / 10.1, 2, 16) for distance in (2e-7, 1e-3, 1.0, 1e6)),
+        # Narrower than the first trial
+        *((quadratic(2e20), distance, 1 / 10.1, 2, 10) for distance in (1e-9, 1e-16)),
+        (linear, 1.0, 1e20, np.inf, 40),
+        # As of a few rows that a line separates: their loss falls for ever, towards zero
+        (falling, 1.0, 1, 10.01, 12),
+        # Nothing is lower; nearer to the start rounding would decide
+        (kink, 0.0, 0, 0, 5),
+        (kink, 1.0, 0, 0, 5),
+    ],
+)
+def test_how_far_the_probe_goes(function, distance, low, high, most_calls):
+    x0 = np.full(2, distance) if function is kink else np.zeros(2)
+    oracle = oracle_of(function(distance))
+    start = oracle(x0)
+    direction = start.gradient / np.linalg.norm(start.gradient)
+    search = Probe(start, direction, oracle, lambda reach: x0 - reach * direction)
+    assert low * distance <= search.radius(1e-6) <= high * distance
+    assert search.calls <= most_calls
 
-    def test_it_is_part_of_the_first_step_and_counted(self):
-        result = ag.minimize(PROBLEM, np.zeros(8), method="accelegrad", max_iter=1)
-        assert 3 <= result.nfev <= 6
-        told = ag.minimize(PROBLEM, np.zeros(8), max_iter=1, initial_radius=0.5)
-        assert told.nfev == 1
 
-    def test_resuming_a_noisy_run_with_a_set(self, tmp_path):
-        """The state knows that the run is noisy."""
-        rng = np.random.default_rng(9)
-        model = ag.LinearModel(rng.standard_normal((60, 8)), rng.standard_normal(60), "squared")
-        options = {"feasible_set": BOX, "batch_size": 4, "rng": 5}
-        whole = ag.minimize(model, max_iter=90, **options)
-        ag.minimize(model, max_iter=40, checkpoint=tmp_path / "run", **options)
-        resumed = ag.minimize(model, max_iter=90, resume=tmp_path / "run", **options)
-        np.testing.assert_array_equal(resumed.x, whole.x)
+def test_resuming_a_noisy_run_with_a_set(tmp_path):
+    """The state knows that the run is noisy."""
+    rng = np.random.default_rng(9)
+    model = ag.LinearModel(rng.standard_normal((60, 8)), rng.standard_normal(60), "squared")
+    options = {"feasible_set": BOX, "batch_size": 4, "rng": 5}
+    whole = ag.minimize(model, max_iter=90, **options)
+    ag.minimize(model, max_iter=40, checkpoint=tmp_path / "run", **options)
+    resumed = ag.minimize(model, max_iter=90, resume=tmp_path / "run", **options)
+    np.testing.assert_array_equal(resumed.x, whole.x)
 
 
 class Pairs:
@@ -207,28 +201,26 @@ def test_a_guess_that_is_too_small_is_found_out():
     assert result.certified_radius >= 1000
 
 
-class TestRareColumns:
+@pytest.mark.parametrize("layout", ["dense", "sparse"])
+@pytest.mark.parametrize("block", [3, 1 << 18])
+def test_rare_columns(monkeypatch, layout, block):
     """Under noise a column is scaled by its entries' size, and only a little by their number."""
-
-    @pytest.mark.parametrize("layout", ["dense", "sparse"])
-    @pytest.mark.parametrize("block", [3, 1 << 18])
-    def test_the_scales(self, monkeypatch, layout, block):
-        monkeypatch.setattr(scaling, "BLOCK_ENTRIES", block)
-        rng = np.random.default_rng(0)
-        X = rng.standard_normal((40, 5)) * (rng.random((40, 5)) < [0.05, 0.3, 0.7, 1.0, 0.0])
-        weights = rng.random(40)
-        stored = X
-        if layout == "sparse":
-            stored = sp.csr_matrix(X + 1e-300)  # every entry is stored, and some of them are zeros
-            stored.data[stored.data == 1e-300] = 0.0
-        for options in ({"l2": 0.1}, {"fit_intercept": True}):
-            model = ag.LinearModel(stored, np.ones(40), sample_weight=weights, **options)
-            share = np.average(X != 0, axis=0, weights=weights)
-            share[4] = 1.0  # without entries
-            exact, noisy = column_scaling(model), column_scaling(model, noisy=True)
-            np.testing.assert_allclose(noisy.scale, exact.scale * share**0.25, rtol=1e-12)
-            if exact.shift is not None:
-                np.testing.assert_array_equal(noisy.shift, exact.shift)
+    monkeypatch.setattr(scaling, "BLOCK_ENTRIES", block)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 5)) * (rng.random((40, 5)) < [0.05, 0.3, 0.7, 1.0, 0.0])
+    weights = rng.random(40)
+    stored = X
+    if layout == "sparse":
+        stored = sp.csr_matrix(X + 1e-300)  # every entry is stored, and some of them are zeros
+        stored.data[stored.data == 1e-300] = 0.0
+    for options in ({"l2": 0.1}, {"fit_intercept": True}):
+        model = ag.LinearModel(stored, np.ones(40), sample_weight=weights, **options)
+        share = np.average(X != 0, axis=0, weights=weights)
+        share[4] = 1.0  # without entries
+        exact, noisy = column_scaling(model), column_scaling(model, noisy=True)
+        np.testing.assert_allclose(noisy.scale, exact.scale * share**0.25, rtol=1e-12)
+        if exact.shift is not None:
+            np.testing.assert_array_equal(noisy.shift, exact.shift)
 
 
 class TestNearStart:
@@ -238,32 +230,25 @@ class TestNearStart:
     Y = 100 + X @ [1.0, -2.0, 0.5] + np.random.default_rng(4).standard_normal(201)
     WEIGHTS = np.random.default_rng(5).random(201)
 
-    def model(self, loss="absolute", y=None, **options):
-        y = self.Y if y is None else y
-        return ag.LinearModel(self.X, y, loss, fit_intercept=True, **options)
+    def model(self, loss="absolute", y=Y):
+        return ag.LinearModel(self.X, y, loss, fit_intercept=True)
 
     @pytest.mark.parametrize("sparse", [False, True])
     def test_it_is_the_best_constant(self, sparse):
         x0 = np.array([0.3, 0.2, -0.1, -7.0])
         rest = self.Y - self.X @ x0[:3]
         X = sp.csr_matrix(self.X) if sparse else self.X
-        expected = {
-            "absolute": np.median(rest),
-            "squared": rest.mean(),
-            "quantile": np.quantile(rest, 0.9),
-        }
-        for loss, constant in expected.items():
-            quantile = {"quantile": 0.9} if loss == "quantile" else {}
-            model = ag.LinearModel(X, self.Y, loss, fit_intercept=True, **quantile)
-            x = near_start(model, x0)
+        weighted = {"sample_weight": self.WEIGHTS}
+        for loss, options, constant in (
+            ("absolute", {}, np.median(rest)),
+            ("squared", {}, rest.mean()),
+            ("squared", weighted, np.average(rest, weights=self.WEIGHTS)),
+            ("quantile", {"quantile": 0.9}, np.quantile(rest, 0.9)),
+        ):
+            x = near_start(ag.LinearModel(X, self.Y, loss, fit_intercept=True, **options), x0)
             np.testing.assert_array_equal(x[:3], x0[:3])
             assert x[3] == pytest.approx(constant, abs=1e-5 * np.ptp(rest))
         assert x0[3] == -7.0
-
-    def test_rows_count_as_in_the_objective(self):
-        model = self.model("squared", sample_weight=self.WEIGHTS)
-        constant = np.average(self.Y, weights=self.WEIGHTS)
-        assert near_start(model, np.zeros(4))[3] == pytest.approx(constant, abs=1e-4)
 
     def test_of_many_rows_some_are_enough(self, monkeypatch):
         monkeypatch.setattr(scaling, "MOST_ROWS", 41)

@@ -8,14 +8,13 @@ from itertools import count
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from sklearn.linear_model import Lasso
 
 import accelegrad as ag
 from accelegrad.errors import NonFiniteError
 from accelegrad.rules import UntunedAcceleGrad
 from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.distance import smallest_radius
-from stepping import Scaled, make, noisy, oracle_of, run, run_on, same
+from stepping import make, noisy, oracle_of, run, same, uneven
 from toys import LeastSquares
 
 RULES = {
@@ -199,33 +198,7 @@ def test_a_radius_that_is_given_is_not_probed(kind_of_rule):
     assert kind_of_rule().init(x0).radius == smallest_radius(x0)
 
 
-# --- outside solvers, and what must not change rules ----------------------------------------------
-
-
-@pytest.mark.parametrize("positive", [False, True])
-def test_lasso_by_soft_threshold_against_scikit_learn(positive):
-    rng = np.random.default_rng(11)
-    A = rng.standard_normal((60, 20))
-    b = A @ np.where(np.arange(20) < 5, rng.standard_normal(20), 0) + 0.1 * rng.standard_normal(60)
-    fun = LeastSquares(A / 60**0.5, b / 60**0.5)
-    penalty = 0.2
-    lasso = Lasso(alpha=penalty, fit_intercept=False, positive=positive, tol=1e-12, max_iter=10**6)
-    coefficients = lasso.fit(A, b).coef_
-    prox = lambda x, step: np.sign(x) * np.maximum(np.abs(x) - penalty * step, 0)  # noqa: E731
-    project = (lambda x: np.maximum(x, 0)) if positive else None
-    D = 2 * np.linalg.norm(coefficients)
-    assert 0 < np.count_nonzero(coefficients) < 20
-    for rule in (
-        ag.UniXGrad(D, project=project, prox=prox),
-        ag.UDoG(probe=True, project=project, prox=prox),
-    ):
-        state = run(rule, np.zeros(20), oracle_of(fun), 3000)[-1]
-        objective = lambda x: fun(x)[0] + penalty * np.abs(x).sum()  # noqa: E731
-        least = objective(coefficients)
-        assert objective(rule.output(state)) == pytest.approx(least, rel=5e-6)
-        assert objective(rule.last(state)) == pytest.approx(least, rel=1e-9)
-        np.testing.assert_allclose(rule.last(state), coefficients, atol=1e-5)
-        np.testing.assert_array_equal(rule.last(state) != 0, coefficients != 0)
+# --- two gradients per step -----------------------------------------------------------------------
 
 
 two_phases = pytest.mark.parametrize("rule", [ag.UniXGrad(3.0), ag.UDoG(0.01)])
@@ -266,41 +239,37 @@ def test_a_step_reports_its_output_point(rule):
 @pytest.mark.parametrize("seed", range(3))
 def test_probe_goes_as_far_as_the_value_falls(seed):
     """Along the signs: to within a factor of ten of the lowest point, at a handful of calls."""
-    problem = Scaled(2, seed)
+    (fun, x0, _), asked = uneven("smooth", seed), []
+    oracle = lambda x: asked.append(x) or KnownEvaluation(x, *fun(x))  # noqa: E731
     rule = ag.DistanceFreeDiagonalAcceleGrad(probe=True)
-    state = rule.step(rule.init(problem.x0), problem.oracle).state
-    assert 3 <= problem.calls <= 15
-    units = 1 + np.abs(problem.x0)
-    share = state.widths / units
+    states = run(rule, x0, oracle, 1)
+    assert 3 <= len(asked) <= 15
+    units = 1 + np.abs(x0)
+    share = states[1].widths / units
     np.testing.assert_allclose(share, share[0], rtol=1e-12)
-    direction = units * np.sign(problem.gradient(problem.x0))
-    bent = problem.A @ direction
-    lowest = (problem.A @ problem.x0 - problem.b) @ bent / (bent @ bent)
+    bent = fun.A @ (units * np.sign(fun.gradient(x0)))
+    lowest = (fun.A @ x0 - fun.b) @ bent / (bent @ bent)
     assert lowest / 10 <= share[0] <= 2 * lowest  # beyond twice as far the value is higher again
-    before = problem.calls
-    assert rule.step(state, problem.oracle).state.iteration == 2
-    assert problem.calls == before + 1
+    before = len(asked)
+    assert rule.step(states[1], oracle).state.iteration == 2
+    assert len(asked) == before + 1
 
 
 @pytest.mark.parametrize("kind", ["told", "distance-free"])
 def test_rescaled_columns_leave_the_predictions(kind):
     """D_j / c_j for columns times c_j: the same run, to the last bit for powers of two."""
-    problem = Scaled(2, 4)
-    problem.x0 = np.zeros(problem.d)
-    rng = np.random.default_rng(0)
-    c = 2.0 ** rng.integers(-15, 16, problem.d)
-    other = Scaled(2, 4)
-    other.x0, other.A = np.zeros(problem.d), problem.A * c
-
-    def rule(widths):
-        if kind == "told":
-            return ag.DiagonalAcceleGrad(widths)
-        return ag.DistanceFreeDiagonalAcceleGrad(widths / 1000)
-
-    first, second = rule(problem.widths), rule(problem.widths / c)
-    ones, others = run_on(problem, first, 300), run_on(other, second, 300)
-    for a, b in zip(ones, others, strict=True):
-        assert np.array_equal(first.output(a), c * second.output(b))
+    fun, x0, sizes = uneven("smooth", 4)
+    c = 2.0 ** np.random.default_rng(0).integers(-15, 16, x0.size)
+    rules = [
+        ag.DiagonalAcceleGrad(widths)
+        if kind == "told"
+        else ag.DistanceFreeDiagonalAcceleGrad(widths / 1000)
+        for widths in (3 / sizes, 3 / sizes / c)
+    ]
+    functions = fun, LeastSquares(fun.A * c, fun.b)
+    runs = [run(rule, 0 * x0, oracle_of(f), 300) for rule, f in zip(rules, functions, strict=True)]
+    for a, b in zip(*runs, strict=True):
+        assert np.array_equal(rules[0].output(a), c * rules[1].output(b))
 
 
 @pytest.mark.parametrize(("batch", "most", "spread"), [(1, 3e-2, 3), (16, 2e-4, 0)])
@@ -386,12 +355,7 @@ def test_bad_numbers_are_refused(name):
             lambda: ag.DiagonalAcceleGrad([1.0, -2.0]),
             r"diameter must be > 0, but diameter\[1\] is -2",
         ),
-        (
-            lambda: ag.DiagonalAcceleGrad([1.0, np.inf]),
-            r"diameter must be finite, but diameter\[1\]",
-        ),
         (lambda: ag.DiagonalAcceleGrad([[1.0]]), r"diameter must be one-dimensional"),
-        (lambda: ag.DiagonalAcceleGrad([]), "diameter must have at least one entry"),
         (lambda: ag.DiagonalAcceleGrad(1.0, -1.0), "gradient_bound must be a finite number >= 0"),
         (lambda: ag.DiagonalAcceleGrad([1.0, 2.0]).init(np.zeros(3)), r"have x0's shape \(3,\)"),
         (lambda: ag.DistanceFreeDiagonalAcceleGrad([0.0]), r"initial_radius\[0\] is 0"),

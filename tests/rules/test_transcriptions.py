@@ -10,7 +10,7 @@ import accelegrad as ag
 from accelegrad.rules import UntunedAcceleGrad
 from accelegrad.rules.base import KnownEvaluation
 from reference import methods
-from stepping import SETS, STEPS, Inexact, Scaled, kinds, make, noisy, oracle_of, run, same, sets
+from stepping import SETS, STEPS, Inexact, kinds, make, noisy, oracle_of, run, same, sets, uneven
 from toys import AbsoluteDeviations, LeastSquares
 
 #: Columns of a transcription, whether they are of the next step, and the rule's point or field
@@ -172,31 +172,30 @@ def test_automatic_diameter_under_noise_and_with_a_cap():
 # -- one step size per coordinate ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("p", [2, 1])
+@kinds
 @pytest.mark.parametrize("active", [False, True])
 @pytest.mark.parametrize("project_y", [False, True])
 @pytest.mark.parametrize("radius", ["told", "small", "own", "probed"])
-def test_diagonal(p, active, project_y, radius):
-    problem = Scaled(p, 1 if radius == "told" else 3)
-    T = 80 if p == 2 else 60  # not smooth: later, rounding decides which subgradient is taken
-    near = 0.3 / problem.scales
-    project = ag.Box(problem.x0 - near, problem.x0 + near).project if active else None
+def test_diagonal(kind, active, project_y, radius):
+    fun, x0, sizes = uneven(kind, 1 if radius == "told" else 3)
+    T = 80 if kind == "smooth" else 60  # later, rounding decides which subgradient is taken
+    project = ag.Box(x0 - 0.3 / sizes, x0 + 0.3 / sizes).project if active else None
     both = {"project": project, "project_y": project_y}
     if radius == "told":
-        rule, given = ag.DiagonalAcceleGrad(problem.widths, 2.0, **both), (problem.widths, 2.0)
+        rule, given = ag.DiagonalAcceleGrad(3 / sizes, 2.0, **both), (3 / sizes, 2.0)
     else:
-        own = problem.widths / 100 if radius == "own" else None
+        own = 0.03 / sizes if radius == "own" else None
         rule, given = ag.DistanceFreeDiagonalAcceleGrad(own, radius == "probed", **both), ()
-    states = run(rule, problem.x0, problem.oracle, T)
+    states = run(rule, x0, oracle_of(fun), T)
     if radius != "told":
         both["r0"] = states[1 if radius == "probed" else 0].widths  # no step is significant yet
         if radius == "small":
-            np.testing.assert_allclose(both["r0"], 1e-6 * (1 + np.abs(problem.x0)), rtol=1e-15)
+            np.testing.assert_allclose(both["r0"], 1e-6 * (1 + np.abs(x0)), rtol=1e-15)
         assert radius != "probed" or both["r0"].min() > 1e-4
-    expected = methods.diagonal_accelegrad(problem.gradient, problem.x0, T, *given, **both)
+    expected = methods.diagonal_accelegrad(lambda x: fun(x)[1], x0, T, *given, **both)
     widths = [] if radius == "told" else [("r", 1, "widths")]
     # Relative to each coordinate's own size: rounding is 1e-10 of widths of 1e-6.
-    assert_follows(rule, states, expected, [*COUPLED, *widths], 1e-11, problem.scales)
+    assert_follows(rule, states, expected, [*COUPLED, *widths], 1e-11, sizes)
     for t, (before, after) in enumerate(pairwise(states)):
         assert rule.weight(before) == expected.alpha[t]
         if radius != "told":
@@ -300,7 +299,7 @@ def test_adagrad_by_hand():
     equal(found.average, [[0], [1 / 2], [2 / 3]])
 
 
-@pytest.mark.parametrize("kind", ["smooth", "non-smooth"])
+@kinds
 @pytest.mark.parametrize(("L0", "projected"), [(1e-3, True), (1e3, False)])
 def test_universal_bounds(kind, L0, projected):
     # Primal: f(average) - f* <= eps/2 + R^2/(2 sum 1/M). Fast: f(y_k) - f* <= eps/2 + R^2/(2 A_k).

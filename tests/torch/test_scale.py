@@ -57,6 +57,21 @@ def test_a_large_tensor_moves_too(size):
     torch.testing.assert_close(output_too, output, rtol=1e-3, atol=1e-5)
 
 
+def test_a_tensor_that_is_summed_in_blocks_is_as_two_smaller_ones():
+    start, ends = torch.linspace(-1, 1, 40_000, dtype=torch.float64), []
+    noise = torch.randn(60, 40_000, generator=torch.Generator().manual_seed(3))
+    for size in (40_000, 20_000):
+        params = [torch.nn.Parameter(part.clone()) for part in start.split(size)]
+        optimizer = AcceleGrad(params)
+        for shaken in noise:
+            for param, part in zip(params, shaken.split(size), strict=True):
+                param.grad = param.detach() - 0.3 + part
+            optimizer.step()
+        ends.append(torch.cat([param.detach() for param in params]))
+    assert (ends[0] - start).norm() > 1
+    torch.testing.assert_close(*ends, rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize("diameter", ["auto", 2.0])
 def test_a_gradient_bound_and_a_penalty_are_in_the_users_units(diameter):
     def run(size):

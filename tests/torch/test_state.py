@@ -123,6 +123,17 @@ def test_functions_are_not_saved_and_kept_on_loading():
     assert state["param_groups"][0]["penalty"] is None
 
 
+def test_a_loaded_state_brings_its_method():
+    run, loaded = Run(diagonal=False), Run()
+    run.step(5)
+    loaded.model.load_state_dict(run.model.state_dict())
+    loaded.optimizer.load_state_dict(run.optimizer.state_dict())
+    loaded.steps = run.steps
+    for each in (run, loaded):
+        each.step(20)
+    assert torch.equal(loaded.values(), run.values())
+
+
 def test_half_precision_is_as_good_as_its_points():
     """x is kept in float32: steps below the resolution of bfloat16 are not lost."""
     run = Run(dtype=torch.bfloat16)

@@ -73,10 +73,8 @@ class AdaGrad(DescentRule):
 
     Parameters
     ----------
-    diameter : float
-        D, the diameter of a set that holds x0 and a minimiser.
-    project : callable, optional
-        The Euclidean projection onto that set; None leaves it out. `minimize` sets it.
+    diameter, project
+        As in `AcceleGrad`.
 
     References
     ----------

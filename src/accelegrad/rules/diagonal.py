@@ -128,8 +128,6 @@ class DistanceFreeDiagonalAcceleGrad(Probing, DiagonalRule):
     As `DiagonalAcceleGrad`; the distance travelled as in `DoG`.
     """
 
-    initial_radius: Any = None
-    probe: bool | None = None
     project: Projection | None = None
     project_y: bool = False
 
@@ -154,7 +152,7 @@ class DistanceFreeDiagonalAcceleGrad(Probing, DiagonalRule):
         widths = found * unit(state.start)
         return state._replace(widths=widths, radius=norm(widths))
 
-    def fall(self, uphill: Array, start: Evaluated, oracle: Oracle) -> float:
+    def fall(self, uphill: Array, start: Evaluated, oracle: Oracle, *, exact: bool) -> float:  # noqa: ARG002
         """Return how far the value falls along the gradient's signs, in units of 1 + |x0_j|.
 
         Along the gradient itself only the steepest coordinate would move.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -132,22 +133,12 @@ def shortest_combination(vectors: list[Array], longest: float) -> Array:
     return sum(w * v for w, v in zip((weights / weights.sum()).tolist(), vectors, strict=True))
 
 
-class Known:
-    """An oracle that returns a known evaluation at its point."""
-
-    def __init__(self, known: Evaluated, oracle: Oracle) -> None:
-        self.known, self.oracle = known, oracle
-
-    def __call__(self, point: Array) -> Evaluated:
-        """Evaluate, or hand out what is known."""
-        return self.known if point is self.known.point else self.oracle(point)
-
-
+@dataclass(frozen=True, eq=False)
 class Probing(Rule):
     """Mixin, before the rule's base class: a probe before the first step, where `probe` is true."""
 
-    initial_radius: Any
-    probe: bool | None
+    initial_radius: Any = None
+    probe: bool | None = None
 
     def __post_init__(self) -> None:
         check_radius("initial_radius", self.initial_radius)
@@ -187,22 +178,25 @@ class Probing(Rule):
         freeze = getattr(oracle, "frozen", None)
         if freeze is None:
             known = oracle(x0)
-            oracle = Known(known, oracle)
-            return self.fall(known.gradient, known, oracle), oracle
+
+            def remembering(point: Array) -> Evaluated:
+                return known if point is known.point else oracle(point)
+
+            return self.fall(known.gradient, known, remembering, exact=True), remembering
         direction = 0 * x0
         for pairs in range(1, MOST_PAIRS + 1):
             guide, judge = freeze()
             direction = direction + (guide(x0).gradient - direction) / pairs
-            found = self.fall(direction, judge(x0), judge)
+            found = self.fall(direction, judge(x0), judge, exact=False)
             if found > 0:
                 return found / PROBE_FACTOR, oracle
         return 0.0, oracle
 
-    def fall(self, uphill: Array, start: Evaluated, oracle: Oracle) -> float:
+    def fall(self, uphill: Array, start: Evaluated, oracle: Oracle, *, exact: bool) -> float:
         """Return how far the value falls against `uphill`, or from a kink where it does not."""
         first = smallest_radius(start.point)
         found = self.fall_along(uphill, start, oracle, first)
-        if found > first or self.prox is not None or not isinstance(oracle, Known):
+        if found > first or self.prox is not None or not exact:
             return found
         return max(found, self.fall_from_kink(start, oracle, first))
 

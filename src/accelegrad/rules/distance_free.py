@@ -77,12 +77,8 @@ class DistanceFreeAcceleGrad(Probing, CoupledRule):
 
     Parameters
     ----------
-    initial_radius : float, optional
-        :math:`r_0`; by default from a probe, or else :math:`10^{-6}(1 + \|x_0\|)`. Never
-        overestimate it under noise.
-    probe : bool, optional
-        Find :math:`r_0` from a few values along :math:`-g_0` first, which must be exact, or the
-        oracle able to freeze its noise. `minimize` sets it if so.
+    initial_radius, probe
+        As in `DoG`.
     largest_radius : float, optional
         A known bound on the distance to a minimiser.
     project, prox
@@ -100,8 +96,6 @@ class DistanceFreeAcceleGrad(Probing, CoupledRule):
     experiments.
     """
 
-    initial_radius: float | None = None
-    probe: bool | None = None
     largest_radius: float | None = None
     project: Projection | None = None
     project_y: bool = True

@@ -28,10 +28,11 @@ class DoG(Probing, DescentRule):
     Parameters
     ----------
     initial_radius : float, optional
-        r_0, better too small than too large. None stands for 1e-6 (1 + ||x0||).
+        :math:`r_0`; by default from a probe, or else :math:`10^{-6}(1 + \|x_0\|)`. Never
+        overestimate it under noise.
     probe : bool, optional
-        Search for r_0 along the first gradient, by a few exact values. `minimize` sets it if
-        possible.
+        Find :math:`r_0` from a few values along :math:`-g_0` first, which must be exact, or the
+        oracle able to freeze its noise. `minimize` sets it if so.
     project : callable, optional
         The Euclidean projection onto the feasible set. `minimize` sets it.
 
@@ -40,8 +41,6 @@ class DoG(Probing, DescentRule):
     M. Ivgi, O. Hinder, Y. Carmon: DoG is SGD's Best Friend. ICML 2023.
     """
 
-    initial_radius: float | None = None
-    probe: bool | None = None
     project: Projection | None = None
 
     can = frozenset({"project", "radius", "probe"})
@@ -82,26 +81,22 @@ CoupledDistanceState = extended_state(
 class ADoG(Probing, CoupledRule):
     r"""A-DoG: AcceleGrad's coupling with the distance travelled in place of a diameter.
 
-    With :math:`y_0 = z_0 = x_0`, for t = 0, 1, ...:
+    The steps of `AcceleGrad`, with y projected too and
 
     .. math::
         r_t &= \max\bigl(r_0, \max_{k \le t} \|z_k - x_0\|\bigr), \quad
-        \alpha_t = \textstyle\sum_{k \le t} r_k / r_t, \quad
-        \tau_t = \alpha_t / \sum_{k \le t} \alpha_k \\
-        x_t &= \tau_t z_t + (1-\tau_t) y_t, \quad g_t \in \partial f(x_t), \quad
-        \eta_t = r_t \,\bigl(\textstyle\sum_{k \le t} \alpha_k^2 \|g_k\|^2\bigr)^{-1/2} \\
-        z_{t+1} &= P(z_t - \alpha_t \eta_t g_t), \quad y_{t+1} = P(x_t - \eta_t g_t)
+        \alpha_t = \textstyle\sum_{k \le t} r_k / r_t \\
+        \tau_t &= \alpha_t / \textstyle\sum_{k \le t} \alpha_k, \quad
+        \eta_t = r_t \,\bigl(\textstyle\sum_{k \le t} \alpha_k^2 \|g_k\|^2\bigr)^{-1/2}
 
-    and the output is the average of the :math:`y_{t+1}` with weights :math:`\alpha_t r_t`. The
+    The output is the average of the :math:`y_{t+1}` with weights :math:`\alpha_t r_t`. The
     :math:`\alpha_t` grow like AcceleGrad's while the radius is constant, and stay small while it
     grows. One gradient per step, no proof; noisy gradients can make the radius run away.
 
     Parameters
     ----------
-    initial_radius, probe
+    initial_radius, probe, project
         As in `DoG`.
-    project : callable, optional
-        The Euclidean projection onto the feasible set, for z and y.
 
     References
     ----------
@@ -109,8 +104,6 @@ class ADoG(Probing, CoupledRule):
     COLT 2024, Alg. 2.
     """
 
-    initial_radius: float | None = None
-    probe: bool | None = None
     project: Projection | None = None
 
     title = "A-DoG"

@@ -139,7 +139,7 @@ class UniXGrad(TwoPhaseRule):
     Parameters
     ----------
     diameter : float
-        D, the Euclidean diameter of the set, or of one that holds x0 and a minimiser.
+        D, the diameter of the set, or of one that holds x0 and a minimiser.
     gradient_scale : float, optional
         G_0; 1 in the paper. None takes the norm of the first gradient, which makes the iterates
         independent of the scale of f. With `prox`, where that gradient may be zero, give a number.
@@ -167,15 +167,10 @@ class UniXGrad(TwoPhaseRule):
         if self.gradient_scale is not None:
             real_number("gradient_scale", self.gradient_scale, above=0)
 
-    def init(self, x0: Array) -> ExtragradientState:
-        """Return y_0 = x_0."""
-        scale = 0.0 if self.gradient_scale is None else self.gradient_scale
-        return super().init(x0)._replace(scale=scale * scale)
-
     def next_scale(self, state: ExtragradientState, square: Any) -> Any:
         """Return G_0^2: what is given, or the first gradient's squared norm."""
         if self.gradient_scale is not None:
-            return state.scale
+            return self.gradient_scale * self.gradient_scale
         return where(state.iteration == 0, square, state.scale)
 
     def next_step_size(self, state: ExtragradientState, differences: Any) -> Any:
@@ -187,22 +182,18 @@ class UniXGrad(TwoPhaseRule):
 class UDoG(Probing, TwoPhaseRule):
     r"""U-DoG: UniXGrad with the distance travelled in place of a diameter.
 
-    With :math:`x_0 = y_0`, for t = 0, 1, ...:
+    The steps of `UniXGrad`, counted from t = 0 with :math:`x_0 = y_0`, and with
 
     .. math::
         r_t &= \max\bigl(r_0, \max_{k \le t} \|x_k - x_0\|, \max_{k \le t} \|y_k - x_0\|\bigr),
-               \quad \alpha_t = \textstyle\sum_{k \le t} r_k / r_t, \quad w_t = \alpha_t r_t \\
-        \tilde z_t &= \bigl(w_t y_t + \textstyle\sum_{k<t} w_k x_{k+1}\bigr)
-               / \textstyle\sum_{k \le t} w_k, \quad m_t \in \partial f(\tilde z_t), \quad
-               x_{t+1} = P(y_t - \alpha_t \eta^x_t m_t) \\
-        \tilde x_t &= \textstyle\sum_{k \le t} w_k x_{k+1} / \textstyle\sum_{k \le t} w_k,
-               \quad g_t \in \partial f(\tilde x_t), \quad
-               y_{t+1} = P(y_t - \alpha_t \eta^y_t g_t)
+               \quad \alpha_t = \textstyle\sum_{k \le t} r_k / r_t \\
+        Q_t &= \textstyle\sum_{k \le t} \alpha_k^2 \|g_k - m_k\|^2, \quad
+               M_t = \max_{k \le t} \alpha_k^2 \|m_k\|^2 \\
+        \eta^x_t &= r_t / \sqrt{\max(Q_{t-1}, M_t)}, \quad
+               \eta^y_t = r_t / \sqrt{\max(Q_t, M_t)}
 
-    with :math:`Q_t = \sum_{k \le t} \alpha_k^2 \|g_k - m_k\|^2`,
-    :math:`M_t = \max_{k \le t} \alpha_k^2 \|m_k\|^2`, and the steps
-    :math:`\eta^x_t = r_t / \sqrt{\max(Q_{t-1}, M_t)}` and
-    :math:`\eta^y_t = r_t / \sqrt{\max(Q_t, M_t)}`. The output is :math:`\tilde x_T`.
+    where :math:`\eta^x_t` moves y to :math:`x_{t+1}` along :math:`m_t` (UniXGrad's M), and
+    :math:`\eta^y_t` to :math:`y_{t+1}`. The weights in both averages are :math:`\alpha_t r_t`.
 
     The paper's theorem is for steps damped by logarithmic factors, which this method omits. If the
     gradients do not vanish at the minimiser (an active constraint, a prox), the rate falls to about
@@ -217,12 +208,9 @@ class UDoG(Probing, TwoPhaseRule):
 
     References
     ----------
-    I. Kreisler, M. Ivgi, O. Hinder, Y. Carmon: Accelerated Parameter-Free Stochastic Optimization.
-    COLT 2024.
+    As `ADoG`.
     """
 
-    initial_radius: float | None = None
-    probe: bool | None = None
     project: Projection | None = None
     prox: Prox | None = None
 

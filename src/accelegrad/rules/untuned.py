@@ -172,7 +172,9 @@ class UntunedAcceleGrad(QueryRule):
         step = adaptive_step(reach, squares)
         z, y = self.moved(state, gradient, alpha, step)
         seen = self.seen(state, gradient, squares, reach, z, y)
-        following = self.following(self.learnt(state, seen, alpha * reach), squares, z, y)
+        changed = not (self.project is None and self.prox is None)
+        learnt = self.learnt(state, seen, alpha * reach, changed=changed)
+        following = self.following(learnt, squares, z, y)
         return following._replace(step_size=mean_step(gradient, step * gradient))
 
     def reach(self, state: UntunedState) -> Any:
@@ -206,13 +208,7 @@ class UntunedAcceleGrad(QueryRule):
         return following._replace(query_point=z + (1 - tau) * (y - z))
 
     def seen(
-        self,
-        state: UntunedState,
-        gradient: Array,
-        squares: Any,
-        reach: Any,
-        z: Array,
-        y: Array,
+        self, state: UntunedState, gradient: Array, squares: Any, reach: Any, z: Array, y: Array
     ) -> Seen:
         """Return the sums over coordinates; z and y are those after the step."""
         x0, metric = state.anchor, squares**0.5
@@ -231,11 +227,37 @@ class UntunedAcceleGrad(QueryRule):
             inner(metric * travelled, travelled),
         )
 
-    def learnt(self, state: UntunedState, seen: Seen, moved: Any) -> UntunedState:
-        """Return the state with what g_t shows; `moved` is alpha_t times the step's numerator."""
-        if not self.momentum:
-            seen = seen._replace(cosine=0 * seen.cosine)
-        return learnt(state, seen, moved, changed=not (self.project is None and self.prox is None))
+    def learnt(self, state: UntunedState, seen: Seen, moved: Any, *, changed: bool) -> UntunedState:
+        """Return the state with what g_t shows of noise and distance, until the radius is settled.
+
+        `moved` is alpha_t times the step's numerator; `changed`: a set or a term changes the steps.
+        No array of the state is read.
+        """
+        searching, t = state.averaged == 0, state.iteration
+        # So close to x0 gradients differ only by noise; the first few count for given radii too.
+        near = (t > 0) & ((state.radius < NEAR * state.smallest_radius) | (t < PATIENCE))
+        comparable, cosine = searching * near, seen.cosine if self.momentum else 0 * seen.cosine
+        following = state._replace(
+            agreement=state.agreement + comparable * (cosine * abs(cosine)),
+            compared=state.compared + comparable * 1.0,
+        )
+        clear = clearness(following)
+        exact = clear * clear / (clear * clear + EXACT * EXACT)
+        weight = searching * adaptive_step(moved, seen.size * seen.size)
+        evidence = state.evidence + weight * seen.evidence
+        suggested = adaptive_step(TRUST * evidence * seen.size**0.5, seen.stretch)
+        reached = adaptive_step(seen.travelled**0.5, seen.size)
+        if changed:
+            # z's path, the denominator, gets shorter: without this limit r would run away.
+            suggested = where(suggested < TRUST * reached, suggested, TRUST * reached)
+        radius = larger(state.radius, searching * larger(suggested, exact * reached))
+        grew = radius > GROWTH * state.grown_from
+        return following._replace(
+            radius=radius,
+            evidence=evidence,
+            last_growth=where(grew, t + 1, state.last_growth),
+            grown_from=where(grew, radius, state.grown_from),
+        )
 
     def output(self, state: UntunedState) -> Array:
         """Return the average, or x_t while there is none."""
@@ -246,54 +268,16 @@ class UntunedAcceleGrad(QueryRule):
         return state.query_point
 
 
-def learnt(state: UntunedState, seen: Seen, moved: Any, *, changed: bool) -> UntunedState:
-    """Return the state with what g_t shows of noise and distance, until the radius is settled.
-
-    `moved` is alpha_t times the step's numerator; `changed`: a set or a term changes the steps. No
-    array of the state is read.
-    """
-    searching = state.averaged == 0
-    comparable = searching * is_comparable(state.iteration, state.radius, state.smallest_radius)
-    following = state._replace(
-        agreement=state.agreement + comparable * (seen.cosine * abs(seen.cosine)),
-        compared=state.compared + comparable * 1.0,
-    )
-    clear = clearness(following)
-    exact = clear * clear / (clear * clear + EXACT * EXACT)
-    weight = searching * adaptive_step(moved, seen.size * seen.size)
-    evidence = state.evidence + weight * seen.evidence
-    suggested = adaptive_step(TRUST * evidence * seen.size**0.5, seen.stretch)
-    reached = adaptive_step(seen.travelled**0.5, seen.size)
-    if changed:
-        # A set or term shortens z's path, the denominator: without this limit r would run away.
-        suggested = where(suggested < TRUST * reached, suggested, TRUST * reached)
-    radius = larger(state.radius, searching * larger(suggested, exact * reached))
-    grew = radius > GROWTH * state.grown_from
-    return following._replace(
-        radius=radius,
-        evidence=evidence,
-        last_growth=where(grew, state.iteration + 1, state.last_growth),
-        grown_from=where(grew, radius, state.grown_from),
-    )
-
-
 def averaging(state: UntunedState) -> tuple[Any, Any]:
     """Return the number of points in the average after this step, and the newest one's share.
 
-    There are none before the radius has stopped growing, after leaving x0 (noise can hold it back).
+    There are none before the radius has stopped growing, after leaving x0 (noise can hold it back);
+    from then on it stays.
     """
     waited = state.iteration + 1 >= 2 * state.last_growth + PATIENCE
-    settled = (state.averaged > 0) | (waited & (state.radius >= NEAR * state.smallest_radius))
+    settled = waited & (state.radius >= NEAR * state.smallest_radius)
     count = state.averaged + where(settled, 1.0, 0.0)
     return count, 6 * count / ((count + 1) * (2 * count + 1))  # k^2 / (1 + 4 + ... + k^2)
-
-
-def is_comparable(iteration: Any, radius: Any, smallest: Any) -> Any:
-    """Tell whether all gradients were taken so close to x0 that they differ only by noise.
-
-    The first few always count, for radii given by the user.
-    """
-    return (iteration > 0) & ((radius < NEAR * smallest) | (iteration < PATIENCE))
 
 
 def clearness(state: UntunedState) -> Any:

@@ -71,7 +71,12 @@ class CoupledInBall(Coupled):
 
     def _hold(self, family: Family) -> None:
         held = [bucket for bucket in family.buckets if bucket.group["projection"] == BALL]
-        (square,) = family._replace(buckets=held).sums(_travelled)
+
+        def square_of(bucket: Bucket) -> Tensor:
+            starts, points = bucket.state[START], bucket.state[MIRROR]
+            return bucket.sums_of(lambda a, z: [(d := a - z).dot(d)], starts, points)
+
+        (square,) = family._replace(buckets=held).sums(square_of)
         for bucket in held:
             reach = bucket.diameter / 2
             excess = (square > reach * reach) * (1 - adaptive_step(reach, square))
@@ -101,12 +106,6 @@ class DiagonalCoupled(Coupled):
             bound = bucket.group["gradient_bound"] / bucket.unit
             squares = [square + bound * bound for square in squares]
         return list(torch._foreach_sqrt(squares))
-
-
-def _travelled(bucket: Bucket) -> Tensor:
-    return bucket.sums_of(
-        lambda a, z: [(d := a - z).dot(d)], bucket.state[START], bucket.state[MIRROR]
-    )
 
 
 class Descent(Method):

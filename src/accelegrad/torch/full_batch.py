@@ -89,12 +89,9 @@ class _Oracle:
                 raise TypeError(f"the function must return a tensor of one number, not {value!r}.")
             if value.requires_grad and all(param.grad is None for param in self.params):
                 value.backward()  # type: ignore[no-untyped-call]
-        gradients = [
-            torch.zeros_like(param) if param.grad is None else param.grad for param in self.params
-        ]
-        dense = [g.to_dense() if g.is_sparse else g for g in gradients]
-        vector = torch.cat([g.detach().flatten() for g in dense]).cpu().numpy()
-        return float(value.detach()), vector
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.params]
+        parts = [g.detach().to_dense().flatten() for g in gradients]
+        return float(value.detach()), torch.cat(parts).cpu().numpy()
 
 
 def _takes_arguments(function: Callable[..., Any]) -> bool:

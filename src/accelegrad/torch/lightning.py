@@ -33,10 +33,5 @@ class Averaging(Callback):  # type: ignore[misc]
         """Validate with the average."""
         self._switch(trainer, training=False)
 
-    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
-        """Go on training."""
-        self._switch(trainer, training=True)
-
-    def on_train_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
-        """Leave the average in the model."""
-        self._switch(trainer, training=False)
+    on_validation_end = on_train_start
+    on_train_end = on_validation_start

@@ -126,7 +126,6 @@ class AveragingOptimizer(Optimizer):
         per_group: bool,
         sharded: bool,
     ) -> None:
-        checked_lr(lr)
         if not sharded and _is_made_for_a_share():
             raise ValueError(
                 "ZeroRedundancyOptimizer gives each rank a share of the parameters, and the steps "
@@ -158,7 +157,11 @@ class AveragingOptimizer(Optimizer):
             raise
 
     def _check(self, group: dict[str, Any]) -> None:
-        checked_lr(group["lr"])
+        lr = group["lr"]
+        if not isinstance(lr, Tensor):
+            real_number("lr", lr, least=0)
+        elif lr.numel() != 1:
+            raise ValueError(f"Tensor lr must be 1-element, but its shape is {tuple(lr.shape)}.")
         if group["diameter"] != AUTO:
             check_distance("diameter", group["diameter"])
         real_number("weight_decay", group["weight_decay"], least=0)
@@ -294,20 +297,16 @@ class AveragingOptimizer(Optimizer):
         kind = accumulator_type(first.dtype)
         states = [self._state_of(param) for param in params]
         gradients: list[Any] = [param.grad for param in params]
-        dense = [g.to_dense() if g.is_sparse else g for g in gradients]
+        gradients = [g.to_dense() if g.is_sparse else g for g in gradients]
         names = (*self.method.points, *self.method.sums)
         bucket.x = params if kind == first.dtype else [state[POINT] for state in states]
-        bucket.gradient = dense
         bucket.state = {name: [state[name] for state in states] for name in names}
         if first.is_complex() or bucket.spread is not None:
-            bucket.x, bucket.gradient = _real_and_local(bucket.x), _real_and_local(dense)
+            bucket.x, gradients = _real_and_local(bucket.x), _real_and_local(gradients)
             bucket.state = {name: _real_and_local(bucket.state[name]) for name in names}
-        if kind != first.dtype or any(
-            g.dtype != x.dtype for g, x in zip(dense, params, strict=True)
-        ):
-            bucket.gradient = [
-                g.to(x.dtype) for g, x in zip(bucket.gradient, bucket.x, strict=True)
-            ]
+        if any(g.dtype != x.dtype for g, x in zip(gradients, bucket.x, strict=True)):
+            gradients = [g.to(x.dtype) for g, x in zip(gradients, bucket.x, strict=True)]
+        bucket.gradient = gradients
         bucket.diameter = given_diameter(bucket.group, self.param_groups)
         _add_options(bucket)
 
@@ -398,17 +397,9 @@ class AveragingOptimizer(Optimizer):
             self._switch(training=training)
 
     def recalibrate(self, model: torch.nn.Module, loader: Iterable[Any]) -> None:
-        """Recompute the running statistics of BatchNorm layers at the point for evaluation.
+        """Call `accelegrad.torch.recalibrate` at the point for evaluation.
 
-        In training these layers see the activations at the point for gradients.
-
-        Parameters
-        ----------
-        model : torch.nn.Module
-            The model of this optimizer's parameters. Its mode does not change.
-        loader : iterable
-            Batches of inputs, or tuples that begin with one, as for
-            `torch.optim.swa_utils.update_bn`. A few hundred rows are enough.
+        In training BatchNorm layers see the activations at the point for gradients.
         """
         with self.evaluating():
             recalibrate(model, loader)
@@ -523,23 +514,17 @@ def recalibrate(model: torch.nn.Module, loader: Iterable[Any]) -> None:
 
     Parameters
     ----------
-    model, loader
-        As in `AcceleGrad.recalibrate`.
+    model : torch.nn.Module
+        Its mode does not change.
+    loader : iterable
+        Batches of inputs, or tuples that begin with one, as for `torch.optim.swa_utils.update_bn`.
+        A few hundred rows are enough.
     """
     device = next((param.device for param in model.parameters()), None)
     update_bn(loader, model, device)
 
 
 # -- options -------------------------------------------------------------------------------------
-
-
-def checked_lr(lr: Any) -> None:
-    """Refuse a negative or non-scalar learning rate."""
-    if isinstance(lr, Tensor):
-        if lr.numel() != 1:
-            raise ValueError(f"Tensor lr must be 1-element, but its shape is {tuple(lr.shape)}.")
-    else:
-        real_number("lr", lr, least=0)
 
 
 def given_diameter(group: dict[str, Any], groups: list[dict[str, Any]]) -> float | None:

@@ -22,7 +22,6 @@ from accelegrad.rules.untuned import (
     UntunedAcceleGrad,
     UntunedState,
     averaging,
-    learnt,
 )
 from accelegrad.torch.optimizer import (
     AVERAGE,
@@ -37,7 +36,6 @@ from accelegrad.torch.optimizer import (
 from accelegrad.torch.sets import MIRROR, move
 from accelegrad.torch.tensors import Bucket, Number, Tensors, gradient_square
 
-RULE = UntunedAcceleGrad()
 #: The least first step, in units in the last place of a parameter of size 1: shorter ones would be
 #: lost to rounding, and the radius would never grow. Chosen.
 SHORTEST_MOVE = 2.5
@@ -48,7 +46,7 @@ LARGEST_SHARE = 1e-3
 class Untuned(Method):
     """One step size for all coordinates."""
 
-    momentum: ClassVar[bool] = True  # else all weights are 1
+    rule: ClassVar[UntunedAcceleGrad] = UntunedAcceleGrad()
     share: ClassVar[float] = SMALLEST_SHARE  # the first radius relative to the size of x0
 
     points: ClassVar[tuple[str, ...]] = (AVERAGE, MIRROR)
@@ -71,8 +69,8 @@ class Untuned(Method):
         if not is_usable(square):
             return None
         numbers = self._started(family)
-        state = _state_of(numbers)
-        alpha, reach = RULE.acceleration(state), RULE.reach(state)
+        state = UntunedState(**{name: numbers.get(name) for name in UntunedState._fields})
+        alpha, reach = self.rule.acceleration(state), self.rule.reach(state)
         weight = numbers["radius"] * alpha * alpha
         squares = numbers[SQUARES] + weight * square
         for bucket in family.buckets:
@@ -81,7 +79,7 @@ class Untuned(Method):
         searching = family.in_graph or numbers["averaged"] == 0
         if searching:
             slope, evidence, along, stretch = family.sums(_before_step, 4)
-            cosine = adaptive_step(along, slope * stretch) if self.momentum else 0.0
+            cosine = adaptive_step(along, slope * stretch)
         for bucket in family.buckets:
             if searching and _has_penalty(family):
                 bucket.before = [x.clone() for x in bucket.x]
@@ -94,14 +92,14 @@ class Untuned(Method):
             seen = Seen(size, cosine, evidence, stretch, travelled)
             moved = alpha * largest_rate(family.buckets) * reach
             sets = any(bucket.group["projection"] is not None for bucket in family.buckets)
-            state = learnt(state, seen, moved, changed=sets or _has_penalty(family))
+            state = self.rule.learnt(state, seen, moved, changed=sets or _has_penalty(family))
         averaged, share = averaging(state)
         following = state._replace(
             squares=0 * squares if self.sums else squares,  # in a tensor, or a number
             iteration=numbers["iteration"] + 1,
             averaged=averaged,
         )
-        tau = 1 / RULE.acceleration(following)
+        tau = 1 / self.rule.acceleration(following)
         for bucket in family.buckets:
             each, tensors = bucket.each, bucket.state
             tensors[AVERAGE] = each.toward(tensors[AVERAGE], bucket.x, share)
@@ -137,7 +135,7 @@ class Untuned(Method):
 class UntunedDescent(Untuned):
     """The method without momentum, hence not accelerated."""
 
-    momentum: ClassVar[bool] = False
+    rule: ClassVar[UntunedAcceleGrad] = UntunedAcceleGrad(momentum=False)
     share: ClassVar[float] = DESCENT_SHARE
 
 
@@ -219,12 +217,6 @@ def _has_penalty(family: Family) -> bool:
 
 
 # -- numbers -------------------------------------------------------------------------------------
-
-
-def _state_of(numbers: Numbers) -> UntunedState:
-    """Return the numbers as a state of the rule without arrays."""
-    fields = {name: numbers.get(name) for name in UntunedState._fields}
-    return UntunedState(**fields)
 
 
 def _first_share(buckets: list[Bucket]) -> Number:
