@@ -2,6 +2,8 @@
 
 import csv
 import io
+import subprocess
+import sys
 from functools import partial
 
 import numpy as np
@@ -10,6 +12,7 @@ from sklearn.datasets import dump_svmlight_file
 
 from accelegrad.cli.main import main
 from accelegrad.cli.predict import class_places
+from accelegrad.files import frames
 from accelegrad.sklearn import AcceleGradClassifier
 from accelegrad.sklearn.model_file import load_model, read_model, save_model
 
@@ -98,10 +101,11 @@ def test_the_command_of_the_issue(tmp_path, run):
     assert shown.splitlines()[-3].split() == ["index", "2", f"{fitted.coef_[0, 1]:+.6g}"]
 
 
-def test_csv_with_names_and_text_labels(tmp_path, run):
+def test_csv_with_names_and_text_labels(tmp_path, run, monkeypatch):
     words = np.where(LABELS > 0, "spam, or so", "ham")
     data = write_csv(tmp_path / "mail.csv", {**features(), "kind": words})
     model = run.fit(data)
+    monkeypatch.setattr(frames, "BLOCK_BYTES", 800)  # predictions come in several chunks
     saved = read_model(model)
     assert (saved.feature_names, saved.target) == (tuple(NAMES), "kind")
     np.testing.assert_array_equal(saved.estimator.classes_, ["ham", "spam, or so"])
@@ -208,6 +212,27 @@ def test_data_that_do_not_fit_the_model(tmp_path, run):
     assert "the loss huber gives no probabilities" in run.fails("predict", model, bare, "--proba")
 
 
+def test_warnings_and_help_go_to_standard_error(tmp_path, run, capsys):
+    colours = np.where(X[:, 1] > 0, "red", "blue")
+    model = run.fit(write_csv(tmp_path / "all.csv", {"colour": colours, "kind": LABELS}))
+    new = write_csv(tmp_path / "new.csv", {"colour": ["green"]})  # one column suffices
+    assert main(["predict", str(model), str(new)]) == 0
+    told = capsys.readouterr()
+    assert len(table(told.out)) == 2
+    assert told.err.startswith(f"accelegrad predict: warning: {new}: the column 'colour'")
+    assert main([]) == 2
+    assert "usage: accelegrad" in capsys.readouterr().err
+
+
+def test_a_reader_that_closes_early_is_no_error(tmp_path, run):
+    data = svm(tmp_path)
+    command = [sys.executable, "-m", "accelegrad", "predict", run.fit(data), data]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
+
+
 def test_options_for_tables_are_those_of_reading(tmp_path, run):
     path = tmp_path / "data.txt"
     path.write_text("id;größe;code;t\n1;1.234,5;7;2,5\n2;-;8;3\n3;0,5;7;3\n", "latin-1")
@@ -280,6 +305,10 @@ def test_numbers_are_scored_against_numbers(tmp_path, run):
     wrong = write_csv(tmp_path / "new.csv", {**features(), "price": words})
     message = run.fails("predict", model, wrong, "--score")
     assert "row 51: the column 'price' is 'much', but it must be a finite number" in message
+    told, fitted = lines(run("predict", model, data, "--score")), load_model(model)
+    assert float(told["R^2"]) == pytest.approx(fitted.score(X, PRICES), abs=1e-6)
+    error = np.abs(fitted.predict(X) - PRICES).mean()
+    assert float(told["mean absolute error"]) == pytest.approx(error, rel=1e-7)
     # Without a score the targets do not matter.
     assert len(table(run("predict", model, wrong))) == 121
     for options in ([], ["--stream", "--chunk-rows", "9"]):
