@@ -2,6 +2,8 @@
 
 import csv
 import io
+import subprocess
+import sys
 from functools import partial
 
 import numpy as np
@@ -10,6 +12,7 @@ from sklearn.datasets import dump_svmlight_file
 
 from accelegrad.cli.main import main
 from accelegrad.cli.predict import class_places
+from accelegrad.files import frames
 from accelegrad.sklearn import AcceleGradClassifier
 from accelegrad.sklearn.model_file import load_model, read_model, save_model
 
@@ -33,7 +36,11 @@ def run(capsys):
         assert code != 1 or len(told.err.splitlines()) == 1
         return told.err if code else told.out
 
-    call.fails = partial(call, code=1)
+    def fit(data, *options):
+        call("fit", data, "--out", data.with_suffix(".agm"), *options)
+        return data.with_suffix(".agm")
+
+    call.fails, call.fit = partial(call, code=1), fit
     return call
 
 
@@ -58,9 +65,10 @@ def features():
     return dict(zip(NAMES, X.T, strict=True))
 
 
-def svm(folder, name="data.svm"):
-    dump_svmlight_file(X, LABELS, str(folder / name), zero_based=False)
-    return folder / name
+def svm(folder):
+    path = folder / "data.svm"
+    dump_svmlight_file(X, LABELS, str(path), zero_based=False)
+    return path
 
 
 # What is right
@@ -93,11 +101,11 @@ def test_the_command_of_the_issue(tmp_path, run):
     assert shown.splitlines()[-3].split() == ["index", "2", f"{fitted.coef_[0, 1]:+.6g}"]
 
 
-def test_csv_with_names_and_text_labels(tmp_path, run):
+def test_csv_with_names_and_text_labels(tmp_path, run, monkeypatch):
     words = np.where(LABELS > 0, "spam, or so", "ham")
     data = write_csv(tmp_path / "mail.csv", {**features(), "kind": words})
-    model = tmp_path / "mail.agm"
-    run("fit", data, "--out", model)
+    model = run.fit(data)
+    monkeypatch.setattr(frames, "BLOCK_BYTES", 800)  # predictions come in several chunks
     saved = read_model(model)
     assert (saved.feature_names, saved.target) == (tuple(NAMES), "kind")
     np.testing.assert_array_equal(saved.estimator.classes_, ["ham", "spam, or so"])
@@ -120,17 +128,14 @@ def test_csv_with_names_and_text_labels(tmp_path, run):
 
 
 def test_options_reach_the_estimator(tmp_path, run):
-    model = tmp_path / "model.agm"
     options = ["--penalty", "elasticnet", "--l1-ratio", "0.4", "--no-intercept", "--balanced"]
     more = ["--tol", "0.01", "--max-iter", "77", "--seed", "5", "--n-features", "8"]
-    run("fit", svm(tmp_path), "--out", model, *options, *more)
-    fitted = load_model(model)
+    fitted = load_model(run.fit(svm(tmp_path), *options, *more))
     assert (fitted.penalty, fitted.l1_ratio, fitted.fit_intercept) == ("elasticnet", 0.4, False)
     assert (fitted.tol, fitted.max_iter, fitted.random_state) == (0.01, 77, 5)
     assert fitted.class_weight == "balanced"
     assert fitted.coef_.shape == (1, 8)
-    run("fit", svm(tmp_path), "--out", model, "--penalty", "none")
-    assert load_model(model).penalty is None
+    assert load_model(run.fit(svm(tmp_path), "--penalty", "none")).penalty is None
 
 
 # What is wrong
@@ -158,8 +163,8 @@ def test_wrong_options(tmp_path, run, options, message):
 
 
 def test_wrong_places(tmp_path, run):
-    data, model = svm(tmp_path), tmp_path / "model.agm"
-    run("fit", data, "--out", model)
+    data = svm(tmp_path)
+    model = run.fit(data)
     np.savez(tmp_path / "data.npz", X=X)
     content, link = (data.read_bytes(), model.read_bytes()), tmp_path / "link"
     link.symlink_to(model)
@@ -197,9 +202,8 @@ def test_names_from_a_file_cannot_steer_the_terminal(tmp_path, run):
 
 
 def test_data_that_do_not_fit_the_model(tmp_path, run):
-    model = tmp_path / "model.agm"
     data = write_csv(tmp_path / "houses.csv", {**features(), "price": PRICES})
-    run("fit", data, "--loss", "huber", "--out", model)
+    model = run.fit(data, "--loss", "huber")
     fewer = write_csv(tmp_path / "fewer.csv", {"size": X[:, 0], "age": X[:, 1]})
     message = run.fails("predict", model, fewer)
     assert "1 of the model's 3 columns are not among those of the file: 'rooms'" in message
@@ -208,13 +212,33 @@ def test_data_that_do_not_fit_the_model(tmp_path, run):
     assert "the loss huber gives no probabilities" in run.fails("predict", model, bare, "--proba")
 
 
+def test_warnings_and_help_go_to_standard_error(tmp_path, run, capsys):
+    colours = np.where(X[:, 1] > 0, "red", "blue")
+    model = run.fit(write_csv(tmp_path / "all.csv", {"colour": colours, "kind": LABELS}))
+    new = write_csv(tmp_path / "new.csv", {"colour": ["green"]})  # one column suffices
+    assert main(["predict", str(model), str(new)]) == 0
+    told = capsys.readouterr()
+    assert len(table(told.out)) == 2
+    assert told.err.startswith(f"accelegrad predict: warning: {new}: the column 'colour'")
+    assert main([]) == 2
+    assert "usage: accelegrad" in capsys.readouterr().err
+
+
+def test_a_reader_that_closes_early_is_no_error(tmp_path, run):
+    data = svm(tmp_path)
+    command = [sys.executable, "-m", "accelegrad", "predict", run.fit(data), data]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
+
+
 def test_options_for_tables_are_those_of_reading(tmp_path, run):
     path = tmp_path / "data.txt"
     path.write_text("id;größe;code;t\n1;1.234,5;7;2,5\n2;-;8;3\n3;0,5;7;3\n", "latin-1")
     options = ["--sep", ";", "--decimal", ",", "--thousands", ".", "--encoding", "latin-1"]
     options += ["--na=-,x", "--drop", "id,0", "--text", "2", "--missing", "drop"]
-    model = tmp_path / "m.agm"
-    run("fit", path, "--loss", "huber", "--target", "t", "--out", model, *options)
+    model = run.fit(path, "--loss", "huber", "--target", "t", *options)
     saved = read_model(model)
     assert saved.feature_names == ("größe", "code=7")
     assert saved.estimator.n_samples_seen_ == 2
@@ -246,11 +270,6 @@ def test_ctrl_c_writes_no_model_before_there_is_one(tmp_path, run, monkeypatch):
 # Scores
 
 
-def fitted_on(run, data, *options):
-    run("fit", data, "--out", data.with_suffix(".agm"), *options)
-    return data.with_suffix(".agm")
-
-
 @pytest.mark.parametrize(
     ("classes", "labels", "places"),
     [
@@ -269,7 +288,7 @@ def test_labels_are_found_among_the_classes(classes, labels, places):
 
 def test_labels_that_the_model_does_not_know_are_told(tmp_path, run):
     kinds = np.where(LABELS > 0, "a", "b")
-    model = fitted_on(run, write_csv(tmp_path / "all.csv", {**features(), "kind": kinds}))
+    model = run.fit(write_csv(tmp_path / "all.csv", {**features(), "kind": kinds}))
     kinds = load_model(model).predict(X)
     kinds = np.where(np.arange(120) < 30, kinds, "other")
     data = write_csv(tmp_path / "new.csv", {**features(), "kind": kinds})
@@ -280,12 +299,16 @@ def test_labels_that_the_model_does_not_know_are_told(tmp_path, run):
 
 def test_numbers_are_scored_against_numbers(tmp_path, run):
     data = write_csv(tmp_path / "houses.csv", {**features(), "price": PRICES})
-    model = fitted_on(run, data, "--loss", "huber")
+    model = run.fit(data, "--loss", "huber")
     words = PRICES.astype(object)
     words[50] = "much"
     wrong = write_csv(tmp_path / "new.csv", {**features(), "price": words})
     message = run.fails("predict", model, wrong, "--score")
     assert "row 51: the column 'price' is 'much', but it must be a finite number" in message
+    told, fitted = lines(run("predict", model, data, "--score")), load_model(model)
+    assert float(told["R^2"]) == pytest.approx(fitted.score(X, PRICES), abs=1e-6)
+    error = np.abs(fitted.predict(X) - PRICES).mean()
+    assert float(told["mean absolute error"]) == pytest.approx(error, rel=1e-7)
     # Without a score the targets do not matter.
     assert len(table(run("predict", model, wrong))) == 121
     for options in ([], ["--stream", "--chunk-rows", "9"]):
@@ -297,9 +320,9 @@ def test_numbers_are_scored_against_numbers(tmp_path, run):
 
 
 def test_a_target_by_number_is_remembered(tmp_path, run):
-    data, model = tmp_path / "plain.csv", tmp_path / "model.agm"
+    data = tmp_path / "plain.csv"
     np.savetxt(data, np.column_stack([LABELS, X]), delimiter=",")
-    run("fit", data, "--target", "0", "--out", model)
+    model = run.fit(data, "--target", "0")
     fitted = load_model(model)
     predicted = [float(row[0]) for row in table(run("predict", model, data))[1:]]
     np.testing.assert_array_equal(predicted, fitted.predict(X))
@@ -309,7 +332,10 @@ def test_a_target_by_number_is_remembered(tmp_path, run):
     assert lines(shown)["target"] == "column 0"
     assert shown.splitlines()[-3].startswith("column 2  ")  # as the file counts them
     np.savez(tmp_path / "data.npz", X=X, y=LABELS)
-    arrays = fitted_on(run, tmp_path / "data.npz")
-    assert run("inspect", arrays).splitlines()[-3].startswith("column 1 of X  ")
+    assert (
+        run("inspect", run.fit(tmp_path / "data.npz"))
+        .splitlines()[-3]
+        .startswith("column 1 of X  ")
+    )
     np.savetxt(data, X, delimiter=",")
     assert [float(row[0]) for row in table(run("predict", model, data))[1:]] == predicted

@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("dask")]
 
 N, D = 400, 5
 OPTIONS = dict(loss="logistic", l2=1e-3, fit_intercept=True)
+RUN = dict(rtol=1e-10, rng=0)
 LONG = 3600.0  # seconds: no machine is so busy, so that only what hangs takes as long
 
 
@@ -55,10 +56,10 @@ def processes(client):
 
 def minimum():
     X, y = plain_data()
-    return ag.minimize(ag.StreamedModel([(X, y)], **OPTIONS), rtol=1e-10, rng=0)
+    return ag.minimize(ag.StreamedModel([(X, y)], **OPTIONS), **RUN)
 
 
-def run_and(model, after, action):
+def run_and(model, after, action, **options):
     """Minimise, and do something after so many iterations."""
     seen = []
 
@@ -67,7 +68,7 @@ def run_and(model, after, action):
         if len(seen) == after:
             action()
 
-    return ag.minimize(model, rtol=1e-10, rng=0, callback=callback)
+    return ag.minimize(model, callback=callback, **RUN, **options)
 
 
 def die(X, shares, victim):
@@ -154,21 +155,12 @@ def test_ctrl_c_in_a_round_trip_returns_the_best_point(client, tmp_path, calls, 
     assert_allclose(model.value(result.x), result.fun, rtol=1e-12)
 
 
-RUN = dict(rtol=1e-10, rng=0)
-
-
 def cut_off(model, folder, action):
     """Do something in mid-run that loses the rows, and return the checkpoint that is left."""
-    seen, kept = [], dict(checkpoint=folder / "run.ckpt", checkpoint_every=1)
-
-    def callback(x):
-        seen.append(x)
-        if len(seen) == 2:
-            action()
-
+    checkpoint = folder / "run.ckpt"
     with pytest.raises(ConnectionError, match="can be resumed"):
-        ag.minimize(model, callback=callback, **RUN, **kept)
-    return kept["checkpoint"]
+        run_and(model, 2, action, checkpoint=checkpoint, checkpoint_every=1)
+    return checkpoint
 
 
 def goes_on_bit_for_bit(client, checkpoint):

@@ -43,6 +43,7 @@ def test_rows_of_ray_actors_are_those_in_memory(tmp_path):
     assert CHECKS in code
     script = tmp_path / "ray_rows.py"
     script.write_text(code, "utf-8")
-    found = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)  # fmt: skip
+    command = [sys.executable, script]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
     assert "all held" in found.stdout

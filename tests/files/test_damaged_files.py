@@ -249,8 +249,10 @@ def test_an_entry_that_claims_more_than_its_file(tmp_path, compressed):
 @pytest.mark.parametrize("shape", HUGE)
 def test_npy_data_that_claim_more_than_their_file(tmp_path, shape):
     long, wide = tmp_path / "X.npy", tmp_path / "y.npy"
-    long.write_bytes(npy(shape))
     np.save(wide, np.zeros(2))
+    with pytest.raises(FileNotFoundError, match=r"X\.npy"):
+        AcceleGradRegressor().fit((long, wide))
+    long.write_bytes(npy(shape))
     with little_memory(), pytest.raises(ValueError, match=r"X\.npy|equal lengths|no rows"):
         AcceleGradRegressor().fit((long, wide))
 

@@ -1,6 +1,7 @@
 """Tables in files: what a first line is, which column is which, and the same rows whole or in blocks."""
 
 import bz2
+import decimal
 import gzip
 import lzma
 import sys
@@ -159,9 +160,9 @@ def test_missing_files_and_folders(tmp_path, name):
     refused(tmp_path / name)
 
 
-@pytest.mark.parametrize(("ending", "name"), [(".bz2", "a"), (".gz", "a.csv"), (".xz", "a")])
+@pytest.mark.parametrize(("ending", "name"), [(".bz2", "a"), (".gz", "a.csv"), (".xz", "a.svm")])
 def test_wrong_or_damaged_compression(tmp_path, ending, name):
-    row = "1 1:2\n" if name == "a" else "1,2,3\n"
+    row = "1,2,3\n" if name == "a.csv" else "1 1:2\n"
     good, name = COMPRESSIONS[ending](row.encode() * 50), f"{name}{ending}"
     refused(written(tmp_path, row, name))
     for end in (len(good) // 2, len(good) - 9, len(good) - 1):
@@ -267,6 +268,7 @@ def test_targets_by_name_and_number(tmp_path):
     refused(bare, "without a header", "'t'", target="t", **known)
     assert_rows(bare, TABLE[:, 1:], TABLE[:, 0], target=0, **known)
     refused(path, "'b'", "feature of the model", target=1, **known)
+    refused(written(tmp_path, "a,b\n"), "at least one", **known)
 
 
 # CSV: cells
@@ -373,6 +375,9 @@ def test_text_by_mistake_is_refused(tmp_path):
     frame.assign(a=[f"person {number}" for number in range(40)]).to_csv(tmp_path / "a.csv")
     kept = Reading(drop=(0,))
     refused(tmp_path / "a.csv", "'a' has 40 different texts in 40 rows", "--drop 'a'", reading=kept)
+    # Booleans are text, which pandas does not know of the first frame.
+    frame.assign(a=X[:, 0] > 0).to_csv(tmp_path / "a.csv", index=False)
+    assert_rows(tmp_path / "a.csv", np.column_stack([X[:, 0] <= 0, X[:, 0] > 0, X[:, 0]]), Y)
     # Numbers that are codes.
     frame.assign(a=np.arange(40) % 4).to_csv(tmp_path / "a.csv", index=False)
     table = open_table(tmp_path / "a.csv", Wanted(reading=Reading(text=(0,))))
@@ -436,6 +441,9 @@ def test_kinds_of_parquet_columns(tmp_path):
             parquet.write_table(pyarrow.table(columns), path, row_group_size=9)
             single = X[:, 1].astype(np.float32)
             assert_rows(path, np.column_stack([X[:, 0], Y > 0, single]), words)
+    money = pyarrow.array([decimal.Decimal(str(x)) for x in X[:, 0]])
+    parquet.write_table(pyarrow.table({"a": money, "t": Y}), path)
+    assert_rows(path, X[:, :1], Y)
     lists = pyarrow.array([[1.0, 2.0]] * 40)
     for wrong in (lists, pyarrow.array(np.arange(40).astype("M8[s]"))):
         for columns in ({"a": wrong, "t": Y}, {"a": Y, "t": wrong}):
@@ -521,6 +529,10 @@ def test_what_an_npz_file_has_to_hold(tmp_path):
     for changes, message in wrong:
         np.savez(path, **{"X": X, "y": Y, **changes})
         refused(path, message)
+    np.savez(path, X=X, y=Y, feature_names=["a", "b", "c"])
+    table = open_table(path, Wanted(columns=tuple(map(Column, "abc"))))
+    assert table.names == ("a", "b", "c")
+    refused(path, "feature_names are 'a', 'b', 'c'", "'b', 'a'", columns=tuple(map(Column, "bac")))
     np.savez(path, X=X)
     refused(path, "no array 'y'")
     np.savez(path, a=X)

@@ -192,7 +192,7 @@ def check_against_the_rule(case, twins, steps, rtol):
                 for name in ("iteration", "step_size"):
                     assert getattr(twin, name) == pytest.approx(getattr(state, name), rel=rtol)
                 squares = state.weighted_squares if twin.coupled else state.squares
-                assert twin.numbers["squares"] == pytest.approx(squares, rel=rtol)
+                assert twin.numbers["weighted_squares"] == pytest.approx(squares, rel=rtol)
                 assert twin.numbers["weight_sum"] == pytest.approx(state.weight_sum, rel=rtol)
                 if case.config.kind == "distance_free":
                     assert_same_radius(twin, state, rtol)

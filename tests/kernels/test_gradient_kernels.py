@@ -268,6 +268,16 @@ def test_the_usual_variables_limit_the_threads(name) -> None:
     assert run_python(code, **(dict.fromkeys(names, "") | {name: "1"})) == "1"
 
 
+def test_where_numba_does_not_compile_kernels_are_not_used() -> None:
+    code = """
+import numpy as np
+from accelegrad import LinearModel, kernels
+with kernels.use("always"):
+    print(LinearModel(np.eye(2), np.ones(2), "squared").value(np.ones(2)))
+"""
+    assert run_python(code, NUMBA_DISABLE_JIT="1") == "0.0"
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_process_has_threads_of_its_own() -> None:
     code = """

@@ -48,10 +48,3 @@ def test_values_and_slopes_are_those_of_the_losses(name: str, smoothing: float) 
         # An exponential, a logarithm and a sum: on each side some three roundings of eps.
         np.testing.assert_allclose(found_value, value, rtol=2e-15, atol=1e-300)
         np.testing.assert_allclose(found_slope, slope, rtol=2e-15, atol=1e-300)
-
-
-@pytest.mark.parametrize("name", KINKED)
-def test_a_kink_has_the_slope_0(name: str) -> None:
-    loss = make_loss(name, epsilon=0.25)
-    kink = np.array([1.0 + loss.shape.epsilon])
-    assert compiled_losses(loss, kink, 1.0)[1] == 0.0

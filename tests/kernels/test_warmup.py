@@ -65,9 +65,9 @@ def part(x):
     return {factor} * x
 """
 KERNEL = """
-from accelegrad.kernels.compile import kernel
+from accelegrad.kernels.compile import Kernel
 from parts import part
-@kernel
+@Kernel
 def double(x):
     return part(x[0])
 """

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import csv
-import io
 import os
 import sys
 from collections import deque
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -101,14 +101,10 @@ def _predict(given: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _output(path: Path | None) -> Iterator[TextIO]:
+def _output(path: Path | None) -> Iterator[Any]:
     if path is not None:
         with whole_file(path) as file:
-            text = io.TextIOWrapper(file, "utf-8", newline="")
-            try:
-                yield text
-            finally:
-                text.detach()  # whoever opened the file closes it
+            yield codecs.getwriter("utf-8")(file)
         return
     try:
         yield sys.stdout

@@ -137,11 +137,6 @@ def counted_weights(block: Block, counts: Counts) -> Vector:
     return weights if counts is None else weights * counts
 
 
-def weight_of(block: Block, counts: Counts) -> float:
-    """Return the sum of the counted weights."""
-    return float(counted_weights(block, counts).sum())
-
-
 def relative_weight(block: Block, settings: RowSettings, largest: float, counts: Counts) -> float:
     """Return the sum of the rows' weights, each divided by the largest."""
     return float(_relative(block, settings, largest, counts).sum())
@@ -316,17 +311,13 @@ class ClusterData:
 
     @property
     def n_counted(self) -> int:
-        """The number of rows with weight, with repetition."""
-        if self._counts is None:
-            return sum(known.counted for known in self.facts)
-        return int(self._counts.sum())
+        """The number of rows with weight."""
+        return sum(known.counted for known in self.facts)
 
     @property
     def weight(self) -> float:
-        """The weight of all counted rows: one round trip unless all rows count."""
-        if self._counts is None:
-            return sum(known.weight for known in self.facts)
-        return float(self.cluster.total("weigh", weight_of, by_part=[self.counts]))
+        """The weight of all rows."""
+        return sum(known.weight for known in self.facts)
 
     @property
     def storage(self) -> Storage:

@@ -28,7 +28,7 @@ from accelegrad.dask.problems import (
     target_scale,
 )
 from accelegrad.errors import Vector
-from accelegrad.models.matrix import Matrix, RowNumbers
+from accelegrad.models.matrix import RowNumbers
 from accelegrad.models.parted_model import split_by_part
 from accelegrad.sklearn import classifier, cv, regressor
 from accelegrad.sklearn.base import LinearEstimator
@@ -111,8 +111,6 @@ class OnCluster(Mixin):
 
     def _problems(self, objective: Objective, data: Any) -> list[Problem]:
         """Return the problems of rows on the workers; targets and weights are there."""
-        if not isinstance(data.X, HeldRows):
-            return super()._problems(objective, data)
         return self._cluster_problems(objective, data.X.counted())
 
     def _fit_problems(self, *given: Any, warm: bool) -> None:
@@ -184,20 +182,12 @@ class HeldRows:
     def __getitem__(self, rows: Any) -> HeldRows:
         return HeldRows(self.data, self.numbers[rows])
 
-    def __matmul__(self, coefficients: Matrix) -> Matrix:
-        """Return the products of the rows with columns of coefficients: one round trip."""
-        return np.asarray(self.map(_product, coefficients))
-
     def map(self, function: Callable[..., Any], *given: Any) -> Any:
         """Return a function's result for `given` and the rows, in their order: one round trip."""
         pieces, order = split_by_part(self.numbers, self.data.ends)
         found = self.data.cluster.each("predict", _mapped, function, *given, by_part=[pieces])
         in_order = np.concatenate([part for part in found if part is not None])
         return in_order[np.argsort(order, kind="stable")]
-
-
-def _product(coefficients: Matrix, X: Any) -> Any:
-    return X @ coefficients
 
 
 def _mapped(block: Block, function: Callable[..., Any], *given: Any) -> Any:

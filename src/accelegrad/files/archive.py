@@ -39,8 +39,16 @@ class ArchiveError(ValueError):
 def save(path: Path, form: Format, content: Mapping[str, Any]) -> None:
     """Write `content`, nested mappings of arrays and plain values, atomically."""
     arrays: dict[str, np.ndarray[Any, Any]] = {}
-    tree = {"format": form.name, "version": form.version, "content": _pack(content, arrays)}
-    arrays[_HEADER] = np.frombuffer(json.dumps(tree).encode(), dtype=np.uint8)
+
+    def packed(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            arrays[name := f"a{len(arrays)}"] = value
+            return {_ARRAY: name}
+        return dict(value) if isinstance(value, Mapping) else value.item()  # a NumPy number
+
+    tree = {"format": form.name, "version": form.version, "content": content}
+    header = json.dumps(tree, default=packed)
+    arrays[_HEADER] = np.frombuffer(header.encode(), dtype=np.uint8)
     with whole_file(path) as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
@@ -51,9 +59,12 @@ def load(path: Path, form: Format) -> dict[str, Any]:
         arrays = load_arrays(path)
         if _HEADER not in arrays:
             raise ValueError("it is an .npz file of something else")
-        tree = json.loads(arrays.pop(_HEADER).tobytes())
+        tree = json.loads(
+            arrays.pop(_HEADER).tobytes(),
+            object_hook=lambda found: arrays[found[_ARRAY]] if _ARRAY in found else found,
+        )
         known = tree["format"], tree["version"]
-        content: dict[str, Any] = _unpack(tree["content"], arrays)
+        content: dict[str, Any] = tree["content"]
     except FileNotFoundError:
         raise FileNotFoundError(f"{str(path)!r}: there is no such file.") from None
     except IsADirectoryError:
@@ -74,14 +85,12 @@ def load(path: Path, form: Format) -> dict[str, Any]:
 
 def load_arrays(path: Path, *, compressed: bool = False) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays of an .npz file, or raise any exception if it is damaged."""
-    with path.open("rb") as file:
-        with zipfile.ZipFile(file) as archive:
-            left = os.fstat(file.fileno()).st_size * (LARGEST_RATIO if compressed else 1)
-            for entry in archive.infolist():
-                left -= _checked_size(archive, entry, left)
-        file.seek(0)
-        with np.load(file, allow_pickle=False) as stored:
-            return {name: stored[name] for name in stored.files}
+    most = path.stat().st_size * (LARGEST_RATIO if compressed else 1)
+    with zipfile.ZipFile(path) as archive:
+        for entry in archive.infolist():
+            most -= _checked_size(archive, entry, most)
+    with np.load(path, allow_pickle=False) as stored:
+        return dict(stored)
 
 
 def _checked_size(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> int:
@@ -103,24 +112,6 @@ def _checked_size(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -
                 f"{size} bytes, but the file holds {held} bytes for it, of at most {most}"
             )
         return int(size)
-
-
-def _pack(value: Any, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _pack(part, arrays) for name, part in value.items()}
-    if isinstance(value, np.ndarray):
-        name = f"a{len(arrays)}"
-        arrays[name] = value
-        return {_ARRAY: name}
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _unpack(value: Any, arrays: Mapping[str, np.ndarray[Any, Any]]) -> Any:
-    if not isinstance(value, dict):
-        return value
-    if _ARRAY in value:
-        return arrays[value[_ARRAY]]
-    return {name: _unpack(part, arrays) for name, part in value.items()}
 
 
 @contextmanager

@@ -360,7 +360,8 @@ class CsvFile(FrameFile):
         """
         first = self._first_line()
         first[0] = first[0].lstrip("# ")  # numpy.savetxt marks the header as a comment
-        if len(first) < 2:
+        known = {column.name for column in self.wanted.columns or ()}
+        if len(first) < 2 and known != set(first):
             mark = next((c for c in ";\t,| " if c in first[0] and c != self._separator), None)
             hint = f". The columns seem to be separated by {mark!r}: give --sep {mark!r}"
             raise self.error(
@@ -368,7 +369,6 @@ class CsvFile(FrameFile):
                 f"needed, separated by {self._separator!r}{hint if mark else ''}"
             )
         wanted, header = self.wanted, self.wanted.reading.header
-        known = {column.name for column in wanted.columns or ()}
         if header is None and (wanted.target in first or (known and known <= set(first))):
             header = True
         if header is None:
@@ -439,8 +439,6 @@ class CsvFile(FrameFile):
                 # pandas drops cells behind the last column with a mere warning.
                 warnings.simplefilter("error", errors.ParserWarning)
                 yield
-        except errors.EmptyDataError:
-            raise self.no_rows() from None
         except UnicodeError as error:
             hint = "Give its encoding, such as --encoding latin-1"
             raise self.error(f"not text in {encoding} ({error}). {hint}") from None
@@ -454,7 +452,6 @@ class ParquetFile(FrameFile):
     """Columns of numbers and text, without the stored index of a data frame."""
 
     def __init__(self, path: Path, wanted: Wanted) -> None:
-        opened(path).close()
         require(f"{path}: reading Parquet files", "files")
         super().__init__(path, wanted)
 
@@ -502,7 +499,7 @@ class ParquetFile(FrameFile):
             elif types.is_boolean(kind):
                 column = column.cast(arrow.uint8())
             elif types.is_decimal(kind):
-                column = column.cast(arrow.float64())
+                column = column.cast(arrow.string()).cast(arrow.float64())  # once rounds wrongly
             columns[name] = column.to_pandas().to_numpy()
         index = self.pandas.RangeIndex(first_row, first_row + len(batch))
         return self.pandas.DataFrame(columns, index=index)

@@ -58,6 +58,8 @@ def _checked_mode(name: str, mode: str) -> str:
     return mode
 
 
+#: Numba's own switch: functions stay Python, which compiled code here is not written for.
+_DISABLED = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
 _settings = _Settings(
     _checked_mode("ACCELEGRAD_KERNELS", os.environ.get("ACCELEGRAD_KERNELS") or "auto")
 )
@@ -130,7 +132,7 @@ def wanted(matrix: Readable | None, pays: Callable[[Readable], bool] | None = No
 
     `pays` tells where they are faster.
     """
-    if matrix is None or _settings.mode == "never":
+    if matrix is None or _settings.mode == "never" or _DISABLED:
         return False
     if _settings.mode == "always":
         return True

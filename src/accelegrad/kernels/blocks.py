@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from threading import Lock
+from functools import cache
 from typing import TypeVar
 
 import numpy as np
@@ -20,8 +20,7 @@ def run(task: Callable[[int], T], count: int) -> list[T]:
     """Return task(0), ..., task(count - 1), computed in parallel."""
     if count == 1:
         return [task(0)]
-    pool = _pool(count - 1)
-    others = [pool.submit(task, block) for block in range(1, count)]
+    others = [_pool().submit(task, block) for block in range(1, count)]
     return [task(0), *(other.result() for other in others)]
 
 
@@ -35,25 +34,11 @@ def of_rows(task: Callable[[slice], T], n: int, count: int) -> list[T]:
     return [task(slice(0, n))] if count == 1 else run(quietly, count)
 
 
-_executor: ThreadPoolExecutor | None = None
-_size = 0
-_lock = Lock()
+@cache
+def _pool() -> ThreadPoolExecutor:
+    """Return the pool, which starts a thread for a task when no other is idle."""
+    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="accelegrad")
 
 
-def _pool(size: int) -> ThreadPoolExecutor:
-    """Return a pool of at least this many threads, for the life of the process."""
-    global _executor, _size
-    with _lock:
-        if _executor is None or _size < size:
-            _executor, _size = ThreadPoolExecutor(size, thread_name_prefix="accelegrad"), size
-        return _executor
-
-
-def _forget() -> None:
-    """Forget the pool in a forked process, where its threads do not exist."""
-    global _executor, _size, _lock
-    _executor, _size, _lock = None, 0, Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+if hasattr(os, "register_at_fork"):  # the pool's threads do not exist in a forked process
+    os.register_at_fork(after_in_child=_pool.cache_clear)

@@ -61,13 +61,8 @@ def summing(function: Callable[P, R]) -> Callable[P, R]:
     return part
 
 
-def kernel(function: Callable[..., Any]) -> Any:
-    """Compile a function that Python calls: it releases the GIL and is cached on disk."""
-    return Kernel(function)
-
-
 class Kernel:
-    """A function compiled for each choice of types, with one cache entry for each.
+    """A function that Python calls: it releases the GIL, and is cached on disk for each types.
 
     Numba's cache numbers a function's files by types and writes the number before the file, so that
     of two processes compiling for different types one could run the other's code; and it does not

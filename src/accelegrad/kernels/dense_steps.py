@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,10 @@ import numpy.typing as npt
 
 from accelegrad.errors import Vector
 from accelegrad.kernels import read_only
-from accelegrad.kernels.compile import compiled, kernel, summing
+from accelegrad.kernels.compile import Kernel, compiled, summing
 from accelegrad.kernels.rows import add_row, row_product
 from accelegrad.kernels.steps import (
+    NUMBERS,
     TRUST,
     Chunk,
     Settings,
@@ -23,12 +23,9 @@ from accelegrad.kernels.steps import (
     over_root,
     reach_of,
     record,
-    set_loss,
 )
 
 NO_CHANGE = read_only(np.empty((2, 0)))
-#: The numbers that change; the last two floats are for the distance-free rule.
-NUMBERS = record(["squares", "eta", "weight_sum", "radius", "evidence"], ["iteration"])
 
 
 @summing
@@ -70,12 +67,9 @@ def _descent(g: Any, x0: Any, x: Any) -> float:
 @summing
 def _accumulate(total: Any, w: float, g: Any) -> float:
     """Add w g to a sum; return its squared norm."""
-    squares = 0.0
     for j in range(g.size):
         total[j] += w * g[j]
-    for j in range(g.size):
-        squares += total[j] * total[j]
-    return squares
+    return _squares(total)
 
 
 @summing
@@ -142,7 +136,7 @@ def _gradient(
         g[d] = total
 
 
-@kernel
+@Kernel
 def dense_steps(
     state: Any,
     fixed: Any,
@@ -165,26 +159,26 @@ def dense_steps(
         _gradient(f, X, targets, weights, change, x, w, g, order, first, last)
         first = last
         alpha = importance(s.iteration) if f.coupled else 1.0
-        squares = s.squares + alpha * alpha * _squares(g)
+        squares = s.weighted_squares + alpha * alpha * _squares(g)
         if not math.isfinite(squares):
             return step
-        s.squares = squares
+        s.weighted_squares = squares
         scale, reach, weight = reach_of(s, f, alpha)
         if f.coupled:
-            s.eta = over_root(scale, f.squared_bound + squares)
-            _hold(z, x0, math.sqrt(_move(z, alpha * s.eta, g, x0)), reach)
+            s.step_size = over_root(scale, f.squared_bound + squares)
+            _hold(z, x0, math.sqrt(_move(z, alpha * s.step_size, g, x0)), reach)
             if f.tracked:
                 heavier = weight * s.radius
                 s.evidence += heavier * _descent(g, x0, x)
                 proven = over_root(s.evidence, _accumulate(gradients, heavier, g))
                 s.radius = min(max(s.radius, TRUST * proven), f.cap)
             rest = 1.0 - 1.0 / importance(s.iteration + 1)
-            _follow(x, y, z, g, total, s.eta, weight, rest)
+            _follow(x, y, z, g, total, s.step_size, weight, rest)
         else:
-            s.eta = over_root(scale, 2.0 * squares)
+            s.step_size = over_root(scale, 2.0 * squares)
             for j in range(x.size):
                 total[j] += x[j]
-            _hold(x, x0, math.sqrt(_move(x, s.eta, g, x0)), reach)
+            _hold(x, x0, math.sqrt(_move(x, s.step_size, g, x0)), reach)
         s.weight_sum += weight
         s.iteration += 1
     return ends.size
@@ -209,25 +203,18 @@ class DenseSteps(Steps):
         self.coupled = settings.coupled
         self.start = x0.copy()  # writeable, since Numba has another type for read-only arrays
         self._fixed = settings.fixed(l2=l2, fit_intercept=fit_intercept)
-        self._numbers = np.zeros(1, NUMBERS)
+        self._numbers = np.zeros(1, record(NUMBERS, ["iteration"]))
         self._numbers["radius"] = settings.initial_radius
         self._change = NO_CHANGE if change is None else read_only(np.stack(change))
         self.points = np.zeros((5, x0.size))  # x, the weighted sum, y, z, the gradients' sum
         self.points[[0, 2, 3]] = x0
         self._gradient = np.zeros(x0.size)
 
-    def advance(self, chunk: Chunk, order: npt.NDArray[Any], ends: npt.NDArray[Any]) -> int:
-        """Do one step per batch of rows and return how many were done.
-
-        It stops before a step whose margins or gradient are not finite. `order` has the rows in
-        order of use, `ends` the end of each batch.
-        """
-        set_loss(self._fixed, chunk.data.loss)
+    def _advanced(self, chunk: Chunk, order: npt.NDArray[Any], ends: npt.NDArray[Any]) -> Any:
         (X,) = chunk.data.matrix
         rows = (X, chunk.data.y, read_only(chunk.weights))
         points = (self._change, self.points, self.start, self._gradient)
-        batches = (read_only(order), read_only(ends))
-        return int(dense_steps(self._numbers, self._fixed, *rows, *points, *batches))
+        return dense_steps(self._numbers, self._fixed, *rows, *points, order, ends)
 
     def query(self) -> Vector:
         """Return the point of the next gradient."""
@@ -245,12 +232,3 @@ class DenseSteps(Steps):
         """Return the last iterate: y of AcceleGrad, x of AdaGrad."""
         point: Vector = self.points[2 if self.coupled else 0].copy()
         return point
-
-    def state(self) -> dict[str, Any]:
-        """Return a copy of all that decides the coming steps."""
-        return {"numbers": self._numbers.view(np.float64).copy(), "points": self.points.copy()}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue bit for bit from a `state`, on the same data and settings."""
-        self._numbers.view(np.float64)[:] = state["numbers"]
-        self.points[:] = state["points"]

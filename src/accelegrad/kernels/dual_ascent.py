@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accelegrad.errors import Vector
-from accelegrad.kernels.compile import compiled, kernel
+from accelegrad.kernels.compile import Kernel, compiled
 from accelegrad.kernels.loss_shape import Shape
 from accelegrad.kernels.losses import logistic_slope, rounded_off
 from accelegrad.kernels.rows import (
@@ -107,7 +107,7 @@ def _next_order(rests: Any, draws: Any, order: Any) -> Any:
     return count
 
 
-@kernel
+@Kernel
 def ascent(
     X: Any,
     data: Any,

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from accelegrad.errors import Vector
 from accelegrad.kernels import count_blocks, read_only
 from accelegrad.kernels.blocks import run
-from accelegrad.kernels.compile import kernel, summing
+from accelegrad.kernels.compile import Kernel, summing
 from accelegrad.kernels.loss_shape import Shape, for_kernels
 from accelegrad.kernels.losses import losses
 from accelegrad.kernels.rows import add_row, add_sparse_row, row_product, sparse_product
@@ -41,19 +41,6 @@ class Task(NamedTuple):
 
 
 # Chunks of rows
-
-
-@summing
-def _choose(rows: Array, first: int, count: int, y: Vector, chosen: Array, targets: Vector) -> None:
-    """Store the numbers and targets of the rows of a chunk."""
-    if rows.size > 0:
-        for i in range(count):
-            chosen[i] = rows[first + i]
-            targets[i] = y[rows[first + i]]
-    else:
-        for i in range(count):
-            chosen[i] = np.uint64(first + i)
-            targets[i] = y[first + i]
 
 
 @summing
@@ -89,7 +76,7 @@ def _weigh(
 # to 1.5 times as long, and their rounding depends on where arrays are in memory.
 
 
-@kernel
+@Kernel
 def passed(
     X: Array | None, entries: Any, columns: Any, ends: Any, task: Task, length: int
 ) -> tuple[float, float, Vector]:
@@ -104,7 +91,9 @@ def passed(
     total, slope, one = 0.0, 0.0, np.uint64(1)
     for first in range(start, stop, length):
         count = min(length, stop - first)
-        _choose(rows, first, count, y, chosen, targets)
+        for i in range(count):
+            chosen[i] = rows[first + i] if rows.size > 0 else np.uint64(first + i)
+            targets[i] = y[chosen[i]]
         if X is not None:
             for i in range(count):
                 m[i] = intercept + row_product(X, chosen[i], w)

@@ -8,9 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import types
-from numba.extending import intrinsic
+import numpy as np
 
 from accelegrad.errors import Vector
 from accelegrad.kernels.compile import compiled
@@ -24,21 +22,6 @@ _ROUNDER = 1.5 * 2.0**52
 _LARGEST_EXPONENT = 708.0
 _EXPONENTIAL = tuple(1.0 / math.factorial(k) for k in range(14))
 _ARTANH = tuple(1.0 / (2 * k + 1) for k in range(12))
-
-
-def _inverse_power(_: Any, rounded: Any) -> Any:
-    """Return 2^-k for a float with k as its last bits: see `_ROUNDER`."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
-        number = ir.IntType(64)
-        bits = builder.bitcast(arguments[0], number)
-        exponent = builder.sub(ir.Constant(number, 1023), bits)
-        return builder.bitcast(builder.shl(exponent, ir.Constant(number, 52)), ir.DoubleType())
-
-    return types.float64(rounded), generate
-
-
-inverse_power: Any = intrinsic(_inverse_power)
 
 
 @compiled
@@ -55,7 +38,8 @@ def _decay(size: float) -> float:
     series = _EXPONENTIAL[13]
     for term in range(12, -1, -1):
         series = series * r + _EXPONENTIAL[term]
-    decay = series * inverse_power(rounded)
+    exponent = 1023 - np.float64(rounded).view(np.int64)
+    decay = series * np.int64(exponent << 52).view(np.float64)  # 2^-k exp(r)
     return 0.0 if size >= _LARGEST_EXPONENT else (decay if size == size else size)
 
 
@@ -76,9 +60,7 @@ def loss_and_slope(loss: Any, m: float, y: float) -> Any:
     """Return l(m, y) and l'(m, y), a subgradient: 0 at kinks. None is the logistic loss."""
     if loss is None:
         z = y * m
-        decay = _decay(abs(z))
-        value = _log1p(decay) - (0.0 if z > 0.0 else z)
-        return value, -y * ((decay if z > 0.0 else 1.0) / (1.0 + decay))
+        return _log1p(_decay(abs(z))) - (0.0 if z > 0.0 else z), logistic_slope(m, y)
     return rounded_off(loss, m, y)
 
 

@@ -9,7 +9,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
-from accelegrad.kernels.compile import compiled, kernel, summing
+from accelegrad.kernels.compile import Kernel, compiled, summing
 
 
 @summing
@@ -31,17 +31,15 @@ def add_row(X: Any, i: int, c: float, g: Any) -> None:
 @compiled
 def sparse_product(data: Any, indices: Any, start: int, stop: int, x: Any) -> float:
     """Return a_i.x for the entries from start to stop, by four independent sums for speed."""
-    e, last, one, four = np.uint64(start), np.uint64(stop), np.uint64(1), np.uint64(4)
+    e, last = np.uint64(start), np.uint64(stop)
+    one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
     first = second = third = fourth = 0.0
     while e + four <= last:
         first += data[e] * x[indices[e]]
-        e += one
-        second += data[e] * x[indices[e]]
-        e += one
-        third += data[e] * x[indices[e]]
-        e += one
-        fourth += data[e] * x[indices[e]]
-        e += one
+        second += data[e + one] * x[indices[e + one]]
+        third += data[e + two] * x[indices[e + two]]
+        fourth += data[e + three] * x[indices[e + three]]
+        e += four
     while e < last:
         first += data[e] * x[indices[e]]
         e += one
@@ -51,19 +49,8 @@ def sparse_product(data: Any, indices: Any, start: int, stop: int, x: Any) -> fl
 @compiled
 def add_sparse_row(data: Any, indices: Any, start: int, stop: int, c: float, x: Any) -> None:
     """Add c a_i to x."""
-    e, last, one, four = np.uint64(start), np.uint64(stop), np.uint64(1), np.uint64(4)
-    while e + four <= last:
+    for e in range(np.uint64(start), np.uint64(stop)):
         x[indices[e]] += c * data[e]
-        e += one
-        x[indices[e]] += c * data[e]
-        e += one
-        x[indices[e]] += c * data[e]
-        e += one
-        x[indices[e]] += c * data[e]
-        e += one
-    while e < last:
-        x[indices[e]] += c * data[e]
-        e += one
 
 
 def _prefetch(_: Any, array: Any, index: Any) -> Any:  # noqa: ARG001
@@ -105,10 +92,11 @@ def look_ahead(
     if k + 1 < order.size:
         i = order[k + 1]
         for e in range(indptr[i], indptr[i + 1]):
-            prefetch(flat, np.uint64(width) * np.uint64(indices[e]))
+            for k in range(0, width, 8):  # numbers in a cache line
+                prefetch(flat, np.uint64(width) * np.uint64(indices[e]) + np.uint64(k))
 
 
-@kernel
+@Kernel
 def add_gram(data: Any, indices: Any, indptr: Any, rows: Any, weights: Any, gram: Any) -> None:
     """Add weights[k] a_i a_i' for i = rows[k], in one triangle for each pair of entries."""
     for k in range(rows.size):

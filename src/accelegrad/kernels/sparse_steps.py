@@ -50,9 +50,10 @@ import numpy.typing as npt
 
 from accelegrad.errors import Vector
 from accelegrad.kernels import read_only
-from accelegrad.kernels.compile import compiled, kernel
-from accelegrad.kernels.rows import look_ahead, prefetch
+from accelegrad.kernels.compile import Kernel, compiled
+from accelegrad.kernels.rows import look_ahead
 from accelegrad.kernels.steps import (
+    NUMBERS,
     TRUST,
     Chunk,
     Settings,
@@ -63,7 +64,6 @@ from accelegrad.kernels.steps import (
     over_root,
     reach_of,
     record,
-    set_loss,
 )
 
 #: Columns are rebased if the determinant of the coefficients of z and y is below this, a
@@ -72,11 +72,9 @@ LOST = 1e-4
 
 #: What changes from step to step; `peak` is the largest ||S||^2 since it was last computed;
 #: `equal` tells whether z and y are the same point.
-NUMBERS = record(
-    ["squares", "eta", "weight_sum", "radius", "evidence", "peak"],
-    ["iteration", "rebases", "equal"],
-)
+STATE = record([*NUMBERS, "peak"], ["iteration", "rebases", "equal"])
 Z, Y, S, SUM = range(4)  # rows of `Levels.mix`, and columns that hold z, y, s and q when rebased
+VECTORS = ("mirror_point", "gradient_point", "gradient_sum", "weighted_sum")  # of the rule's states
 X0 = 3  # the last row of `Levels.gram`
 
 
@@ -176,21 +174,15 @@ def _gradient(
 ) -> Any:
     """Write the sparse part of the gradient of a batch; return how many columns it has."""
     # No functions for parts of this: each call would count references to all arrays.
-    level, _, flat, x0 = points
+    level, flat, x0 = points
     data, indices, indptr, targets, weights = rows
     at, dots, _, slopes, free, gradient, listed, place, _, _ = room
     one, two, three, four = np.uint64(K), np.uint64(2 * K), np.uint64(3 * K), np.uint64(4 * K)
     last, last_level = np.uint64(4 * (level.size - 1) * K), np.uint64(at.size - 3 * K)
     count, shifted = np.uint64(0), x0.size > 0
-    for k in range(K):
-        free[k] = 0.0
+    free[:] = 0.0
     for position in range(first, end):
         look_ahead(data, indices, indptr, flat, 4 * K, order, position)
-        if position + 1 < order.size:  # the rest of what the next row's columns hold
-            i = order[position + 1]
-            for e in range(indptr[i], indptr[i + 1]):
-                for k in range(8, 4 * K, 8):
-                    prefetch(flat, four * np.uint64(indices[e]) + np.uint64(k))
         i = order[position]
         begin, stop = np.uint64(indptr[i]), np.uint64(indptr[i + 1])
         for k in range(one):
@@ -288,7 +280,7 @@ def _products(K: int, own: int, g: int, s: Any, f: Any, levels: Any, dots: Any, 
         dense = along[g, n, X0] + tau * along[g, n, Z] + rest * along[g, n, Y]
         along[g, n, 4] = itself + l2[n] * (sparse + dense)
         whole += along[g, n, 4]
-    return math.isfinite(s.squares + alpha * alpha * whole)
+    return math.isfinite(s.weighted_squares + alpha * alpha * whole)
 
 
 @compiled
@@ -304,8 +296,9 @@ def _couple(K: int, own: int, g: int, s: Any, f: Any, levels: Any, room: Any) ->
         gz, gs, gg = gz + along[g, n, Z], gs + along[g, n, S], gg + along[g, n, 4]
         gx += tau * along[g, n, Z] + rest * along[g, n, Y]
     scale, reach, weight = reach_of(s, f, alpha)
-    s.squares += alpha * alpha * gg
-    eta = over_root(scale, f.squared_bound + s.squares if coupled else 2.0 * s.squares)
+    s.weighted_squares += alpha * alpha * gg
+    squares = s.weighted_squares
+    eta = over_root(scale, f.squared_bound + squares if coupled else 2.0 * squares)
     step = alpha * eta
     away = max(zz - 2.0 * step * gz + step * step * gg, 0.0)
     held = 1.0 if away <= reach * reach else over_root(reach, away)
@@ -318,7 +311,7 @@ def _couple(K: int, own: int, g: int, s: Any, f: Any, levels: Any, room: Any) ->
         s.radius = min(max(s.radius, TRUST * over_root(s.evidence, ss)), f.cap)
         # ||S||^2 is a divisor: when it has become much smaller, it has lost its digits.
         lost = ss < LOST * s.peak
-    s.eta = eta
+    s.step_size = eta
     s.equal = 1 if s.equal and alpha == 1.0 and held == 1.0 else 0
     s.weight_sum += weight
     s.iteration += 1
@@ -369,7 +362,7 @@ def _couple(K: int, own: int, g: int, s: Any, f: Any, levels: Any, room: Any) ->
 @compiled
 def _rebase(K: int, own: int, points: Any, levels: Any, room: Any) -> None:
     """Turn the columns into z, y and both sums, before g_s is added."""
-    level, _, flat, x0 = points
+    level, flat, x0 = points
     square, _, mix, _ = levels
     one, two, three = np.uint64(K), np.uint64(2 * K), np.uint64(3 * K)
     both, factors = np.empty(2 * K), np.empty(12 * square.size * K)
@@ -398,7 +391,7 @@ def _rebase(K: int, own: int, points: Any, levels: Any, room: Any) -> None:
 @compiled
 def _measure(K: int, own: int, state: Any, points: Any, levels: Any) -> None:
     """Compute the inner products of z, y, S and x0 from rebased columns."""
-    level, _, flat, x0 = points
+    level, flat, x0 = points
     square, gram = levels.square, levels.gram
     one, four = np.uint64(K), np.uint64(4 * K)
     each, found = np.zeros(4 * K), np.zeros(16 * square.size * K)
@@ -424,9 +417,9 @@ def _measure(K: int, own: int, state: Any, points: Any, levels: Any) -> None:
         state[g].peak = gram[g, :, S, S].sum()
 
 
-@compiled
-def _steps(
-    K: int,
+@Kernel
+def steps(
+    several: int | None,
     state: Any,
     fixed: Any,
     levels: Any,
@@ -436,7 +429,13 @@ def _steps(
     order: Any,
     ends: Any,
 ) -> Any:
-    """Do one step per batch of rows, for K sets of coefficients; return how many were done."""
+    """Do one step per batch of rows, for K = `several` sets of coefficients; return the number.
+
+    None is one set, for which loops over several would be far slower. `points` are the level of
+    each column, the columns as a vector, and x0; `rows` are the parts of a CSR matrix, targets and
+    weights.
+    """
+    K = 1 if several is None else several
     f, own, groups, first = fixed[0], K // state.size, state.size, 0
     base = np.uint64(1)
     room.place[:] = np.uint64(0)
@@ -456,37 +455,14 @@ def _steps(
             lost |= _couple(K, own, g, state[g], f, levels, room)
         if lost:
             _rebase(K, own, points, levels, room)
-        _add(K, points[2], points[0], room, count)
+        _add(K, points[1], points[0], room, count)
         if lost:
             _measure(K, own, state, points, levels)
         first, base = last, base + np.uint64(count)
     return ends.size
 
 
-@kernel
-def steps(
-    several: int | None,
-    state: Any,
-    fixed: Any,
-    levels: Any,
-    points: Any,
-    rows: Any,
-    room: Any,
-    order: Any,
-    ends: Any,
-) -> Any:
-    """Do one step per batch of rows, for K = `several` sets of coefficients; return the number.
-
-    None is one set, for which loops over several would be far slower. `points` are the level of
-    each column, the columns, the same memory as a vector, and x0; `rows` are the parts of a CSR
-    matrix, targets and weights.
-    """
-    if several is None:
-        return _steps(1, state, fixed, levels, points, rows, room, order, ends)
-    return _steps(several, state, fixed, levels, points, rows, room, order, ends)
-
-
-@kernel
+@Kernel
 def combined(flat: Any, x0: Any, level: Any, factors: Any, weights: Any, free: Any) -> None:
     """Write v f_0 + w f_1 + s f_2 + q f_3 + x0 f_4, with five factors per level."""
     K, d = weights.shape
@@ -503,17 +479,6 @@ def combined(flat: Any, x0: Any, level: Any, factors: Any, weights: Any, free: A
                 weights[k, j] = total
             else:
                 free[k] = total
-
-
-#: Fields of `DistanceFreeAcceleGrad`'s states, by their names here.
-_FIELDS = {
-    "squares": "weighted_squares",
-    "eta": "step_size",
-    "weight_sum": "weight_sum",
-    "radius": "radius",
-    "evidence": "evidence",
-    "iteration": "iteration",
-}
 
 
 def levels_of(scale: Vector) -> tuple[Vector, npt.NDArray[np.uint8]]:
@@ -561,13 +526,13 @@ class SparseSteps(Steps):
         mix, gram = (np.zeros((len(starts), scales.size, 4, n)) for n in (3, 4))
         mix[:, :, Z, 0] = mix[:, :, Y, 1] = 1.0
         self._levels = Levels(scales**2, l2_of_levels, mix, gram)
-        self._numbers = np.zeros(len(starts), NUMBERS)
+        self._numbers = np.zeros(len(starts), STATE)
         self._numbers["radius"], self._numbers["equal"] = settings.initial_radius, 1
         K = len(starts) * n_classes
         shifted = any(start.any() for start in starts)
         self._start = self._turned(starts) if shifted else np.empty((0, K))
         self._numbers["rebases"] = -1 if shifted else 0
-        self._columns = np.zeros((scale.size, 4, K))
+        self.points = np.zeros((scale.size, 4, K))
         self._states: list[Any] = []
         self._room: Room | None = None  # reused by the next chunk if large enough
 
@@ -606,20 +571,15 @@ class SparseSteps(Steps):
     ) -> SparseSteps:
         """Return steps that continue from states of `DistanceFreeAcceleGrad` in scaled form."""
         starts, radii = zip(*((state.start, state.radius) for state in states), strict=True)
-        none = dict.fromkeys(("query_point", "mirror_point", "gradient_point"), None)
-        blank = states[0]._replace(**none, weighted_sum=None, gradient_sum=None)
+        blank = states[0]._replace(**dict.fromkeys(("query_point", *VECTORS)))
         found = cls.of_starts(blank, starts, radii, scale, l2, n_classes)
-        for name, field in _FIELDS.items():
-            found._numbers[name] = [getattr(state, field) for state in states]
+        for name in (*NUMBERS, "iteration"):
+            found._numbers[name] = [getattr(state, name) for state in states]
         found._numbers["equal"], found._numbers["rebases"] = 0, -1
-        vectors = {
-            Z: [state.mirror_point - state.start for state in states],
-            Y: [state.gradient_point - state.start for state in states],
-            S: [state.gradient_sum for state in states],
-            SUM: [state.weighted_sum for state in states],
-        }
-        for row, each in vectors.items():
-            found._columns[:, row] = found._turned(each)
+        for row, name in enumerate(VECTORS):
+            origins = starts if row in (Z, Y) else np.zeros(len(starts))
+            pairs = zip(states, origins, strict=True)
+            found.points[:, row] = found._turned([getattr(state, name) - x for state, x in pairs])
         return found
 
     def _turned(self, vectors: Sequence[Vector]) -> Vector:
@@ -631,21 +591,15 @@ class SparseSteps(Steps):
         turned: Vector = np.ascontiguousarray(np.concatenate(parts) * self._scale[:, None])
         return turned
 
-    def advance(self, chunk: Chunk, order: npt.NDArray[Any], ends: npt.NDArray[Any]) -> int:
-        """Do one step per batch of rows and return how many were done.
-
-        It stops before a step whose margins or gradient are not finite. `order` has the rows in
-        order of use, `ends` the end of each batch. Targets are a vector, one column per problem, or
-        class numbers.
-        """
+    def _advanced(self, chunk: Chunk, order: npt.NDArray[Any], ends: npt.NDArray[Any]) -> Any:
+        # Targets are a vector, one column per problem, or class numbers.
         if not ends.size:
             return 0
-        data, K = chunk.data, self._columns.shape[2]
-        set_loss(self._fixed, data.loss)
+        data, K = chunk.data, self.points.shape[2]
         lengths = np.diff(data.matrix[2]).astype(np.int64)[order]
         most = int(np.add.reduceat(lengths, np.append(0, ends[:-1])).max())
-        flat = self._columns.reshape(-1)  # in Python: a kernel would compile it in seconds
-        points = (self._level, self._columns, flat, self._start)
+        flat = self.points.reshape(-1)  # in Python: a kernel would compile it in seconds
+        points = (self._level, flat, self._start)
         targets = read_only(data.y.reshape(data.y.shape[0], -1))
         rows = (*data.matrix, targets, read_only(chunk.weights))
         room = self._room
@@ -654,7 +608,7 @@ class SparseSteps(Steps):
         given = (self._numbers, self._fixed, self._levels, points, rows, room)
         several = None if K == 1 else K
         self._room = room
-        return int(steps(several, *given, read_only(order), read_only(ends)))
+        return steps(several, *given, order, ends)
 
     # -- points ----------------------------------------------------------------------------------
 
@@ -685,18 +639,13 @@ class SparseSteps(Steps):
 
     def states(self) -> list[Any]:
         """Return the rule's states, in scaled coordinates, after `of_states`."""
-        vectors = {
-            "mirror_point": self._vectors(Z),
-            "gradient_point": self._vectors(Y),
-            "gradient_sum": self._vectors(S),
-            "weighted_sum": self._vectors(SUM),
-        }
+        vectors = {name: self._vectors(row) for row, name in enumerate(VECTORS)}
         z, y = vectors["mirror_point"], vectors["gradient_point"]
         vectors["query_point"] = z + self._rest * (y - z)
         return [
             state._replace(
                 **{name: found[g] for name, found in vectors.items()},
-                **{field: self._numbers[name][g].item() for name, field in _FIELDS.items()},
+                **{name: self._numbers[name][g].item() for name in (*NUMBERS, "iteration")},
             )
             for g, state in enumerate(self._states)
         ]
@@ -727,9 +676,9 @@ class SparseSteps(Steps):
         return factors
 
     def _combined(self, factors: Vector) -> tuple[Vector, Vector]:
-        K, d = self._columns.shape[2], self._shape[2]
+        K, d = self.points.shape[2], self._shape[2]
         weights, free = np.empty((K, d)), np.zeros(K)  # which stay zero without intercepts
-        flat, factors = self._columns.reshape(-1), factors.reshape(-1)
+        flat, factors = self.points.reshape(-1), factors.reshape(-1)
         combined(flat, self._start, self._level, factors, weights, free)
         return weights, free
 
@@ -738,12 +687,9 @@ class SparseSteps(Steps):
     def state(self) -> dict[str, Any]:
         """Return a copy of all that decides the coming steps."""
         _, _, mix, gram = self._levels
-        numbers = self._numbers.view(np.float64).copy()
-        levels = np.concatenate([mix, gram], axis=3)
-        return {"numbers": numbers, "levels": levels, "points": self._columns.copy()}
+        return super().state() | {"levels": np.concatenate([mix, gram], axis=3)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue bit for bit from a `state`, on the same data and settings."""
-        self._numbers.view(np.float64)[:] = state["numbers"]
+        super().restore(state)
         self._levels.mix[:], self._levels.gram[:] = np.split(state["levels"], [3], axis=3)
-        self._columns[:] = state["points"]

@@ -9,15 +9,18 @@ y_i) + l2 / 2 ||w||^2, the (optional, unpenalised) intercept last, and a batch B
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from accelegrad.errors import Vector
+from accelegrad.kernels import read_only
 from accelegrad.kernels.compile import compiled
 from accelegrad.kernels.gradient import Data
-from accelegrad.kernels.loss_shape import LOGISTIC, Shape
+from accelegrad.kernels.loss_shape import LOGISTIC
 from accelegrad.kernels.losses import logistic_slope, rounded_off
 
 STEP, REACH, TRUST = 2.0, 3.0, 2.0  # constants of rules/distance_free.py
@@ -28,6 +31,9 @@ def record(floats: list[str], integers: list[str]) -> np.dtype[np.void]:
     return np.dtype([(name, "f8") for name in floats] + [(name, "i8") for name in integers])
 
 
+#: Numbers that change from step to step, by their names in `DistanceFreeAcceleGrad`'s states; the
+#: last two are that rule's alone.
+NUMBERS = ["weighted_squares", "step_size", "weight_sum", "radius", "evidence"]
 #: Constants of a run: the rule's settings and the loss's `Shape`.
 FIXED = record(
     [
@@ -71,12 +77,28 @@ class Settings(NamedTuple):
         return fixed
 
 
-class Steps:
+class Steps(ABC):
     """Steps of a rule on rows: a state that compiled code changes in place."""
 
     coupled: bool
     start: Vector
+    points: Vector  # all vectors that change
+    _fixed: npt.NDArray[np.void]
     _numbers: npt.NDArray[np.void]
+
+    def advance(self, chunk: Chunk, order: npt.NDArray[Any], ends: npt.NDArray[Any]) -> int:
+        """Do one step per batch of rows and return how many were done.
+
+        It stops before a step whose margins or gradient are not finite. `order` has the rows in
+        order of use, `ends` the end of each batch.
+        """
+        for name, number in chunk.data.loss._asdict().items():
+            self._fixed[name] = number
+        return int(self._advanced(chunk, read_only(order), read_only(ends)))
+
+    @abstractmethod
+    def _advanced(self, chunk: Chunk, order: npt.NDArray[Any], ends: npt.NDArray[Any]) -> Any:
+        """Call the kernel."""
 
     @property
     def numbers(self) -> Any:
@@ -91,18 +113,21 @@ class Steps:
     @property
     def step_size(self) -> float:
         """The last eta_t, 0 before the first step."""
-        return float(self.numbers["eta"])
+        return float(self.numbers["step_size"])
 
     @property
     def radius(self) -> float:
         """The radius of a distance-free rule."""
         return float(self.numbers["radius"])
 
+    def state(self) -> dict[str, Any]:
+        """Return a copy of all that decides the coming steps."""
+        return {"numbers": self._numbers.view(np.float64).copy(), "points": self.points.copy()}
 
-def set_loss(fixed: npt.NDArray[np.void], loss: Shape) -> None:
-    """Write a loss into the record of constants."""
-    for name, number in loss._asdict().items():
-        fixed[name] = number
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue bit for bit from a `state`, on the same data and settings."""
+        self._numbers.view(np.float64)[:] = state["numbers"]
+        self.points[:] = state["points"]
 
 
 @compiled
