@@ -9,7 +9,14 @@ import accelegrad as ag
 from accelegrad import kernels
 from accelegrad.models.losses import LOSSES, make_loss
 from accelegrad.solvers import DualAscent
-from accelegrad.solvers.dual_ascent import Ascent, DualOracle, Gap, epochs_to, proximal_slopes
+from accelegrad.solvers.dual_ascent import (
+    LEAST_COMPILED,
+    Ascent,
+    DualOracle,
+    Gap,
+    epochs_to,
+    proximal_slopes,
+)
 from reference.dual_ascent import dual_ascent
 from toys import linear_problem
 
@@ -159,6 +166,15 @@ def test_compiled_epochs_are_the_plain_ones(loss, case):
     for a, b in zip(plain, compiled, strict=True):
         assert_allclose(b.state.slopes, a.state.slopes, rtol=1e-7, atol=1e-8)
         assert_allclose(b.state.point, a.state.point, rtol=1e-7, atol=1e-8)
+
+
+def test_many_rows_with_few_entries_are_compiled(monkeypatch):
+    """Plain code takes as long for an empty row as for any other."""
+    X = sp.random(2000, 16, density=0.005, format="csr", random_state=0)
+    assert X.nnz < LEAST_COMPILED
+    model = ag.LinearModel(X, np.where(np.arange(2000) % 3, 1.0, -1.0), "hinge", l2=1e-2)
+    monkeypatch.delattr(DualOracle, "_plain_epoch")
+    assert ag.minimize(model, method="dual-ascent", rtol=1e-3).success
 
 
 @pytest.mark.parametrize("loss", LOSSES)

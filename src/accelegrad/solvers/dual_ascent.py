@@ -27,9 +27,9 @@ from accelegrad.solvers.row_oracle import Goal, RowOracle, RowRule, no_goal, row
 INTERCEPT_L2 = 20.0
 #: Most epochs that a row rests: 15 take a twelfth more visits, 255 as many (same data)
 LONGEST_REST = 63
-#: Compiling pays from this many stored entries: a plain epoch then takes 10 ms, and a run takes
-#: dozens to hundreds of them.
-LEAST_COMPILED = 1 << 12
+#: Compiling pays from this many stored entries, each row counted as at least four: a plain epoch
+#: then takes 10 ms, and a run takes dozens to hundreds of them.
+LEAST_COMPILED, ENTRIES_OF_ROW = 1 << 12, 4
 
 
 class Ascent(NamedTuple):
@@ -186,7 +186,10 @@ class DualOracle(RowOracle):
         """Return slopes and point after some epochs."""
         theta, w, rests = (part.copy() for part in ascent)
         matrix = kernels.readable(self.model.X)
-        compiled = kernels.wanted(matrix, lambda known: known.entries >= LEAST_COMPILED)
+        by_rows = ENTRIES_OF_ROW * self.model.n_samples  # rows may be nearly empty
+        compiled = kernels.wanted(
+            matrix, lambda known: max(known.entries, by_rows) >= LEAST_COMPILED
+        )
         epoch = self._compiled_epoch() if compiled else self._plain_epoch
         self.njev += epochs
         with np.errstate(**QUIET):
