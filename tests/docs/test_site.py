@@ -1,5 +1,6 @@
 """The site: snippets run, names and statuses are complete, links in the sources lead somewhere."""
 
+import ast
 import importlib
 import pkgutil
 import re
@@ -50,6 +51,22 @@ def test_the_reference_has_every_public_name_and_no_other():
     documented = re.findall(r"^\.\. auto(?:class|function|exception):: ([\w.]+)$", text, re.M)
     public = {f"{door}.{name}" for door in DOORS for name in importlib.import_module(door).__all__}
     assert sorted(documented) == sorted(public | BESIDES)
+
+
+def test_code_that_pages_show_exists():
+    shown = [
+        (DOCS / file, name)
+        for page in DOCS.glob("*.md")
+        for file, name in re.findall(
+            r"^```{literalinclude} (\S+)\n:pyobject: (\S+)$", page.read_text("utf-8"), re.M
+        )
+    ]
+    assert len(shown) > 20
+    for file, name in shown:
+        nodes = ast.parse(file.read_text("utf-8")).body
+        for part in name.split("."):
+            (found,) = (node for node in nodes if getattr(node, "name", None) == part)
+            nodes = getattr(found, "body", [])
 
 
 def test_names_that_are_written_down_exist():
