@@ -4,9 +4,8 @@ Run: python tests/mutations.py --count 60 --seed 1 --processes 2 --seconds 60 [-
 
 Faults are drawn at random, spread evenly over the rooms: a sign, a factor, an off-by-one, a
 reversed comparison, a negated condition or two swapped arguments. Each is planted in a copy of the
-source tree, and the tests of its room run on it until one fails, those nearest to its file first
-(faults in kernels as plain Python first). A test that does not end with the fault counts as failed
-only if it passes without it. With --seconds slow tests are left out, and a fault is undecided if its
+source tree, and the tests of its room run on it until one fails, those nearest to its file first.
+A test that does not end with the fault counts as failed only if it passes without it. With --seconds slow tests are left out, and a fault is undecided if its
 tests take longer. The table at the end has the faults that no test found, to be judged: a test is
 missing, the line can go, or the fault changes nothing.
 """
@@ -154,7 +153,7 @@ class Ran(NamedTuple):
     endless: str = ""  # the one that ran when the time was up; "?" if it is not known
 
 
-def ran(tests: list[str], tree: Path, seconds: float | None, **variables: str) -> Ran:
+def ran(tests: list[str], tree: Path, seconds: float | None) -> Ran:
     """Run tests with a source tree until one fails; half of the time is for a single test at most."""
     limit = seconds or LONGEST
     command = [sys.executable, "-m", "pytest", "-x", "-v", "-p", "no:cacheprovider"]
@@ -164,7 +163,7 @@ def ran(tests: list[str], tree: Path, seconds: float | None, **variables: str) -
     process = subprocess.Popen(
         [*command, *tests],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": paths, **variables},
+        env={**os.environ, "PYTHONPATH": paths},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -189,15 +188,13 @@ def verdict(fault: Fault, tree: Path, seconds: float | None) -> str:
     planted = tree / "src" / "accelegrad" / fault.path.relative_to(SOURCE)
     lines = fault.path.read_text().splitlines()
     lines[fault.line - 1] = fault.after
-    plain = {"NUMBA_DISABLE_JIT": "1"} if fault.room == "kernels" else {}
-    nearest, others = stages(fault)
     said = SURVIVES
-    for tests, variables in ((nearest, plain), (others, {}), (nearest if plain else [], {})):
+    for tests in stages(fault):
         if not tests:
             continue
         planted.write_text("\n".join(lines) + "\n")
         try:
-            found = ran(tests, tree, seconds, **variables)
+            found = ran(tests, tree, seconds)
         finally:  # with its compiled kernels
             shutil.copytree(fault.path.parent, planted.parent, dirs_exist_ok=True)
         if found.failed:
@@ -205,7 +202,7 @@ def verdict(fault: Fault, tree: Path, seconds: float | None) -> str:
         if found.endless:
             said = UNDECIDED
             alone = [found.endless]
-            if found.endless != "?" and ran(alone, tree, seconds, **variables) == Ran():
+            if found.endless != "?" and ran(alone, tree, seconds) == Ran():
                 return f"time-out of {found.endless}"
     return said
 
