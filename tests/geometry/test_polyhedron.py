@@ -7,7 +7,8 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import linprog, nnls
 
-from accelegrad.geometry.nearest_point import lowest_of_cuts
+from accelegrad.errors import NonFiniteError
+from accelegrad.geometry.nearest_point import lowest_of_cuts, nearest_point
 from accelegrad.geometry.polyhedron import Polyhedron
 from accelegrad.geometry.sets import Box, Simplex
 
@@ -222,6 +223,16 @@ def test_points_whose_squares_overflow_are_projected():
             assert chosen.contains(chosen.project(np.array(x)))
     free = Polyhedron([[1.0, 1.0]], -1.0, 1.0)
     assert np.isfinite(free.project(np.array([1e200, -1e200]))).all()
+
+
+@pytest.mark.parametrize("bad", [math.nan, INF, -INF])
+@pytest.mark.parametrize("bounds", [None, (-2.0, 2.0)])
+def test_a_point_that_is_not_finite_is_refused(bounds, bad):
+    """Clipped to the bounds, it missed the rows."""
+    chosen = Polyhedron([[1.0, 1.0]], -1.0, 1.0, bounds)
+    for project in (chosen.project, lambda x: nearest_point(chosen.rows_for(2), x)):
+        with pytest.raises(NonFiniteError, match=rf"the point to project has entry 1 = {bad}"):
+            project(np.array([0.5, bad]))
 
 
 @pytest.mark.parametrize("size", [1e-18, 1e-100, 1e-290])
