@@ -279,7 +279,7 @@ def test_tiny_slopes_and_a_penalty_end_with_a_result():
 def test_a_vertex_where_no_way_leads_down_is_proved_at_once(seed):
     """It took 129 calls and 23: a proof was not tried before the twentieth step."""
     problem = polyhedra.draw(seed)
-    result = ag.minimize(problem.fun, problem.start, tol=polyhedra.TOL, **problem.limits)
+    result = ag.minimize(problem.fun, problem.x0, tol=polyhedra.TOL, **problem.keywords)
     assert result.nfev <= 15
 
 
