@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -19,6 +20,8 @@ from proofs.extended import (
     CLASSIFICATION,
     CURVATURES,
     LOSSES,
+    Kind,
+    Known,
     LinearObjective,
     PenaltyFormula,
     SetFormula,
@@ -92,7 +95,7 @@ class Data:
     keywords: dict[str, Any]
     chunk: int = 0  # rows of a chunk, for a `StreamedModel`; 0: in memory
 
-    @property
+    @cached_property
     def objective(self) -> LinearObjective:
         """The same by its formula."""
         given = dict(self.keywords)
@@ -160,6 +163,15 @@ class Case:
     @property
     def stochastic(self) -> bool:
         return self.options.get("batch_size") is not None
+
+    def at(self, x: Any, kind: Kind) -> Known:
+        """Return the objective, penalty included, at a point in numbers of this kind."""
+        data = self.data
+        known = self.problem.at(x, kind) if data is None else data.objective.at(x, kind)
+        if self.penalty is None:
+            return known
+        penalty = self.penalty.at(x, kind)
+        return Known(known.value + penalty, known.size + abs(penalty))
 
     def arguments(self) -> tuple[Any, dict[str, Any]]:
         """Return what `minimize` is called with."""
@@ -415,17 +427,12 @@ def draw_penalty(
 
 def bounded(formula: SetFormula | None, d: int) -> bool:
     """Tell whether a set is bounded, as the product can know it."""
-    if formula is None or formula.name.startswith("Only"):
-        return False
-    if formula.name == "Product":
-        return all(bounded(block, size) for block, size in formula.arguments["blocks"])
-    if formula.name == "Box":
-        with np.errstate(over="ignore"):
-            width = np.subtract(formula.arguments["upper"], formula.arguments["lower"])
-        return bool(np.isfinite(width).all())
-    if formula.name == "Polyhedron":
-        return bool(np.isfinite(build_set(formula).diameter))
-    return formula.name in ("Ball", "Simplex", "L1Ball")
+    unknown = ("Affine", "OnlyBall", "OnlyBox")
+    blocks = [] if formula is None else formula.arguments.get("blocks", [(formula, d)])
+    return bool(blocks) and all(
+        block.name not in unknown and build_set(block).diameter_for(size) < np.inf
+        for block, size in blocks
+    )
 
 
 def _draw_goal(rng: np.random.Generator, options: dict[str, Any], certain: bool) -> None:

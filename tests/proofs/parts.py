@@ -12,7 +12,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from scipy.optimize import OptimizeResult, minimize
+from scipy.optimize import minimize
 
 import accelegrad as ag
 from accelegrad.geometry.sets import as_feasible_set
@@ -24,7 +24,7 @@ from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.proofs.multinomial_dual import MultinomialDual
 from accelegrad.sklearn.objective import Objective as EstimatorObjective
 from accelegrad.solvers.direct import DirectNewton
-from proofs.candidates import Objective, Region, Search
+from proofs.candidates import Search
 from proofs.cases import (
     DIAGONAL_SETS,
     Case,
@@ -226,9 +226,7 @@ def _solved(data: Data, rng: np.random.Generator, **more: Any) -> tuple[Known, V
     """Return about the minimum of a model, and where a search found it."""
     seed = int(rng.integers(10**6))
     case = Case(seed, data, np.zeros(data.n_parameters), {"scale": None}, **more)
-    search = Search(case, Objective.of(case), rng)
-    search.run(OptimizeResult(), Region(case, math.inf))
-    known, best = search.best()
+    known, best = Search(case, math.inf, rng).best()
     return known, best.astype(np.float64)
 
 
