@@ -60,14 +60,6 @@ def test_values_that_cancel_are_not_followed_far_away():
     assert tight.result.gap <= 2e-5
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_a_knapsack_dual_at_1e_9_is_noticed_to_be_done(seed):
-    """The answer is exact after about ten iterations, with the bound too."""
-    outcome = run(drawn("knapsack", seed, "zero", 1), 1e-9)
-    assert outcome.verdict == "proved", outcome.line()
-    assert outcome.result.nit <= 100
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_references_are_the_lowest_points_around(family):
     """No point near a reference is lower by more than rounding: the minima are right."""

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
 import accelegrad as ag
 from accelegrad.proofs.cuts import CutCertificate, Region
@@ -31,27 +30,19 @@ def flat(x):
 
 
 def other_runs():
-    """Yield runs, and others that differ in one thing that their texts do not show.
+    """Yield what differs between two runs, though their texts do not show it, and both.
 
     Those whose matrices or weights differ by more are cases of the fuzz.
     """
-    X, y = data()
-    rng = np.random.default_rng(1)
+    X, y = data(d=12)
     long = np.linspace(0.5, 1.5, 12)
-    wide = rng.standard_normal((60, 12))
-    labels = np.where(wide @ np.ones(12) > 0, 1.0, -1.0)
     moved, other = X.copy(), long.copy()
     moved[17, 1] += 1e-9
     other[5] *= 1.001
-    models = {
-        "one entry of X": ({}, {"X": moved}),
-        "y": ({}, {"y": -y}),
-        "entry of sparse X": ({"X": sp.csr_array(X)}, {"X": sp.csr_array(moved)}),
-        "l2": ({}, {"l2": 1e-2 * (1 + 1e-8)}),
-    }
-    for name, pair in models.items():
-        yield name, *(({"X": X, "y": y, "l2": 1e-2} | given, {}) for given in pair)
-    sets = {
+    model = {"X": X, "y": y, "l2": 1e-2}
+    for name, changed in {"X": moved, "y": -y, "l2": 1e-2 * (1 + 1e-8)}.items():
+        yield name, (model, {}), (model | {name: changed}, {})
+    terms = {
         "L1": [{"penalty": ag.L1(a), "method": "accelegrad"} for a in (long, other)],
         "GroupL2": [
             {"penalty": ag.GroupL2(0.1, a)} for a in (np.arange(12) // 3, np.arange(12) % 4)
@@ -59,8 +50,8 @@ def other_runs():
         "Halfspace": [{"feasible_set": ag.Halfspace(a, 1.0)} for a in (long, other)],
         "Box": [{"feasible_set": ag.Box(-1.0, a)} for a in (long, other)],
     }
-    for name, pair in sets.items():
-        yield name, *(({"X": wide, "y": labels, "l2": 1e-2}, given) for given in pair)
+    for name, pair in terms.items():
+        yield name, *((model, given) for given in pair)
 
 
 @pytest.mark.parametrize(("first", "second"), [pytest.param(*r[1:], id=r[0]) for r in other_runs()])
@@ -155,33 +146,6 @@ def test_a_zero_gradient_elsewhere_is_no_success(method, output, tol):
     assert 0 <= result.fun <= result.gap
 
 
-# -- float32 data -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("columns", [1, 5])
-@pytest.mark.parametrize("l2", [1e-12, 1e-5, 1e-2])
-@pytest.mark.parametrize("form", [np.asarray, np.asfortranarray, sp.csr_array])
-def test_float32_data_with_offsets_are_computed_in_float64(columns, l2, form):
-    rng = np.random.default_rng(0)
-    y = 1e4 + rng.standard_normal(60)
-    X = rng.standard_normal((60, columns)).astype(np.float32)
-    X[:, 0] = 100.3
-    model = ag.LinearModel(form(X), y, "squared", l2=l2, fit_intercept=True)
-    result = ag.minimize(model, tol=1e-6, rng=0)
-    constant = np.zeros(columns + 1)
-    constant[-1] = y.mean()
-    wide = X.astype(np.longdouble)
-
-    def value(w):
-        w = w.astype(np.longdouble)
-        return ((wide @ w[:-1] + w[-1] - y) ** 2).mean() / 2 + l2 * (w[:-1] @ w[:-1]) / 2
-
-    assert result.lower_bound <= min(value(constant), value(result.x))
-    # Margins are sums of terms of size 1e4, squared residuals of size 1.
-    assert abs(result.fun - value(result.x)) <= 64 * np.finfo(float).eps * 1e4
-    assert result.success
-
-
 # -- no exception, and no end that says nothing -------------------------------------------------
 
 
@@ -234,26 +198,6 @@ def test_a_box_as_large_as_numbers_go():
     result = ag.minimize(lambda x: (x @ x, 2 * x), np.ones(2), feasible_set=box, tol=1e-3)
     assert result.success
     assert result.fun <= 1e-3
-
-
-# -- sets and sizes -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "block", [ag.Halfspace([1.0, 1.0], 1.0), ag.Affine([[1.0, 1.0]], [1.0])], ids=repr
-)
-@pytest.mark.parametrize("radius", [1.0, 1e8, 1e14])
-def test_nothing_is_neglected_over_a_large_ball(block, radius):
-    """A slope that is nearly normal to the boundary still falls along it."""
-    product = ag.Product([block, (ag.Ball(0.0, 1.0), 1)])
-    g = np.array([-1.0 - 5e-13, -1.0, 0.0])
-    way = np.array([1.0, -1.0, 0.0]) / math.sqrt(2)
-    low = np.array([0.5, 0.5, 0.0]) + 0.9 * radius * way
-    least = product.linear_minimum_in_ball(g, np.array([0.5, 0.5, 0.0]), radius)
-    # In exact arithmetic the product with the way is -5e-13 / sqrt(2).
-    exact = -1.0 - 5e-13 * 0.5 - 5e-13 * 0.9 * radius / math.sqrt(2)
-    assert product.contains(low)
-    assert least <= exact + 4e-16
 
 
 @pytest.mark.parametrize("tol", [None, 1e-2])
