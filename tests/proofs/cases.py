@@ -334,7 +334,7 @@ def draw_set(
     """Draw a set of d coordinates, of about this size."""
     # Of another stream of numbers: what seeds drew before there were polyhedra stays as it was.
     polyhedra = rng.spawn(1)[0]
-    if "Polyhedron" in names and polyhedra.random() < POLYHEDRA:
+    if "Polyhedron" in names and (len(names) == 1 or polyhedra.random() < POLYHEDRA):
         return _draw_polyhedron(polyhedra, d, scale)
     left_out = {"Polyhedron"} | ({"Product"} if d < 2 or depth else set())
     name = _pick(rng, [name for name in names if name not in left_out])

@@ -259,11 +259,7 @@ class LowestOfCuts(NamedTuple):
 
 
 def lowest_of_cuts(
-    rows: Rows | None,
-    center: Vector,
-    slopes: Vector,
-    below: Vector,
-    step: float,
+    rows: Rows | None, center: Vector, slopes: Vector, below: Vector, step: float
 ) -> LowestOfCuts | None:
     r"""Return the weights of cuts where the highest cut is lowest near a point of a polyhedron.
 
@@ -300,12 +296,7 @@ def lowest_of_cuts(
 
 
 def _lowest_in_unit(
-    rows: Rows | None,
-    center: Vector,
-    slopes: Vector,
-    below: Vector,
-    step: float,
-    unit: float,
+    rows: Rows | None, center: Vector, slopes: Vector, below: Vector, step: float, unit: float
 ) -> LowestOfCuts | None:
     """Solve `lowest_of_cuts` with values divided by a unit; None if DAQP fails."""
     count, size = slopes.shape

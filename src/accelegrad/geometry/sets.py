@@ -296,7 +296,7 @@ class Ball(_CentredSet):
 
     def linear_minimum(self, g: Vector) -> float:
         """Return <g, c> - r ||g||."""
-        return _dot(g, self.center) - self.radius * norm(g)
+        return dot(g, self.center) - self.radius * norm(g)
 
 
 class Box(FeasibleSet):
@@ -446,7 +446,7 @@ class L1Ball(_CentredSet):
 
     def linear_minimum(self, g: Vector) -> float:
         """Return <g, c> - r max|g|, the value at the best corner."""
-        return _dot(g, self.center) - self.radius * float(np.abs(g).max())
+        return dot(g, self.center) - self.radius * float(np.abs(g).max())
 
 
 class Halfspace(FeasibleSet):
@@ -683,11 +683,7 @@ class _Foreign(FeasibleSet):
         """Return the object's projection of a copy of `x`: it may work in place."""
         with threads.as_given():
             projected = np.asarray(self._given.project(x.copy()), dtype=np.float64)
-        if projected.shape != x.shape:
-            raise ValueError(
-                f"feasible_set.project must return an array of shape {x.shape}, but it returned "
-                f"one of shape {projected.shape}."
-            )
+        require_shape("feasible_set.project", projected, x)
         return projected
 
     def linear_minimum(self, g: Vector) -> float:
@@ -735,6 +731,15 @@ def check_users_object(role: str, kind: str, given: Any, *methods: str) -> None:
         plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
         raise TypeError(
             f"{role} must be one of accelegrad's {plural} or an object with {calls}, not {given!r}."
+        )
+
+
+def require_shape(name: str, answer: npt.NDArray[Any], x: Vector) -> None:
+    """Refuse an answer of a user's method that has not the shape of its argument."""
+    if answer.shape != x.shape:
+        raise ValueError(
+            f"{name} must return an array of shape {x.shape}, but it returned one of shape "
+            f"{answer.shape}."
         )
 
 
@@ -829,7 +834,8 @@ def _usable(diameter: float) -> float:
     return diameter if diameter <= LARGEST else math.inf
 
 
-def _dot(g: Vector, point: float | Vector) -> float:
+def dot(g: Vector, point: float | Vector) -> float:
+    """Return <g, point>; a number stands for the constant vector."""
     return float(g.dot(point)) if isinstance(point, np.ndarray) else point * float(g.sum())
 
 
