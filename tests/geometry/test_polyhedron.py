@@ -71,21 +71,6 @@ def test_projections_meet_the_conditions_of_optimality(seed):
         assert missed <= 1e-11 * d * (np.linalg.norm(x) + np.linalg.norm(u))
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_linear_minima_are_below_all_points_and_those_of_highs(seed):
-    rng = np.random.default_rng(100 + seed)
-    A, low, high, lower, upper, scale = draw(rng)
-    chosen = Polyhedron(A, low, high, bounds=(lower, upper))
-    g = rng.standard_normal(A.shape[1])
-    least = chosen.linear_minimum(g)
-    points = [chosen.project(r * scale * rng.standard_normal(g.size)) for r in (0.1, 1, 10, 100)]
-    for u in points:
-        assert least <= g @ u + 1e-11 * np.linalg.norm(g) * (np.linalg.norm(u) + scale)
-    if math.isfinite(chosen.diameter):
-        assert max(np.linalg.norm(a - b) for a in points for b in points) <= chosen.diameter
-        assert least > -INF
-
-
 def test_hulls():
     """Rows bound coordinates by the bounds of others; together they count as unbounded."""
     assert Polyhedron(np.ones((1, 9)), 1, 1, (0, INF)).diameter == pytest.approx(3, rel=1e-8)

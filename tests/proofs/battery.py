@@ -32,10 +32,10 @@ from scipy.special import logsumexp
 
 import accelegrad as ag
 from proofs.checks import FindingError
+from proofs.extended import Rng
 
 Vector = Any
 Fun = Callable[[Vector], tuple[float, Vector]]
-Rng = np.random.Generator
 COUNT = 500
 STARTS = ("zero", "minimiser", "far", "near")
 DIMENSIONS = (1, 2, 3, 5, 10, 20)

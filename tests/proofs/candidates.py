@@ -16,7 +16,7 @@ from scipy.optimize import linprog, minimize
 
 from accelegrad.models.scaling import ColumnScaling, column_scaling, near_start
 from proofs.cases import OF_ROWS, Case, Data, build_penalty, build_set
-from proofs.extended import CURVATURES, LONG, Kind, Known, LinearObjective, loss_slopes
+from proofs.extended import CURVATURES, LONG, Kind, Known, LinearObjective, Rng, loss_slopes
 from reference.losses import loss_values
 
 Vector = Any
@@ -93,9 +93,7 @@ def _inverted(change: ColumnScaling | None, x: Any) -> Any:
 class Search:
     """A search for low points of a case."""
 
-    def __init__(
-        self, case: Case, radius: float, rng: np.random.Generator, result: Any = None
-    ) -> None:
+    def __init__(self, case: Case, radius: float, rng: Rng, result: Any = None) -> None:
         self.case, self.rng, self.region = case, rng, Region(case, radius)
         self.set = None if case.chosen is None else build_set(case.chosen)
         self.penalty = None if case.penalty is None else build_penalty(case.penalty)

@@ -35,7 +35,7 @@ from accelegrad.solvers.direct import ACCURATE
 from proofs.candidates import Search
 from proofs.cases import Case, Data, draw_data
 from proofs.checks import FindingError, long_slack, raised_at, require, value_rounding
-from proofs.extended import EPS, LONG, Classes, PenaltyFormula, SetFormula
+from proofs.extended import EPS, LONG, Classes, PenaltyFormula, Rng, SetFormula
 from reference.losses import OTHER_NAMES, PARAMETER, loss_values
 
 FLOOR = 1e-3  # of what a constant prediction gets: docs/estimators.md, "The tolerance"
@@ -112,7 +112,7 @@ def draw(seed: int) -> Fit:
     return Fit(kind(**options), data.X, y, weights, feeding)
 
 
-def draw_options(rng: np.random.Generator, loss: str, d: int, n_classes: int) -> dict[str, Any]:
+def draw_options(rng: Rng, loss: str, d: int, n_classes: int) -> dict[str, Any]:
     """Return an estimator's parameters, such as are allowed together."""
     name = str(rng.choice(SETS)) if rng.random() < 0.35 else None
     penalty = [None, "l2", "l1", "elasticnet"][int(rng.choice(4, p=[0.15, 0.45, 0.25, 0.15]))]

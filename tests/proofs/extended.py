@@ -25,6 +25,7 @@ SMALLEST = 5e-324  # of float64: what an underflow may lose
 mpmath.mp.dps = 60
 MPF = np.vectorize(lambda number: mpmath.mpf(float(number)), otypes=[object])
 
+Rng = np.random.Generator
 Array = Any  # of long doubles, or of mpmath's numbers as objects
 
 

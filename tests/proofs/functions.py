@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from proofs.extended import EPS, LONG, LONG_EPS, LONG_IS_WIDE, PLAIN, Kind
+from proofs.extended import EPS, LONG, LONG_EPS, LONG_IS_WIDE, PLAIN, Kind, Rng
 
 Vector = Any
 #: The share of functions that are computed in float64, among those of ordinary size
@@ -137,7 +137,7 @@ SHAPES: dict[str, Callable[[Any, Kind], tuple[Any, Any]]] = {
 }
 
 
-def drawn(rng: np.random.Generator, d: int) -> Function:
+def drawn(rng: Rng, d: int) -> Function:
     """Draw a function of d coordinates."""
     shape = str(rng.choice(list(SHAPES)))
     target = rng.standard_normal(d) * 10.0 ** rng.choice([0, 0, 0, 1, 3, -3, 6])

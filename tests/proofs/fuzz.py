@@ -114,18 +114,14 @@ def watch(processes: int, first: int, until: float) -> tuple[int, collections.Co
     return sum((seed - first) // processes for seed in at), kinds
 
 
-def parse(arguments: list[str] | None) -> argparse.Namespace:
+def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Random problems against every proof.")
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--seed", type=int, help="the first seed; a new one unless given")
     parser.add_argument("--only", type=int, help="run the case of this seed and no other")
     parser.add_argument("--check", default="checks", choices=list(CHECKS), help="what --only runs")
-    return parser.parse_args(arguments)
-
-
-def main(arguments: list[str] | None = None) -> int:
-    given = parse(arguments)
+    given = parser.parse_args(arguments)
     if given.only is not None:
         kind, text = guarded(check_of(given.check), given.only)
         print(f"{kind}\n{text}" if kind else f"seed {given.only}: nothing found")

@@ -13,7 +13,7 @@ from scipy.optimize import Bounds, LinearConstraint
 from scipy.optimize import minimize as scipy_minimize
 
 import accelegrad as ag
-from proofs.battery import Fun, Problem, composed, half_squares, soft_maximum
+from proofs.battery import Fun, Problem, Rng, composed, half_squares, soft_maximum
 
 TOL = 1e-6
 ROWS = ("plain", "integers", "duplicates", "nearly parallel", "degenerate", "equations")
@@ -38,7 +38,7 @@ def draw(seed: int) -> Problem:
 
 
 def _rows(
-    rng: np.random.Generator, kind: str, m: int, d: int, inside: np.ndarray
+    rng: Rng, kind: str, m: int, d: int, inside: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return rows and limits around a point."""
     A = rng.standard_normal((m, d))
@@ -79,7 +79,7 @@ FUNCTIONS = {
 }
 
 
-def _function(rng: np.random.Generator, kind: str, d: int) -> Fun:
+def _function(rng: Rng, kind: str, d: int) -> Fun:
     """Return a convex function with a minimiser."""
     X, shift = rng.standard_normal((2 * d, d)) / np.sqrt(d), 3.0 * rng.standard_normal(d)
     return FUNCTIONS[kind](X, rng.standard_normal(2 * d), shift)
@@ -105,8 +105,11 @@ def verify(problem: Problem, result: Any) -> None:
     if box is not None:
         assert (np.clip(x, *box) == x).all(), name
     # Points that meet the constraints: the one they were drawn around, and SLSQP's, made feasible.
-    found = slsqp(problem)
-    for point in (problem.best, ag.Polyhedron(A, low, high, box).project(found.x)):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # SLSQP clips its own steps and says so
+        given = {"options": {"maxiter": 1000, "ftol": 1e-10}, **problem.keywords}
+        found = scipy_minimize(problem.fun, problem.x0, jac=True, method="SLSQP", **given).x
+    for point in (problem.best, ag.Polyhedron(A, low, high, box).project(found)):
         value = problem.fun(point)[0]
         assert result.lower_bound <= value + 1e-9 * (1.0 + abs(value)), name
     parts = [(A, low, high)]
@@ -128,12 +131,3 @@ def check_multipliers(parts: Any, result: Any, name: str) -> None:
     size = 1.0 + abs(result.fun)
     assert np.linalg.norm(total) <= 30.0 * np.sqrt(TOL * size), name
     assert slack_sum <= 30.0 * np.sqrt(TOL) * size, name
-
-
-def slsqp(problem: Problem) -> Any:
-    """Return SciPy's answer."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it clips its own steps and says so
-        options = {"maxiter": 1000, "ftol": 1e-10}
-        given = {"method": "SLSQP", "options": options, **problem.keywords}
-        return scipy_minimize(problem.fun, problem.x0, jac=True, **given)

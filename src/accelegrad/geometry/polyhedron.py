@@ -9,12 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from accelegrad.errors import Vector
-from accelegrad.geometry.nearest_point import (
-    Rows,
-    nearest_point,
-    require_finite,
-    roughly_nearest,
-)
+from accelegrad.geometry.nearest_point import Rows, nearest_point, require_finite, roughly_nearest
 from accelegrad.geometry.sets import (
     INCONSISTENT,
     LARGEST,

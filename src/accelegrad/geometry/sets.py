@@ -18,14 +18,7 @@ import scipy.sparse as sp
 from scipy.linalg.blas import ddot
 
 from accelegrad import threads
-from accelegrad.errors import (
-    Vector,
-    finite_vector,
-    nearest,
-    real_array,
-    real_number,
-    whole_number,
-)
+from accelegrad.errors import Vector, finite_vector, nearest, real_array, real_number, whole_number
 from accelegrad.geometry.nearest_point import MOST_COORDINATES, Rows
 from accelegrad.linalg import UNIT, growth, norm
 
