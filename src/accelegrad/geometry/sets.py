@@ -189,6 +189,8 @@ class FeasibleSet(OnVectors):
                 following = min(step + faster, MOST_GROWTH * step, longest)
             else:
                 following = inside[0] + (radius - inside[1]) * (step - inside[0]) / rise
+                if inside[0] > 0.0 and outside[1] - distance <= ON_BOUNDARY * radius:
+                    following = math.inf  # u stays at a corner: the chord hardly shortens the step
                 outside = step, distance
             if not inside[0] < following < outside[0]:
                 following = math.sqrt(inside[0]) * math.sqrt(outside[0])
