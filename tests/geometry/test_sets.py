@@ -156,23 +156,6 @@ def test_projection_agrees_with_a_naive_one(name, seed, scale, d):
             assert not chosen.contains(x, tolerance=distance / sizes[1] * (1.0 - 1e-9))
 
 
-def test_constraints_hold_to_the_last_digits():
-    rng = np.random.default_rng(60)
-    x = 1e6 * rng.standard_normal(1000)
-    for total in (1e-8, 1.0, 1e7):
-        p = Simplex(total).project(x)
-        assert (p >= 0.0).all()
-        assert abs(math.fsum(p) - total) <= 1e-12 * total
-        p = L1Ball(total).project(x)
-        assert abs(math.fsum(np.abs(p)) - total) <= 1e-12 * total
-        p = Ball(np.zeros(1000), total).project(x)
-        assert abs(norm(p) - total) <= 1e-14 * total
-        assert ((p > 0.0) == (x > 0.0)).all()
-    p = Box(-np.ones(1000), np.ones(1000)).project(x)
-    assert p.min() == -1.0
-    assert p.max() == 1.0
-
-
 def test_simplex_far_away_keeps_differences_that_floats_can_tell():
     x = np.array([1e15, 1e15 - 0.5, 1e15 - 2.0])
     np.testing.assert_array_equal(Simplex(1.0).project(x), [0.75, 0.25, 0.0])
