@@ -269,24 +269,17 @@ def _smoothings(formula: LinearObjective) -> list[float]:
 
 
 def _smooth(formula: LinearObjective, x: Vector, smoothing: float) -> tuple[float, Vector]:
-    """Return value and gradient in float64, the kinks smoothed."""
-    rows, p = formula.rows, formula.shares
-    ridge = formula.ridge * x
+    """Return value and gradient in float64, the kinks smoothed: of a loss its Moreau envelope."""
+    rows, p, y, ridge = formula.rows, formula.shares, formula.y, formula.ridge * x
     m = rows @ x
-    slopes = loss_slopes(formula.loss, m, formula.y, formula.parameter, smoothing)
+    slopes = loss_slopes(formula.loss, m, y, formula.parameter, smoothing)
     if smoothing > 0:
-        losses = _envelope(formula, m, slopes, smoothing)
+        r = m - y
+        if formula.loss == "hinge":
+            r = np.where(y * r < 0, r, 0.0)
+        if formula.loss == "epsilon_insensitive":
+            r = np.sign(r) * np.maximum(abs(r) - formula.parameter, 0)
+        losses = slopes * (r - smoothing / 2 * slopes)
     else:
-        losses = loss_values(formula.loss, m, formula.y, LONG, formula.parameter)
+        losses = loss_values(formula.loss, m, y, LONG, formula.parameter)
     return float(p @ losses + ridge @ x / 2), (p * slopes) @ rows + ridge
-
-
-def _envelope(formula: LinearObjective, m: Vector, slopes: Vector, smoothing: float) -> Vector:
-    """Return the Moreau envelope of a loss with kinks, whose slopes are those given."""
-    y = formula.y
-    r = m - y
-    if formula.loss == "hinge":
-        r = np.where(y * r < 0, r, 0.0)
-    if formula.loss == "epsilon_insensitive":
-        r = np.sign(r) * np.maximum(abs(r) - formula.parameter, 0)
-    return slopes * (r - smoothing / 2 * slopes)
