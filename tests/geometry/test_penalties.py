@@ -6,8 +6,7 @@ SLSQP on the dual problem, and BFGS on factors of the matrix.
 
 import math
 import pickle
-from collections.abc import Callable
-from typing import NamedTuple
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -126,18 +125,12 @@ SEPARABLE = ["elastic_net", "l1", "leading_l1", "partly_free_l1", "ridge", "weig
 for_all = pytest.mark.parametrize("name", CASES)
 
 
-class Case(NamedTuple):
-    """A penalty of points of d coordinates, and its value by a plain loop."""
-
-    penalty: Penalty
-    d: int
-    value: Callable[[np.ndarray], float]
-
-
 def drawn(name, scale=1.0):
+    """Return a penalty of points of d coordinates with its value by a plain loop, and numbers."""
     build, d, value = TABLE[name]
     rng = np.random.default_rng(sum(map(ord, name)))
-    return Case(build(scale), d, lambda x: value(scale, x)), rng
+    case = SimpleNamespace(penalty=build(scale), d=d, value=lambda x: value(scale, x))
+    return case, rng
 
 
 def queries(rng, case, scale, count=6):

@@ -52,7 +52,7 @@ class Case:
         return self.project(self.project(u))
 
 
-def drawn_case(name):
+def maker_of(name):
     """Return what makes sets of a kind."""
 
     def make(rng, scale, d):
@@ -96,10 +96,10 @@ def foreign_case(rng, scale, d):
     return case
 
 
-CASES = {name: drawn_case(name) for name in SETS if name != "WholeSpace"} | {
+CASES = {name: maker_of(name) for name in SETS if name != "WholeSpace"} | {
     name.removesuffix("_case"): maker
     for name, maker in list(globals().items())
-    if name.endswith("_case") and name != "drawn_case"
+    if name.endswith("_case")
 }
 KINDS = sorted(CASES)
 every_case = pytest.mark.parametrize("name", KINDS)
