@@ -8,41 +8,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
-from scipy.optimize import OptimizeResult, linprog, minimize
+from scipy.optimize import linprog, minimize
 
 from accelegrad.models.scaling import ColumnScaling, column_scaling, near_start
 from proofs.cases import OF_ROWS, Case, Data, build_penalty, build_set
-from proofs.extended import CURVATURES, LONG, Kind, Known, LinearObjective, loss_slopes
+from proofs.extended import CURVATURES, LONG, Kind, Known, LinearObjective, Rng, loss_slopes
 from reference.losses import loss_values
 
 Vector = Any
 #: how far outside a point may be that is to meet an equation, relative to its numbers
 INSIDE = 1e-17
-
-
-@dataclass(frozen=True, eq=False)
-class Objective:
-    """What a case minimises, penalty included."""
-
-    case: Case
-    formula: Any
-
-    @classmethod
-    def of(cls, case: Case) -> Objective:
-        return cls(case, case.data.objective if case.data is not None else case.problem)
-
-    def at(self, x: Any, kind: Kind) -> Known:
-        """Return value and size at a point in numbers of this kind."""
-        known = self.formula.at(x, kind)
-        if self.case.penalty is None:
-            return known
-        penalty = self.case.penalty.at(x, kind)
-        return Known(known.value + penalty, known.size + abs(penalty))
 
 
 class Region:
@@ -114,11 +93,12 @@ def _inverted(change: ColumnScaling | None, x: Any) -> Any:
 class Search:
     """A search for low points of a case."""
 
-    def __init__(self, case: Case, objective: Objective, rng: np.random.Generator) -> None:
-        self.case, self.objective, self.rng = case, objective, rng
+    def __init__(self, case: Case, radius: float, rng: Rng, result: Any = None) -> None:
+        self.case, self.rng, self.region = case, rng, Region(case, radius)
         self.set = None if case.chosen is None else build_set(case.chosen)
         self.penalty = None if case.penalty is None else build_penalty(case.penalty)
         self.found: dict[tuple[Any, ...], tuple[Known, Any]] = {}
+        self._run(result or {})
 
     def note(self, x: Any) -> None:
         """Evaluate a point of the set near x."""
@@ -128,19 +108,19 @@ class Search:
         if self.case.chosen is not None:
             x = self.case.chosen.nearest(x)
         if tuple(x) not in self.found:
-            self.found[tuple(x)] = (self.objective.at(x, LONG), x)
+            self.found[tuple(x)] = (self.case.at(x, LONG), x)
 
     def best(self) -> tuple[Known, Any]:
         return min(self.found.values(), key=lambda pair: pair[0].value)
 
-    def points(self, region: Region) -> Iterator[Any]:
+    def points(self) -> Iterator[Any]:
         """Yield the lowest points that the region holds, pulled into it where need be."""
         for _, x in sorted(self.found.values(), key=lambda pair: pair[0].value)[:12]:
-            inside = region.pulled(x)
-            if region.holds(inside):
+            inside = self.region.pulled(x)
+            if self.region.holds(inside):
                 yield inside
 
-    def run(self, result: OptimizeResult, region: Region) -> None:
+    def _run(self, result: Any) -> None:
         """Look at what is known, at what a search from there finds, and around that."""
         case = self.case
         known = [result.get(name) for name in ("x", "x_best", "x_average", "x_last")]
@@ -149,18 +129,18 @@ class Search:
                 self.note(x)
         with np.errstate(all="ignore"):
             if case.data is not None:
-                self._search_model(case.data, region)
+                self._search_model(case.data)
             else:
                 self.note(case.problem.target)
-                limited = case.chosen or case.penalty or region.radius < np.inf
+                limited = case.chosen or case.penalty or self.region.radius < np.inf
                 if limited or case.problem.slope is not None:  # else the target is the minimiser
                     for start in (self.best()[1].astype(np.float64), case.x0):
-                        self.note(self._descend(case.problem, start, region, 40))
-            self._around(region)
+                        self.note(self._descend(case.problem, start, 40))
+            self._around()
 
     # -- linear models -----------------------------------------------------------------------------
 
-    def _search_model(self, data: Data, region: Region) -> None:
+    def _search_model(self, data: Data) -> None:
         formula = data.objective
         if formula.fit_intercept:
             fit = np.zeros(self.case.x0.size)
@@ -174,7 +154,7 @@ class Search:
                 self._linear_programme(formula)
             return
         for smoothing in _smoothings(formula):
-            start = self._descend(lambda x, s=smoothing: _smooth(formula, x, s), start, region, 60)
+            start = self._descend(lambda x, s=smoothing: _smooth(formula, x, s), start, 60)
             self.note(start)
 
     def _bfgs(self, formula: LinearObjective, x: Vector) -> None:
@@ -210,10 +190,10 @@ class Search:
     # -- sets, penalties and users' functions ------------------------------------------------------
 
     def _descend(
-        self, f: Callable[[Vector], tuple[float, Vector]], x: Vector, region: Region, steps: int
+        self, f: Callable[[Vector], tuple[float, Vector]], x: Vector, steps: int
     ) -> Vector:
         """Do some proximal gradient steps, accelerated, with a length that is searched for."""
-        x = self._inside(x, region)
+        x = self._inside(x)
         value, gradient = f(x)
         size = float(np.sqrt(gradient @ gradient))
         if not (size > 0 and np.isfinite(size)):
@@ -228,7 +208,7 @@ class Search:
                 if self.penalty is not None:
                     head = self.case.penalty.size
                     trial = np.append(self.penalty.prox(trial[:head], float(step)), trial[head:])
-                trial = self._inside(trial, region)
+                trial = self._inside(trial)
                 move = trial - ahead
                 bound = value + float(gradient @ move) + float(move @ move) / (2 * step)
                 after = f(trial)[0]
@@ -247,20 +227,20 @@ class Search:
             return value
         return value + float(self.penalty.value(x[: self.case.penalty.size]))
 
-    def _inside(self, x: Vector, region: Region) -> Vector:
+    def _inside(self, x: Vector) -> Vector:
         if self.set is not None:
             x = np.asarray(self.set.project(np.array(x)), dtype=np.float64)
-        return region.pulled(x).astype(np.float64) if region.radius < np.inf else x
+        return self.region.pulled(x).astype(np.float64) if self.region.radius < np.inf else x
 
     # -- around the best ---------------------------------------------------------------------------
 
-    def _around(self, region: Region) -> None:
+    def _around(self) -> None:
         """Try points around the best one in the region, at many scales."""
         rng = self.rng
-        inside = list(self.points(region))
+        inside = list(self.points())
         if not inside:
             return
-        low, x = min(((self.objective.at(x, LONG).value, x) for x in inside), key=itemgetter(0))
+        low, x = min(((self.case.at(x, LONG).value, x) for x in inside), key=itemgetter(0))
         size = float(abs(x).max()) or 1.0
         for number in range(24):
             way = rng.standard_normal(x.size) * (rng.random(x.size) < 0.5)
@@ -272,9 +252,9 @@ class Search:
             trial = x + length * way
             if self.case.chosen is not None:
                 trial = self.case.chosen.nearest(trial)
-            trial = region.pulled(trial)
-            known = self.objective.at(trial, LONG)
-            if known.value < low and region.holds(trial):
+            trial = self.region.pulled(trial)
+            known = self.case.at(trial, LONG)
+            if known.value < low and self.region.holds(trial):
                 low, x = known.value, trial
                 self.found[tuple(trial)] = (known, trial)
 
@@ -289,24 +269,17 @@ def _smoothings(formula: LinearObjective) -> list[float]:
 
 
 def _smooth(formula: LinearObjective, x: Vector, smoothing: float) -> tuple[float, Vector]:
-    """Return value and gradient in float64, the kinks smoothed."""
-    rows, p = formula.rows, formula.shares
-    ridge = formula.ridge * x
+    """Return value and gradient in float64, the kinks smoothed: of a loss its Moreau envelope."""
+    rows, p, y, ridge = formula.rows, formula.shares, formula.y, formula.ridge * x
     m = rows @ x
-    slopes = loss_slopes(formula.loss, m, formula.y, formula.parameter, smoothing)
+    slopes = loss_slopes(formula.loss, m, y, formula.parameter, smoothing)
     if smoothing > 0:
-        losses = _envelope(formula, m, slopes, smoothing)
+        r = m - y
+        if formula.loss == "hinge":
+            r = np.where(y * r < 0, r, 0.0)
+        if formula.loss == "epsilon_insensitive":
+            r = np.sign(r) * np.maximum(abs(r) - formula.parameter, 0)
+        losses = slopes * (r - smoothing / 2 * slopes)
     else:
-        losses = loss_values(formula.loss, m, formula.y, LONG, formula.parameter)
+        losses = loss_values(formula.loss, m, y, LONG, formula.parameter)
     return float(p @ losses + ridge @ x / 2), (p * slopes) @ rows + ridge
-
-
-def _envelope(formula: LinearObjective, m: Vector, slopes: Vector, smoothing: float) -> Vector:
-    """Return the Moreau envelope of a loss with kinks, whose slopes are those given."""
-    y = formula.y
-    r = m - y
-    if formula.loss == "hinge":
-        r = np.where(y * r < 0, r, 0.0)
-    if formula.loss == "epsilon_insensitive":
-        r = np.sign(r) * np.maximum(abs(r) - formula.parameter, 0)
-    return slopes * (r - smoothing / 2 * slopes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -19,8 +20,11 @@ from proofs.extended import (
     CLASSIFICATION,
     CURVATURES,
     LOSSES,
+    Kind,
+    Known,
     LinearObjective,
     PenaltyFormula,
+    Rng,
     SetFormula,
 )
 from proofs.functions import Function
@@ -92,7 +96,7 @@ class Data:
     keywords: dict[str, Any]
     chunk: int = 0  # rows of a chunk, for a `StreamedModel`; 0: in memory
 
-    @property
+    @cached_property
     def objective(self) -> LinearObjective:
         """The same by its formula."""
         given = dict(self.keywords)
@@ -161,6 +165,15 @@ class Case:
     def stochastic(self) -> bool:
         return self.options.get("batch_size") is not None
 
+    def at(self, x: Any, kind: Kind) -> Known:
+        """Return the objective, penalty included, at a point in numbers of this kind."""
+        data = self.data
+        known = self.problem.at(x, kind) if data is None else data.objective.at(x, kind)
+        if self.penalty is None:
+            return known
+        penalty = self.penalty.at(x, kind)
+        return Known(known.value + penalty, known.size + abs(penalty))
+
     def arguments(self) -> tuple[Any, dict[str, Any]]:
         """Return what `minimize` is called with."""
         keywords = dict(self.options)
@@ -216,15 +229,15 @@ def drawn(seed: int) -> Case:
     return case
 
 
-def _power(rng: np.random.Generator, low: float, high: float) -> float:
+def _power(rng: Rng, low: float, high: float) -> float:
     return float(10.0 ** rng.uniform(low, high))
 
 
-def _chance(rng: np.random.Generator, share: float) -> bool:
+def _chance(rng: Rng, share: float) -> bool:
     return bool(rng.random() < share)
 
 
-def _pick(rng: np.random.Generator, options: Any, weights: Any = None) -> Any:
+def _pick(rng: Rng, options: Any, weights: Any = None) -> Any:
     options = list(options)
     p = None if weights is None else np.asarray(weights, dtype=float) / np.sum(weights)
     return options[int(rng.choice(len(options), p=p))]
@@ -237,7 +250,7 @@ TROUBLES = (
 )
 
 
-def _draw_shape(rng: np.random.Generator) -> tuple[int, int]:
+def _draw_shape(rng: Rng) -> tuple[int, int]:
     n, d = int(rng.integers(1, 81)), int(rng.integers(1, 13))
     if _chance(rng, 0.08):
         return int(_pick(rng, [600, 3000], [3, 1])), d
@@ -245,7 +258,7 @@ def _draw_shape(rng: np.random.Generator) -> tuple[int, int]:
 
 
 def draw_data(
-    rng: np.random.Generator, loss: str, n: int | None = None, d: int | None = None
+    rng: Rng, loss: str, n: int | None = None, d: int | None = None
 ) -> tuple[Data, list[str]]:
     """Draw a linear model, degenerate in one way or two, or in none."""
     drawn_n, drawn_d = _draw_shape(rng)
@@ -280,7 +293,7 @@ def draw_data(
     return Data(X, y, keywords, chunk), tags
 
 
-def _troubled(rng: np.random.Generator, X: Any, tags: list[str]) -> Any:
+def _troubled(rng: Rng, X: Any, tags: list[str]) -> Any:
     n, d = X.shape
     if "sparse" in tags:
         X = X * (rng.random((n, d)) < 0.3)
@@ -301,7 +314,7 @@ def _troubled(rng: np.random.Generator, X: Any, tags: list[str]) -> Any:
     return X * 0.0 if "zero X" in tags else X
 
 
-def _targets(rng: np.random.Generator, X: Any, loss: str, tags: list[str]) -> Vector:
+def _targets(rng: Rng, X: Any, loss: str, tags: list[str]) -> Vector:
     n, d = X.shape
     scores = X @ rng.standard_normal(d)
     spread = scores.std()
@@ -316,13 +329,11 @@ def _targets(rng: np.random.Generator, X: Any, loss: str, tags: list[str]) -> Ve
     return scores + (1e4 if "offset y" in tags else 0.0)
 
 
-def draw_set(
-    rng: np.random.Generator, d: int, scale: float, names: Any = SETS, depth: int = 0
-) -> SetFormula:
+def draw_set(rng: Rng, d: int, scale: float, names: Any = SETS, depth: int = 0) -> SetFormula:
     """Draw a set of d coordinates, of about this size."""
     # Of another stream of numbers: what seeds drew before there were polyhedra stays as it was.
     polyhedra = rng.spawn(1)[0]
-    if "Polyhedron" in names and polyhedra.random() < POLYHEDRA:
+    if "Polyhedron" in names and (len(names) == 1 or polyhedra.random() < POLYHEDRA):
         return _draw_polyhedron(polyhedra, d, scale)
     left_out = {"Polyhedron"} | ({"Product"} if d < 2 or depth else set())
     name = _pick(rng, [name for name in names if name not in left_out])
@@ -362,7 +373,7 @@ def draw_set(
     return SetFormula("Product", {"blocks": blocks})
 
 
-def _draw_polyhedron(rng: np.random.Generator, d: int, scale: float) -> SetFormula:
+def _draw_polyhedron(rng: Rng, d: int, scale: float) -> SetFormula:
     """Draw rows and bounds around a point; equations, twin rows and points of one corner too."""
     inner = scale * rng.standard_normal(d) if _chance(rng, 0.8) else np.zeros(d)
     rows = int(rng.integers(1, d + 3))
@@ -388,9 +399,7 @@ def _draw_polyhedron(rng: np.random.Generator, d: int, scale: float) -> SetFormu
     return SetFormula("Polyhedron", {**given, "inner": inner})
 
 
-def draw_penalty(
-    rng: np.random.Generator, d: int, scale: float, names: Any = PENALTIES
-) -> PenaltyFormula:
+def draw_penalty(rng: Rng, d: int, scale: float, names: Any = PENALTIES) -> PenaltyFormula:
     """Draw a penalty of the first d coordinates, of about this strength."""
     name, strength = _pick(rng, names), scale * _power(rng, -3, 0.5)
     if name == "L1":
@@ -415,36 +424,27 @@ def draw_penalty(
 
 def bounded(formula: SetFormula | None, d: int) -> bool:
     """Tell whether a set is bounded, as the product can know it."""
-    if formula is None or formula.name.startswith("Only"):
-        return False
-    if formula.name == "Product":
-        return all(bounded(block, size) for block, size in formula.arguments["blocks"])
-    if formula.name == "Box":
-        with np.errstate(over="ignore"):
-            width = np.subtract(formula.arguments["upper"], formula.arguments["lower"])
-        return bool(np.isfinite(width).all())
-    if formula.name == "Polyhedron":
-        return bool(np.isfinite(build_set(formula).diameter))
-    return formula.name in ("Ball", "Simplex", "L1Ball")
+    unknown = ("Affine", "OnlyBall", "OnlyBox")
+    blocks = [] if formula is None else formula.arguments.get("blocks", [(formula, d)])
+    return bool(blocks) and all(
+        block.name not in unknown and build_set(block).diameter_for(size) < np.inf
+        for block, size in blocks
+    )
 
 
-def _draw_goal(rng: np.random.Generator, options: dict[str, Any], certain: bool) -> None:
+def _draw_goal(rng: Rng, options: dict[str, Any], certain: bool) -> None:
     if certain and _chance(rng, 0.65):
         name = _pick(rng, ["tol", "rtol"], [3, 1])
         options[name] = float(10.0 ** -rng.integers(1, 11 if _chance(rng, 0.4) else 6))
 
 
-def _draw_iterations(rng: np.random.Generator, options: dict[str, Any], most: int) -> None:
+def _draw_iterations(rng: Rng, options: dict[str, Any], most: int) -> None:
     drawn = int(_pick(rng, [5, 20, 60, 200, 400, 3000], [2, 3, 4, 4, 2, 0.25]))
     options["max_iter"] = min(most, drawn)
 
 
 def _draw_start(
-    rng: np.random.Generator,
-    d: int,
-    scale: float,
-    target: Vector | None,
-    formula: SetFormula | None,
+    rng: Rng, d: int, scale: float, target: Vector | None, formula: SetFormula | None
 ) -> Vector:
     kind = _pick(rng, ["zero", "near", "far", "target"], [5, 3, 1, 2])
     x0 = np.zeros(d)
@@ -459,7 +459,7 @@ def _draw_start(
 
 
 def _draw_method(
-    rng: np.random.Generator,
+    rng: Rng,
     methods: Any,
     options: dict[str, Any],
     scale: float,
@@ -498,7 +498,7 @@ def _draw_method(
 
 
 def _draw_policies(
-    rng: np.random.Generator, options: dict[str, Any], method: str, terms: Terms, *, exact: bool
+    rng: Rng, options: dict[str, Any], method: str, terms: Terms, *, exact: bool
 ) -> None:
     """Draw restarts, and whether y is projected, where that is allowed."""
     if terms.penalty is not None and method == "accelegrad":
@@ -544,7 +544,7 @@ class Terms(NamedTuple):
 
 
 def _draw_terms(
-    rng: np.random.Generator, weights: Any, size: int, penalised: int, scale: float, steep: float
+    rng: Rng, weights: Any, size: int, penalised: int, scale: float, steep: float
 ) -> Terms:
     form = _pick(rng, ["free", "set", "penalty", "both"], weights)
     chosen = penalty = None
@@ -556,7 +556,7 @@ def _draw_terms(
     return Terms(chosen, penalty)
 
 
-def _model_case(rng: np.random.Generator, seed: int) -> Case:
+def _model_case(rng: Rng, seed: int) -> Case:
     data, tags = draw_data(rng, _pick(rng, LOSSES))
     n, d, size = *data.X.shape, data.n_parameters
     l2, intercept = data.keywords["l2"], data.keywords["fit_intercept"]
@@ -589,7 +589,7 @@ def _model_case(rng: np.random.Generator, seed: int) -> Case:
     return Case(seed, data, x0, options, *terms, kernels=mode, watch=watch, tags=tuple(tags))
 
 
-def _rows_case(rng: np.random.Generator, seed: int) -> Case:
+def _rows_case(rng: Rng, seed: int) -> Case:
     """Draw what methods for sums over rows are made for: many rows, few columns, a goal."""
     loss, n = _pick(rng, LOSSES), int(_pick(rng, [150, 400, 1200], [4, 2, 1]))
     data, tags = draw_data(rng, loss, n=n, d=int(rng.integers(1, 6)))
@@ -633,7 +633,7 @@ def _certain(options: dict[str, Any], terms: Terms, method: str, d: int) -> bool
     return method in WITH_RADIUS or "diameter" in options or bounded(terms.chosen, d)
 
 
-def _function_case(rng: np.random.Generator, seed: int) -> Case:
+def _function_case(rng: Rng, seed: int) -> Case:
     d = int(rng.integers(1, 61 if _chance(rng, 0.2) else 13))
     f = functions.drawn(rng, d)
     scale = float(np.abs(f.target).max()) or 1.0

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from scipy.optimize import OptimizeResult
 
 import accelegrad as ag
-from proofs.candidates import Objective, Region, Search, inside_set
+from proofs.candidates import Search, inside_set
 from proofs.cases import Case, Data, bounded, drawn
 from proofs.extended import EPS, LONG, LONG_EPS, LONG_IS_WIDE, MANY, SMALLEST
 from proofs.functions import Function
@@ -126,15 +126,13 @@ def examine(case: Case, result: OptimizeResult) -> None:
         nothing = not result.success and result.lower_bound == -math.inf
         require(nothing, "success or bound without a value", str(result))
         return
-    objective = Objective.of(case)
-    check_value(case, objective, result)
+    check_value(case, result)
     check_gap(case, result)
-    region = Region(case, float(result.certified_radius))
-    search = Search(case, objective, np.random.default_rng([11, case.seed]))
-    search.run(result, region)
-    check_bound(case, objective, result, region, search)
-    check_status(case, objective, result, search)
-    check_evidence(case, result, search)
+    rng = np.random.default_rng([11, case.seed])
+    search = Search(case, float(result.certified_radius), rng, result)
+    check_bound(search, result)
+    check_status(search, result)
+    check_evidence(search, result)
 
 
 def check_points(case: Case, result: OptimizeResult) -> None:
@@ -156,11 +154,10 @@ def check_points(case: Case, result: OptimizeResult) -> None:
         require(excess <= 64 * x.size * EPS * size, "point outside of the set", told)
 
 
-def check_value(case: Case, objective: Objective, result: OptimizeResult) -> None:
+def check_value(case: Case, result: OptimizeResult) -> None:
     """`fun` is the objective at `x`, up to the rounding of float64."""
-    x = np.asarray(result.x, dtype=np.longdouble)
-    known = objective.at(x, LONG)
-    allowed = value_rounding(case, objective, result.x)
+    known = case.at(LONG.array(result.x), LONG)
+    allowed = value_rounding(case, result.x)
     off = float(abs(known.value - result.fun))
     told = (
         f"fun {result.fun!r}, f(x) {float(known.value)!r}, off by {off:.3g}, allowed {allowed:.3g}"
@@ -168,10 +165,10 @@ def check_value(case: Case, objective: Objective, result: OptimizeResult) -> Non
     require(off <= allowed, "fun is not f(x)", told)
 
 
-def value_rounding(case: Case, objective: Objective, x: Any) -> float:
+def value_rounding(case: Case, x: Any) -> float:
     """Return how far float64 may be off at a point."""
-    wide = np.asarray(x, dtype=np.longdouble)
-    known = objective.at(wide, LONG)
+    wide = LONG.array(x)
+    known = case.at(wide, LONG)
     if case.data is not None:
         allowed = case.data.objective.rounding(x)
     else:
@@ -200,36 +197,24 @@ def check_gap(case: Case, result: OptimizeResult) -> None:
     require(result.gap <= goal, kind, f"{told}, goal {goal:.3g}, {result.message}")
 
 
-def check_bound(
-    case: Case, objective: Objective, result: OptimizeResult, region: Region, search: Search
-) -> None:
-    """No point that is claimed to be bounded has a lower value."""
-    bound = float(result.lower_bound)
+def check_bound(search: Search, result: OptimizeResult) -> None:
+    """No point that is claimed to be bounded has a lower value, nor one by more than the gap.
+
+    The gap holds though `fun` itself is rounded; how a user's function rounds is not known.
+    """
+    case, bound, gap = search.case, float(result.lower_bound), result.gap
     if bound == -math.inf:
         return
-    for x in search.points(region):
-        known = objective.at(x, LONG)
+    at = case.at(LONG.array(result.x), LONG)
+    for x in search.points():
+        known = case.at(x, LONG)
         if known.value - long_slack(case, known.size) < bound:
-            confirm(case, objective, region, x, bound)
-    check_true_gap(case, objective, result, region, search)
-
-
-def check_true_gap(
-    case: Case, objective: Objective, result: OptimizeResult, region: Region, search: Search
-) -> None:
-    """No point is better than x by more than the gap, though `fun` itself is rounded.
-
-    How a user's function rounds is not known to anybody.
-    """
-    if not (isinstance(case.problem, Data) and 0 <= result.gap < math.inf):
-        return
-    at = objective.at(LONG.array(result.x), LONG)
-    for x in search.points(region):
-        known = objective.at(x, LONG)
-        slack = long_slack(case, at.size + known.size) + EPS * abs(result.gap)
-        excess = at.value - known.value - result.gap
-        told = f"{result.gap!r}, but a point is lower by {float(excess):.3g} more: {x.tolist()}"
-        require(excess <= slack, "false gap", told)
+            confirm(search, x, bound)
+        if case.data is not None and 0 <= gap < math.inf:
+            slack = long_slack(case, at.size + known.size) + EPS * abs(gap)
+            excess = at.value - known.value - gap
+            told = f"{gap!r}, but a point is lower by {float(excess):.3g} more: {x.tolist()}"
+            require(excess <= slack, "false gap", told)
 
 
 def long_slack(case: Case, size: Any) -> Any:
@@ -241,33 +226,32 @@ def long_slack(case: Case, size: Any) -> Any:
     return (1e-13 if nuclear else (64 + count + case.x0.size) * LONG_EPS) * size
 
 
-def confirm(case: Case, objective: Objective, region: Region, x: Any, bound: float) -> None:
+def confirm(search: Search, x: Any, bound: float) -> None:
     """Raise the finding if 60 digits say the same."""
-    many = MANY.array(x)
-    known = objective.at(many, MANY)
+    case, many = search.case, MANY.array(x)
+    known = case.at(many, MANY)
     allowed = 0 * known.size
     if case.chosen is not None and case.chosen.has_equations:
         allowed = allowed + INSIDE_EQUATIONS * known.size
     if isinstance(case.problem, Function):  # the function that was given was rounded
         size = known.size
         if case.problem.plain:  # cuts are as far off as the values at their points, x0 the farthest
-            size = size + objective.at(MANY.array(case.x0), MANY).size
+            size = size + case.at(MANY.array(case.x0), MANY).size
         allowed = allowed + 64 * case.problem.eps * size
         allowed = allowed + SMALLEST * (4 + abs(many).sum() + abs(case.x0).sum())
     if case.penalty is not None and case.penalty.name == "OwnRidge":
         allowed = allowed + 32 * EPS * abs(known.size)
     if known.value + allowed < bound and inside_set(case, many, MANY):
         false_by, size = float(bound - known.value), float(known.size + 1e-300)
-        told = (
-            f"{bound!r}, but f(u) = {float(known.value)!r}, lower by {false_by:.3g}, of the terms "
-        )
-        told += f"{false_by / size:.2g}, certified_radius {region.radius}, at u = {x.tolist()}"
+        told = f"{bound!r}, but f(u) = {float(known.value)!r}, lower by {false_by:.3g}, of the"
+        told += f" terms {false_by / size:.2g}, certified_radius {search.region.radius}"
+        told += f", at u = {x.tolist()}"
         raise FindingError("false bound", told)
 
 
-def check_status(case: Case, objective: Objective, result: OptimizeResult, search: Search) -> None:
+def check_status(search: Search, result: OptimizeResult) -> None:
     """The status says what is so."""
-    known, point = search.best()
+    case, (known, point) = search.case, search.best()
     if result.status == Status.REGION_REFUTED:
         given = "diameter" in case.options and not bounded(case.chosen, case.x0.size)
         # Without project_y the set is taken to hold a minimiser, as the paper's ball is.
@@ -277,8 +261,8 @@ def check_status(case: Case, objective: Objective, result: OptimizeResult, searc
         told = f"{result.message} bound {result.lower_bound}, lowest {float(lowest)}"
         require(lowest < result.lower_bound, "region refuted without a witness", told)
     if result.status == Status.STATIONARY:
-        at = objective.at(np.asarray(result.x, dtype=np.longdouble), LONG)
-        allowed = 1e-12 * at.size + value_rounding(case, objective, result.x)
+        at = case.at(LONG.array(result.x), LONG)
+        allowed = 1e-12 * at.size + value_rounding(case, result.x)
         told = f"f(x) = {float(at.value)!r}, but {float(known.value)!r} at {point.tolist()}"
         require(known.value >= at.value - allowed, "stationary, but no minimiser", told)
     require(result.status != Status.NOT_CONVEX, "a convex function refused", result.message)
@@ -286,13 +270,14 @@ def check_status(case: Case, objective: Objective, result: OptimizeResult, searc
     require(result.success or not converged, "converged without success", result.message)
 
 
-def check_evidence(case: Case, result: OptimizeResult, search: Search) -> None:
+def check_evidence(search: Search, result: OptimizeResult) -> None:
     """A run that met its goal did so over more than the start's last digits."""
+    case = search.case
     radius, size = float(result.certified_radius), 1 + float(abs(case.x0).max())
     if result.status != Status.CONVERGED or radius > 1e-9 * size or "diameter" in case.options:
         return
     known, _ = search.best()
-    least = result.fun - 2 * abs(result.gap) - value_rounding(case, search.objective, result.x)
+    least = result.fun - 2 * abs(result.gap) - value_rounding(case, result.x)
     told = f"certified_radius {radius}, fun {result.fun}, but {float(known.value)} elsewhere"
     require(known.value >= least, "converged on nothing", told)
 
@@ -351,12 +336,9 @@ def check_seen_bounds(case: Case, result: OptimizeResult, seen: list[OptimizeRes
         radius = float(known.certified_radius)
         if radius not in highest or known.lower_bound > highest[radius].lower_bound:
             highest[radius] = known
-    objective = Objective.of(case)
     for radius, known in list(highest.items())[-4:]:
-        region = Region(case, radius)
-        search = Search(case, objective, np.random.default_rng([29, case.seed]))
-        search.run(result, region)
-        check_bound(case, objective, known, region, search)
+        search = Search(case, radius, np.random.default_rng([29, case.seed]), result)
+        check_bound(search, known)
 
 
 def check_resumed(case: Case, result: OptimizeResult) -> None:

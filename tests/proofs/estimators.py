@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.optimize import OptimizeResult
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 
@@ -33,10 +32,10 @@ from accelegrad.sklearn import (
     AcceleGradRegressorCV,
 )
 from accelegrad.solvers.direct import ACCURATE
-from proofs.candidates import Objective, Region, Search
+from proofs.candidates import Search
 from proofs.cases import Case, Data, draw_data
 from proofs.checks import FindingError, long_slack, raised_at, require, value_rounding
-from proofs.extended import EPS, LONG, Classes, PenaltyFormula, SetFormula
+from proofs.extended import EPS, LONG, Classes, PenaltyFormula, Rng, SetFormula
 from reference.losses import OTHER_NAMES, PARAMETER, loss_values
 
 FLOOR = 1e-3  # of what a constant prediction gets: docs/estimators.md, "The tolerance"
@@ -113,7 +112,7 @@ def draw(seed: int) -> Fit:
     return Fit(kind(**options), data.X, y, weights, feeding)
 
 
-def draw_options(rng: np.random.Generator, loss: str, d: int, n_classes: int) -> dict[str, Any]:
+def draw_options(rng: Rng, loss: str, d: int, n_classes: int) -> dict[str, Any]:
     """Return an estimator's parameters, such as are allowed together."""
     name = str(rng.choice(SETS)) if rng.random() < 0.35 else None
     penalty = [None, "l2", "l1", "elasticnet"][int(rng.choice(4, p=[0.15, 0.45, 0.25, 0.15]))]
@@ -303,16 +302,13 @@ def judge(fit: Fit, told: list[str], seed: int) -> None:
     require(finite, "coefficients are not finite, or no float64", f"{rows}")
     values, allowed, lowest, slack = [], 0.0, np.longdouble(0), 0.0
     for (case, _), x in zip(parts, kept, strict=True):
-        objective, rng = Objective.of(case), np.random.default_rng([37, seed])
         excess = case.chosen.excess(LONG.array(x), LONG) if case.chosen else 0
         where = f"{x} {fitted.feasible_set!r}"
         require(excess <= 8 * x.size * EPS, "coefficients outside of the set", where)
-        known = objective.at(LONG.array(x), LONG)
+        known = case.at(LONG.array(x), LONG)
         values.append(float(known.value))
-        allowed += value_rounding(case, objective, x)
-        search = Search(case, objective, rng)
-        search.run(OptimizeResult(x=x), Region(case, np.inf))
-        best, _ = search.best()
+        allowed += value_rounding(case, x)
+        best, _ = Search(case, np.inf, np.random.default_rng([37, seed]), {"x": x}).best()
         lowest += best.value
         slack += float(long_slack(case, best.size))
     # Of least squares the value may come from products of columns.

@@ -7,7 +7,7 @@ wider than float64, every comparison goes to `MANY`. `PLAIN` is float64, as user
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -25,11 +25,12 @@ SMALLEST = 5e-324  # of float64: what an underflow may lose
 mpmath.mp.dps = 60
 MPF = np.vectorize(lambda number: mpmath.mpf(float(number)), otypes=[object])
 
+Rng = np.random.Generator
 Array = Any  # of long doubles, or of mpmath's numbers as objects
 
 
 class Kind:
-    """A kind of numbers: how arrays of them are made, and the functions that NumPy lacks."""
+    """A kind of numbers: how arrays of them are made, and their functions."""
 
     def __init__(self, name: str) -> None:
         self.name, self.many = name, name == "many"
@@ -45,22 +46,12 @@ class Kind:
         low = np.where(np.isfinite(high), wide - high, 0).astype(np.float64)
         return np.asarray(MPF(high) + MPF(low), dtype=object)
 
-    def _map(self, name: str, x: Array) -> Array:
+    def __getattr__(self, name: str) -> Any:
+        """Return a function of single numbers: exp, log, log1p, sqrt."""
         if not self.many:
-            return getattr(np, name)(x)
-        return np.vectorize(getattr(mpmath, name), otypes=[object])(x)[()]
-
-    def exp(self, x: Array) -> Array:
-        return self._map("exp", x)
-
-    def log1p(self, x: Array) -> Array:
-        return self._map("log1p", x)
-
-    def log(self, x: Array) -> Array:
-        return self._map("log", x)
-
-    def sqrt(self, x: Array) -> Array:
-        return self._map("sqrt", x)
+            return getattr(np, name)
+        function = np.vectorize(getattr(mpmath, name), otypes=[object])
+        return lambda x: function(x)[()]
 
     def norm(self, x: Array) -> Any:
         """Return the Euclidean norm of a vector."""
@@ -177,8 +168,6 @@ class LinearObjective:
 
     def at(self, x: Array, kind: Kind) -> Known:
         """Return the objective at one point."""
-        if kind.many and self.X.size > 4000:
-            return self._in_blocks(x, kind)
         rows, y, weights = (kind.array(part) for part in (self.rows, self.y, self.weights))
         parameter, w = kind.array(self.parameter)[()], x[: self.X.shape[1]]
         margins = rows @ x
@@ -189,22 +178,6 @@ class LinearObjective:
         ridge = kind.array(self.l2)[()] * (w * w).sum() / 2
         size = (weights * (losses + kind.array(steep) * reach)).sum() / total + ridge
         return Known((weights * losses).sum() / total + ridge, size)
-
-    def _in_blocks(self, x: Array, kind: Kind) -> Known:
-        """The same for many rows, a few of them at a time."""
-        rows, weights = max(1, 4000 // self.X.shape[1]), self.weights
-        value = size = total = kind.array(0.0)[()]
-        ridge = kind.array(self.l2)[()] * (x[: self.X.shape[1]] ** 2).sum() / 2
-        for first in range(0, len(self.y), rows):
-            some = slice(first, first + rows)
-            if not weights[some].any():
-                continue
-            X, y, own = self.X[some], self.y[some], weights[some]
-            part = replace(self, X=X, y=y, l2=0.0, sample_weight=own)
-            share, known = kind.array(own).sum(), part.at(x, kind)
-            value, size = value + share * known.value, size + share * known.size
-            total = total + share
-        return Known(value / total + ridge, size / total + ridge)
 
     def rounding(self, x: Any) -> float:
         """Return how far float64 may be off at x.

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from proofs.extended import EPS, LONG, LONG_EPS, LONG_IS_WIDE, PLAIN, Kind
+from proofs.extended import EPS, LONG, LONG_EPS, LONG_IS_WIDE, PLAIN, Kind, Rng
 
 Vector = Any
 #: The share of functions that are computed in float64, among those of ordinary size
@@ -89,14 +89,6 @@ class Function:
         return self(x)[1]
 
 
-def _squares(r: Any, kind: Kind) -> tuple[Any, Any]:
-    return (r * r).sum() / 2, r
-
-
-def _absolute(r: Any, kind: Kind) -> tuple[Any, Any]:
-    return abs(r).sum(), _signs(r)
-
-
 def _norm(r: Any, kind: Kind) -> tuple[Any, Any]:
     length = kind.norm(r)
     return length, (r / length if length > 0 else r * 0)
@@ -119,17 +111,9 @@ def _huber(r: Any, kind: Kind) -> tuple[Any, Any]:
     return (near * (abs(r) - near / 2)).sum(), _signs(r) * near
 
 
-def _beyond_one(r: Any, kind: Kind) -> tuple[Any, Any]:
-    return np.maximum(abs(r) - 1, 0).sum(), _signs(r) * (abs(r) > 1)
-
-
 def _norm_beyond_one(r: Any, kind: Kind) -> tuple[Any, Any]:
     value, slopes = _norm(r, kind)
     return (value - 1, slopes) if value > 1 else (value * 0, r * 0)
-
-
-def _constant(r: Any, kind: Kind) -> tuple[Any, Any]:
-    return r.sum() * 0, r * 0
 
 
 def _root(r: Any, kind: Kind) -> tuple[Any, Any]:
@@ -138,21 +122,22 @@ def _root(r: Any, kind: Kind) -> tuple[Any, Any]:
     return (r * r / (1 + roots)).sum(), r / roots
 
 
+#: Value and slopes at r = matrix (x - target)
 SHAPES: dict[str, Callable[[Any, Kind], tuple[Any, Any]]] = {
-    "squares": _squares,
-    "absolute": _absolute,
+    "squares": lambda r, kind: ((r * r).sum() / 2, r),
+    "absolute": lambda r, kind: (abs(r).sum(), _signs(r)),
     "norm": _norm,
     "largest": _largest,
     "log_sum_exp": _log_sum_exp,
     "huber": _huber,
-    "beyond_one": _beyond_one,
+    "beyond_one": lambda r, kind: (np.maximum(abs(r) - 1, 0).sum(), _signs(r) * (abs(r) > 1)),
     "norm_beyond_one": _norm_beyond_one,
-    "constant": _constant,
+    "constant": lambda r, kind: (r.sum() * 0, r * 0),
     "root": _root,
 }
 
 
-def drawn(rng: np.random.Generator, d: int) -> Function:
+def drawn(rng: Rng, d: int) -> Function:
     """Draw a function of d coordinates."""
     shape = str(rng.choice(list(SHAPES)))
     target = rng.standard_normal(d) * 10.0 ** rng.choice([0, 0, 0, 1, 3, -3, 6])

@@ -13,7 +13,6 @@ import collections
 import faulthandler
 import importlib
 import multiprocessing
-import queue
 import resource
 import secrets
 import signal
@@ -21,31 +20,20 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-HERE = Path(__file__).resolve().parent
-if str(HERE) in sys.path:  # a script's own folder: its modules are those of the package `proofs`
-    sys.path.remove(str(HERE))
-sys.path.insert(0, str(HERE.parent))
+if __name__ == "__main__":  # a script's own folder: its modules are those of the package `proofs`
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 TIME_LIMIT = 60  # seconds of the processor for one case, compiling included
 MEMORY = 6 << 30  # bytes of addresses that a process may take
 #: What is checked, and its share.
 CHECKS = {"checks": 8, "battery": 3, "parts": 2, "polyhedra": 1, "estimators": 2}
+TURNS = [name for name, share in CHECKS.items() for _ in range(share)]
 
 
 class HungError(BaseException):
     """A case took too long; no code under test catches it."""
-
-
-class Report(NamedTuple):
-    """What a worker says of a case."""
-
-    worker: int
-    check: str
-    seed: int
-    kind: str | None = None  # of finding: none yet where a case begins, an empty one if all is well
-    text: str = ""
 
 
 def check_of(name: str) -> Any:
@@ -75,75 +63,65 @@ def _hung(*_: Any) -> None:
     raise HungError
 
 
-def work(worker: int, first: int, step: int, until: float, reports: Any) -> None:
-    """Run cases one after the other and report."""
+def work(number: int, first: int, until: float, at: Any, findings: Any) -> None:
+    """Run cases one after the other, say where it is, and report findings."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says when to stop
-    turns, seed = [name for name, share in CHECKS.items() for _ in range(share)], first
     parent = multiprocessing.parent_process()
+    at[number] = first
     while time.time() < until and (parent is None or parent.is_alive()):
-        name = turns[seed // step % len(turns)]
-        reports.put(Report(worker, name, seed))
         # Ends the process where it is stuck in compiled code, by the clock, on a busy machine.
         faulthandler.dump_traceback_later(10 * TIME_LIMIT, exit=True)
-        reports.put(Report(worker, name, seed, *guarded(check_of(name), seed)))
-        seed += step
+        kind, text = guarded(check_of(turn(at[number], len(at))), at[number])
+        if kind:
+            findings.put((at[number], kind, text))
+        at[number] += len(at)
 
 
-def command(report: Report) -> str:
+def turn(seed: int, processes: int) -> str:
+    """Return which check a worker runs with a seed."""
+    return TURNS[seed // processes % len(TURNS)]
+
+
+def command(check: str, seed: int) -> str:
     """Return what runs a case again."""
-    check = "" if report.check == "checks" else f" --check {report.check}"
-    return f"python tests/proofs/fuzz.py --only {report.seed}{check}"
+    return f"python tests/proofs/fuzz.py --only {seed} --check {check}"
 
 
 def watch(processes: int, first: int, until: float) -> tuple[int, collections.Counter[str]]:
     """Start workers, print what they find, replace one that has died; count runs and findings."""
     context = multiprocessing.get_context("spawn")
-    reports: Any = context.Queue()
+    at, findings, kinds = context.Array("q", processes), context.Queue(), collections.Counter[str]()
 
     def start(number: int, seed: int) -> Any:
-        arguments = (number, seed, processes, until, reports)
+        arguments = (number, seed, until, at, findings)
         worker = context.Process(target=work, args=arguments, daemon=True)
         worker.start()
         return worker
 
     workers = [start(number, first + number) for number in range(processes)]
-    busy: dict[int, Report] = {}
-    runs, kinds = 0, collections.Counter[str]()
-    while busy or any(worker.is_alive() for worker in workers):
-        try:
-            news = [reports.get(timeout=1.0)]
-        except queue.Empty:
-            news = []
-            for number, report in busy.items():
-                if not workers[number].is_alive():
-                    kind = f"stuck, or the process died, exit code {workers[number].exitcode}"
-                    news.append(report._replace(kind=kind))
-                    workers[number] = start(number, report.seed + processes)
-        for report in news:
-            if report.kind is None:
-                busy[report.worker] = report
-                continue
-            del busy[report.worker]
-            runs += 1
-            if report.kind:
-                kinds[report.kind] += 1
-                print(f"\n--- {report.kind}\n{command(report)}\n{report.text}", flush=True)
-    return runs, kinds
+    while any(worker.is_alive() for worker in workers) or not findings.empty():
+        time.sleep(1.0)
+        for number, worker in enumerate(workers):
+            if worker.exitcode:
+                kind = f"stuck, or the process died, exit code {worker.exitcode}"
+                findings.put((at[number], kind, ""))
+                workers[number] = start(number, at[number] + processes)
+        while not findings.empty():
+            seed, kind, text = findings.get()
+            kinds[kind] += 1
+            print(f"\n--- {kind}\n{command(turn(seed, processes), seed)}\n{text}", flush=True)
+    return sum((seed - first) // processes for seed in at), kinds
 
 
-def parse(arguments: list[str] | None) -> argparse.Namespace:
+def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Random problems against every proof.")
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--seed", type=int, help="the first seed; a new one unless given")
     parser.add_argument("--only", type=int, help="run the case of this seed and no other")
     parser.add_argument("--check", default="checks", choices=list(CHECKS), help="what --only runs")
-    return parser.parse_args(arguments)
-
-
-def main(arguments: list[str] | None = None) -> int:
-    given = parse(arguments)
+    given = parser.parse_args(arguments)
     if given.only is not None:
         kind, text = guarded(check_of(given.check), given.only)
         print(f"{kind}\n{text}" if kind else f"seed {given.only}: nothing found")

@@ -21,12 +21,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-HERE = Path(__file__).resolve().parent
-if __name__ == "__main__":
-    sys.path[:] = [str(HERE.parent), *(path for path in sys.path if path != str(HERE))]
+if __name__ == "__main__":  # a script's own folder: its modules are those of the package `proofs`
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from accelegrad.models.multinomial import softmax  # noqa: E402
-from proofs.fuzz import check_of, guarded  # noqa: E402
+from accelegrad.models.multinomial import softmax
+from proofs.fuzz import check_of, guarded
 
 #: Of the kinds of findings: those that say that a proof is wrong.
 PROVED_FALSE = ("false", "below the bound", "refuted", "too small")
@@ -80,20 +79,6 @@ def a_tenth_of_the_gap(result: Any) -> Any:
 def always(value: Any) -> Change:
     """Always the same result."""
     return lambda original: lambda *a, **k: value
-
-
-def argument(number: int, factor: float) -> Change:
-    """An argument times a factor."""
-
-    def change(original: Original) -> Original:
-        return lambda *a, **k: original(*a[:number], factor * a[number], *a[number + 1 :], **k)
-
-    return change
-
-
-def same(number: int) -> Change:
-    """The argument itself, as if nothing had to be done."""
-    return lambda original: lambda *a, **k: a[number]
 
 
 def wrong_sign_of_allowance(original: Original) -> Original:
@@ -152,6 +137,14 @@ def slack_dropped(original: Original) -> Original:
     return change
 
 
+def norm_too_small(original: Original) -> Original:
+    return lambda level, norm, *a: original(level, 0.999 * norm, *a)
+
+
+def not_projected(original: Original) -> Original:
+    return lambda self, theta, *a: theta
+
+
 def clipped_only(original: Original) -> Original:
     """Slopes are brought into the domain one by one, which unbalances them."""
     return lambda self, theta: (np.clip(self.space.project(theta), self.low, self.high), 1.0)
@@ -162,18 +155,16 @@ def softmax_alone(original: Original) -> Original:
     return lambda self, margins: softmax(margins)[0]
 
 
-def mean_changed(fix: Callable[[Any, list[float]], tuple[Any, Any]]) -> Change:
+def mean_changed(fix: Callable[..., tuple[Any, Any]]) -> Change:
     """Another slope, or other numbers, of the mean of kept cuts."""
-    return after(lambda found: None if found is None else fix(found[0], list(found[1])))
+    return after(lambda found: None if found is None else fix(found[0], *found[1]))
 
 
 level_of_mean_raised = mean_changed(
-    lambda slope, numbers: (slope, (numbers[0] + 1e-9 * numbers[3], *numbers[1:]))
+    lambda slope, level, *more: (slope, (level + 1e-9 * more[2], *more))
 )
 #: The weights of kept cuts add up to 0.999, and nobody divides by that.
-not_normalised = mean_changed(
-    lambda slope, numbers: (0.999 * slope, (0.999 * numbers[0], *numbers[1:]))
-)
+not_normalised = mean_changed(lambda slope, level, *more: (0.999 * slope, (0.999 * level, *more)))
 
 
 class Mistake(NamedTuple):
@@ -248,14 +239,14 @@ MISTAKES = [
     Mistake(f"{MEMORY}mean", not_normalised, "weights not normalised"),
     Mistake("proofs.bracket:Bracket.radius_of", always(float("inf")), "claimed everywhere"),
     Mistake("choose:_proven_radius", after(times(0.5)), "half of it"),
-    Mistake(f"{FENCHEL}scaled_bound", argument(1, 0.999), "norm 0.1 % too small"),
+    Mistake(f"{FENCHEL}scaled_bound", norm_too_small, "norm 0.1 % too small"),
     Mistake(f"{FENCHEL}Terms._largest_multiple", always(1.0), "no multiple"),
     Mistake(f"{FENCHEL}Terms.balance", always((1.0, 1.0)), "not balanced", (FREE_INTERCEPT,)),
     Mistake(f"{FENCHEL}SlopeSums.at", sums_too_high, "level 0.1 % too high"),
     Mistake("proofs.fenchel:ColumnSums.at", level_too_high, "level 0.1 % too high"),
     Mistake(f"{DUAL}distance_by_gap", after(times(0.5)), "half of it"),
     Mistake("models.losses:Loss.conjugate", after(times(1.001)), "0.1 % too large"),
-    Mistake(f"{NULL}NullSpace.project", same(1), "not projected", (FORGOTTEN,)),
+    Mistake(f"{NULL}NullSpace.project", not_projected, "not projected", (FORGOTTEN,)),
     Mistake(f"{NULL}DualBounds._scaled_down", clipped_only, "clipped", (FORGOTTEN,)),
     Mistake("sklearn.solve:minimize", after(a_tenth_of_the_gap), "a tenth of the gap missing"),
     Mistake("sklearn.objective:Problem.value", after(times(1 + 1e-9)), "1e-9 too large"),
@@ -292,12 +283,8 @@ class Found(NamedTuple):
 
     check: str
     seed: int
-    seconds: float
-    runs: int
     kind: str
-
-    def line(self) -> str:
-        return f"{self.seconds:5.1f} s, {self.runs} runs: {self.check} {self.seed}, {self.kind}"
+    text: str
 
 
 def find(mistake: Mistake, seconds: float, first: int = 0, only: str | None = None) -> Found | None:
@@ -317,7 +304,8 @@ def find(mistake: Mistake, seconds: float, first: int = 0, only: str | None = No
         with made(mistake):
             kind, _ = guarded(check, seed)
         if any(word in kind for word in PROVED_FALSE) and not guarded(check, seed)[0]:
-            return Found(name, seed, time.process_time() - begun, number + 1, kind)
+            took = f"{time.process_time() - begun:5.1f} s, {number + 1} runs"
+            return Found(name, seed, kind, f"{took}: {name} {seed}, {kind}")
     return None
 
 
@@ -338,7 +326,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"{mistake.name:75s} NOT THERE any more: adapt the table ({error})", flush=True)
             continue
         missed += found is None
-        text = "NOT FOUND" if found is None else found.line()
+        text = "NOT FOUND" if found is None else found.text
         print(f"{mistake.name:75s} {text}", flush=True)
     print(f"{missed} not found")
     return int(missed > 0)

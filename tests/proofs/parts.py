@@ -12,7 +12,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from scipy.optimize import OptimizeResult, minimize
+from scipy.optimize import minimize
 
 import accelegrad as ag
 from accelegrad.geometry.sets import as_feasible_set
@@ -24,7 +24,7 @@ from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.proofs.multinomial_dual import MultinomialDual
 from accelegrad.sklearn.objective import Objective as EstimatorObjective
 from accelegrad.solvers.direct import DirectNewton
-from proofs.candidates import Objective, Region, Search
+from proofs.candidates import Search
 from proofs.cases import (
     DIAGONAL_SETS,
     Case,
@@ -44,6 +44,7 @@ from proofs.extended import (
     Classes,
     Known,
     PenaltyFormula,
+    Rng,
     SetFormula,
     loss_slopes,
 )
@@ -75,7 +76,7 @@ def _refuse(what: str, bound: float, value: Any, allowed: Any, *where: Any) -> N
 # -- sets ------------------------------------------------------------------------------------------
 
 
-def sets(rng: np.random.Generator) -> None:
+def sets(rng: Rng) -> None:
     """Linear minima over a set, and over its part in a ball."""
     d, scale = int(rng.integers(1, 8)), 10.0 ** rng.uniform(-3, 3)
     formula = draw_set(rng, d, scale)
@@ -99,12 +100,7 @@ def sets(rng: np.random.Generator) -> None:
 
 
 def _low_points(
-    formula: SetFormula,
-    g: Vector,
-    center: Vector,
-    scale: float,
-    radius: float,
-    rng: np.random.Generator,
+    formula: SetFormula, g: Vector, center: Vector, scale: float, radius: float, rng: Rng
 ) -> list[Any]:
     """Return points of the set, most of them downhill, as far as the ball reaches and farther."""
     length = float(np.linalg.norm(g)) or 1.0
@@ -122,13 +118,7 @@ def _low_points(
     return points + [formula.nearest(start) for start in starts]
 
 
-def _is_flat(formula: SetFormula) -> bool:
-    """Tell whether there are half-spaces or affine sets, for which nearly normal is normal enough."""
-    names = [block.name for block, _ in formula.blocks()]
-    return any(name in ("Halfspace", "Affine", "Polyhedron") for name in names)
-
-
-def _nearly_normal(formula: SetFormula, g: Vector, rng: np.random.Generator) -> Vector:
+def _nearly_normal(formula: SetFormula, g: Vector, rng: Rng) -> Vector:
     """Return slopes that are level, or very nearly so, on a half-space's boundary or affine set."""
     given = formula.arguments
     if formula.name == "Product":
@@ -158,7 +148,9 @@ def _check_minima(
     center, radius = ball
     where = formula.name, formula.arguments, g.tolist(), center.tolist(), radius
     least, length = chosen.linear_minimum(g), float(np.linalg.norm(g))
-    units = 4e-12 if _is_flat(formula) else UNITS * EPS  # documented: up to 1e-12
+    # Of flat boundaries nearly normal is normal enough: documented, up to 1e-12.
+    flat = any(block.name in ("Halfspace", "Affine", "Polyhedron") for block, _ in formula.blocks())
+    units = 4e-12 if flat else UNITS * EPS
     for u in points:
         allowed = units * length * LONG.norm(u) + tiny
         _refuse("linear_minimum", least, g @ u, allowed, where, u.tolist())
@@ -186,7 +178,7 @@ def _part(start: Any, way: Any, radius: float) -> Any:
 # -- penalties -------------------------------------------------------------------------------------
 
 
-def penalties(rng: np.random.Generator) -> None:
+def penalties(rng: Rng) -> None:
     """Affine minorants, level radii and proximal maps."""
     d = int(rng.integers(1, 9))
     own = ("L1", "ElasticNet", "GroupL2", "NuclearNorm")
@@ -222,17 +214,15 @@ def penalties(rng: np.random.Generator) -> None:
 # -- linear models ---------------------------------------------------------------------------------
 
 
-def _solved(data: Data, rng: np.random.Generator, **more: Any) -> tuple[Known, Vector]:
+def _solved(data: Data, rng: Rng, **more: Any) -> tuple[Known, Vector]:
     """Return about the minimum of a model, and where a search found it."""
     seed = int(rng.integers(10**6))
     case = Case(seed, data, np.zeros(data.n_parameters), {"scale": None}, **more)
-    search = Search(case, Objective.of(case), rng)
-    search.run(OptimizeResult(), Region(case, math.inf))
-    known, best = search.best()
+    known, best = Search(case, math.inf, rng).best()
     return known, best.astype(np.float64)
 
 
-def duals(rng: np.random.Generator) -> None:
+def duals(rng: Rng) -> None:
     """The dual gap of a linear model at good and bad points, and its dual at slopes."""
     data, _ = draw_data(rng, str(rng.choice(LOSSES)), n=int(rng.integers(1, 81)))
     model = data.model()
@@ -252,19 +242,11 @@ def duals(rng: np.random.Generator) -> None:
             spare += 1e-6 * (apart + size)
             told = f"{distance}, but {apart} (to {spare}): {told}"
             require(apart <= distance + spare, "false distance_bound", told)
-    _check_slopes(data, model, known, best, rng)
-
-
-def _check_slopes(
-    data: Data, model: ag.LinearModel, known: Any, best: Vector, rng: np.random.Generator
-) -> None:
-    formula = data.objective
-    name, y, parameter = formula.loss, formula.y, formula.parameter
-    spread = float(np.std(y)) or 1.0
+    formula, spread = data.objective, float(np.std(data.y)) or 1.0
     for smoothing in (1.0, 1e-3):
-        margins = formula.rows @ best + 0.1 * rng.standard_normal(y.size)
-        theta = loss_slopes(name, margins, y, parameter, smoothing * spread)
-        bound = model.dual_value_at(theta * rng.choice([1.0, 0.9]))
+        margins = formula.rows @ best + 0.1 * rng.standard_normal(data.y.size)
+        given = formula.loss, margins, data.y, formula.parameter, smoothing * spread
+        bound = model.dual_value_at(loss_slopes(*given) * rng.choice([1.0, 0.9]))
         told = data.keywords, data.X.shape
         _refuse("dual_value_at", bound, known.value, _allowed(model, known), *told)
 
@@ -277,7 +259,7 @@ def _allowed(model: ag.LinearModel, known: Any) -> float:
     return 0.0 if model.l2 > 0 else UNITS * EPS * float(known.size)
 
 
-def multinomials(rng: np.random.Generator) -> None:
+def multinomials(rng: Rng) -> None:
     """The dual gap of several classes, of rows in memory and in chunks."""
     n, d, k = (int(rng.integers(low, high)) for low, high in ((3, 40), (1, 5), (2, 5)))
     X = rng.standard_normal((n, d)) * 10.0 ** rng.uniform(-1, 1, d)
@@ -303,7 +285,7 @@ def multinomials(rng: np.random.Generator) -> None:
             _refuse(f"{kind}multinomial dual", bound, lowest, 0.0, (n, d, k, model.l2))
 
 
-def estimator_bounds(rng: np.random.Generator) -> None:
+def estimator_bounds(rng: Rng) -> None:
     """The estimators' own bounds with l1 term and constraints, at the slopes of about the minimum."""
     data, _ = draw_data(rng, str(rng.choice(LOSSES)), n=int(rng.integers(1, 61)))
     d, formula = data.X.shape[1], data.objective
@@ -329,13 +311,13 @@ def estimator_bounds(rng: np.random.Generator) -> None:
         _refuse("ModelDual.at_slopes", found, known.value, 0.0, data.keywords, l1, own)
 
 
-def _least_squares(rng: np.random.Generator, l2: float | None) -> Data:
+def _least_squares(rng: Rng, l2: float | None) -> Data:
     """Draw data of the squared loss, with this l2 term if one is given."""
     data, _ = draw_data(rng, "squared", n=int(rng.integers(8, 81)))
     return data if l2 is None else Data(data.X, data.y, {**data.keywords, "l2": l2})
 
 
-def signs(rng: np.random.Generator) -> None:
+def signs(rng: Rng) -> None:
     """Least squares where each weight has a sign and nothing else holds it."""
     data = _least_squares(rng, 0.0)
     above, free = rng.random(data.X.shape[1]) < 0.7, [np.inf] * data.objective.fit_intercept
@@ -356,7 +338,7 @@ def signs(rng: np.random.Generator) -> None:
         _refuse("ModelDual.at_slopes", found, known.value, 0.0, data.keywords, data.X.shape)
 
 
-def direct(rng: np.random.Generator) -> None:
+def direct(rng: Rng) -> None:
     """Least squares by products of columns, whose differences cancel where columns are uneven."""
     data = _least_squares(rng, 0.0 if rng.random() < 0.5 else None)
     d, model = data.X.shape[1], data.model()

@@ -6,57 +6,39 @@ Rows may be duplicates, nearly parallel, or many at one point. Each has to end p
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint
 from scipy.optimize import minimize as scipy_minimize
 
 import accelegrad as ag
+from proofs.battery import Fun, Problem, Rng, composed, half_squares, soft_maximum
 
 TOL = 1e-6
 ROWS = ("plain", "integers", "duplicates", "nearly parallel", "degenerate", "equations")
-FUNCTIONS = ("quadratic", "least squares", "log-sum-exp", "exponentials", "logistic")
+RIDGE = 0.05
 
 
-class Drawn(NamedTuple):
-    """A problem, and a point that meets its constraints up to rounding."""
-
-    name: str
-    fun: Callable[[np.ndarray], tuple[float, np.ndarray]]
-    start: np.ndarray
-    constraint: LinearConstraint
-    bounds: Bounds | None
-    inside: np.ndarray
-
-    @property
-    def limits(self) -> dict[str, Any]:
-        """What `minimize` is given."""
-        given: dict[str, Any] = {"constraints": self.constraint}
-        return given if self.bounds is None else {**given, "bounds": self.bounds}
-
-
-def draw(seed: int) -> Drawn:
-    """Return the problem of a seed."""
+def draw(seed: int) -> Problem:
+    """Return the problem of a seed, with a point that meets its constraints up to rounding."""
     rng = np.random.default_rng(seed)
     d, m = int(rng.integers(2, 61)), int(rng.integers(1, 81))
-    rows, function = str(rng.choice(ROWS)), str(rng.choice(FUNCTIONS))
+    rows, function = str(rng.choice(ROWS)), str(rng.choice(list(FUNCTIONS)))
     inside = rng.standard_normal(d)
     A, low, high = _rows(rng, rows, m, d, inside)
-    bounds = None
+    limits: dict[str, Any] = {"constraints": LinearConstraint(A, low, high)}
     if rng.random() < 0.4:
         lower, upper = inside - rng.exponential(1.0, d), inside + rng.exponential(1.0, d)
         lower[rng.random(d) < 0.3], upper[rng.random(d) < 0.3] = -np.inf, np.inf
-        bounds = Bounds(lower, upper)
+        limits["bounds"] = Bounds(lower, upper)
     start = inside + rng.standard_normal(d) if rng.random() < 0.5 else np.zeros(d)
-    name = f"{function} in {d} dimensions, {m} rows, {rows}{'' if bounds is None else ', bounds'}"
-    constraint = LinearConstraint(A, low, high)
-    return Drawn(name, _function(rng, function, d), start, constraint, bounds, inside)
+    name = f"{function} in {d} dimensions, {m} rows, {rows}{', bounds' * (len(limits) - 1)}"
+    return Problem(_function(rng, function, d), inside, limits, name=name, x0=start)
 
 
 def _rows(
-    rng: np.random.Generator, kind: str, m: int, d: int, inside: np.ndarray
+    rng: Rng, kind: str, m: int, d: int, inside: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return rows and limits around a point."""
     A = rng.standard_normal((m, d))
@@ -79,93 +61,73 @@ def _rows(
     return A, low, high
 
 
-def _function(rng: np.random.Generator, kind: str, d: int) -> Any:
-    """Return a convex function with a minimiser: value and gradient."""
-    n = 2 * d
-    X, shift = rng.standard_normal((n, d)) / np.sqrt(d), 3.0 * rng.standard_normal(d)
-    y, ridge = rng.standard_normal(n), 0.05
+def _exponentials(z: np.ndarray) -> tuple[float, np.ndarray]:
+    e = np.exp(np.minimum(z, 500.0))
+    return e.sum(), e
 
-    def quadratic(x: np.ndarray) -> tuple[float, np.ndarray]:
-        r = X @ (x - shift)
-        return 0.5 * r @ r + 0.5 * ridge * x @ x, X.T @ r + ridge * x
 
-    def least_squares(x: np.ndarray) -> tuple[float, np.ndarray]:
-        r = X @ x - 5.0 * y
-        return 0.5 * r @ r, X.T @ r
+def _logistic(z: np.ndarray) -> tuple[float, np.ndarray]:
+    return np.logaddexp(0.0, -z).sum(), -1.0 / (1.0 + np.exp(np.clip(z, -500.0, 500.0)))
 
-    def log_sum_exp(x: np.ndarray) -> tuple[float, np.ndarray]:
-        z = 2.0 * X @ x + y
-        top = z.max()
-        p = np.exp(z - top)
-        total = p.sum()
-        value = top + np.log(total) + 0.5 * ridge * x @ x
-        return value, 2.0 * X.T @ (p / total) + ridge * x
 
-    def exponentials(x: np.ndarray) -> tuple[float, np.ndarray]:
-        z = np.exp(np.minimum(X @ x + y, 500.0))
-        return z.sum() + 0.5 * ridge * x @ x, X.T @ z + ridge * x
+FUNCTIONS = {
+    "quadratic": lambda X, y, shift: composed(half_squares, X, -X @ shift, RIDGE),
+    "least squares": lambda X, y, shift: composed(half_squares, X, -5.0 * y),
+    "log-sum-exp": lambda X, y, shift: composed(soft_maximum, 2.0 * X, y, RIDGE),
+    "exponentials": lambda X, y, shift: composed(_exponentials, X, y, RIDGE),
+    "logistic": lambda X, y, shift: composed(_logistic, 3.0 * np.sign(y)[:, None] * X, ridge=RIDGE),
+}
 
-    def logistic(x: np.ndarray) -> tuple[float, np.ndarray]:
-        z = np.sign(y) * (3.0 * X @ x)
-        slope = -np.sign(y) / (1.0 + np.exp(np.clip(z, -500.0, 500.0)))
-        value = np.logaddexp(0.0, -z).sum() + 0.5 * ridge * x @ x
-        return value, 3.0 * X.T @ slope + ridge * x
 
-    functions = (quadratic, least_squares, log_sum_exp, exponentials, logistic)
-    return dict(zip(FUNCTIONS, functions, strict=True))[kind]
+def _function(rng: Rng, kind: str, d: int) -> Fun:
+    """Return a convex function with a minimiser."""
+    X, shift = rng.standard_normal((2 * d, d)) / np.sqrt(d), 3.0 * rng.standard_normal(d)
+    return FUNCTIONS[kind](X, rng.standard_normal(2 * d), shift)
 
 
 def check(seed: int) -> None:
     """Fail unless the problem of a seed ends proved, and all that is said of it is true."""
     problem = draw(seed)
-    result = ag.minimize(problem.fun, problem.start, tol=TOL, **problem.limits)
+    result = ag.minimize(problem.fun, problem.x0, tol=TOL, **problem.keywords)
     assert result.success, f"{problem.name}: {result.status.name}, gap {result.gap:.3g}"
     verify(problem, result)
 
 
-def verify(problem: Drawn, result: Any) -> None:
+def verify(problem: Problem, result: Any) -> None:
     """Fail if the point misses a row, a point is below the bound, or multipliers are wrong."""
-    A, low, high = problem.constraint.A, problem.constraint.lb, problem.constraint.ub
+    given, bounds = problem.keywords["constraints"], problem.keywords.get("bounds")
+    A, low, high = given.A, given.lb, given.ub
     x, name = result.x, problem.name
-    terms = np.abs(A) @ (np.abs(x) + np.abs(problem.inside)) + 1.0
+    terms = np.abs(A) @ (np.abs(x) + np.abs(problem.best)) + 1.0
     product = A @ x
     assert (np.maximum(product - high, low - product) <= 1e-9 * terms).all(), name
-    if problem.bounds is not None:
-        assert (np.clip(x, problem.bounds.lb, problem.bounds.ub) == x).all(), name
+    box = None if bounds is None else (bounds.lb, bounds.ub)
+    if box is not None:
+        assert (np.clip(x, *box) == x).all(), name
     # Points that meet the constraints: the one they were drawn around, and SLSQP's, made feasible.
-    found = slsqp(problem)
-    box = None if problem.bounds is None else (problem.bounds.lb, problem.bounds.ub)
-    points = [problem.inside, ag.Polyhedron(A, low, high, box).project(found.x)]
-    for point in points:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # SLSQP clips its own steps and says so
+        given = {"options": {"maxiter": 1000, "ftol": 1e-10}, **problem.keywords}
+        found = scipy_minimize(problem.fun, problem.x0, jac=True, method="SLSQP", **given).x
+    for point in (problem.best, ag.Polyhedron(A, low, high, box).project(found)):
         value = problem.fun(point)[0]
         assert result.lower_bound <= value + 1e-9 * (1.0 + abs(value)), name
-    check_multipliers(problem, result)
+    parts = [(A, low, high)]
+    if box is not None:
+        parts.append((np.eye(x.size), *box))
+    check_multipliers(parts, result, name)
 
 
-def check_multipliers(problem: Drawn, result: Any) -> None:
+def check_multipliers(parts: Any, result: Any, name: str) -> None:
     """Fail unless gradient and normals cancel, signs are right, and slack rows have none."""
-    constraint, gradient = problem.constraint, result.jac
-    parts = [(constraint.A, constraint.lb, constraint.ub, result.multipliers[0])]
-    if problem.bounds is not None:
-        eye = np.eye(result.x.size)
-        parts.append((eye, problem.bounds.lb, problem.bounds.ub, result.multipliers[1]))
-    total, slack_sum = gradient.copy(), 0.0
-    for A, low, high, m in parts:
+    total, slack_sum = result.jac.copy(), 0.0
+    for (A, low, high), m in zip(parts, result.multipliers, strict=True):
         total += m @ A
-        assert not (m[np.isinf(high)] > 0.0).any(), problem.name
-        assert not (m[np.isinf(low)] < 0.0).any(), problem.name
+        assert not (m[np.isinf(high)] > 0.0).any(), name
+        assert not (m[np.isinf(low)] < 0.0).any(), name
         slack = np.where(m > 0.0, high - A @ result.x, A @ result.x - low)
         slack_sum += float(np.abs(m[m != 0.0]) @ np.abs(slack[m != 0.0]))
     # A gap e allows for a distance of the order of sqrt(e), and so does the gradient's change.
     size = 1.0 + abs(result.fun)
-    assert np.linalg.norm(total) <= 30.0 * np.sqrt(TOL * size), problem.name
-    assert slack_sum <= 30.0 * np.sqrt(TOL) * size, problem.name
-
-
-def slsqp(problem: Drawn) -> Any:
-    """Return SciPy's answer."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it clips its own steps and says so
-        options = {"maxiter": 1000, "ftol": 1e-10}
-        given = {"method": "SLSQP", "options": options, **problem.limits}
-        return scipy_minimize(problem.fun, problem.start, jac=True, **given)
+    assert np.linalg.norm(total) <= 30.0 * np.sqrt(TOL * size), name
+    assert slack_sum <= 30.0 * np.sqrt(TOL) * size, name

@@ -13,17 +13,13 @@ from accelegrad import kernels
 from proofs import polyhedra
 from proofs.battery import drawn
 from proofs.cases import OwnRidge
+from proofs.functions import Function
 from proofs.fuzz import check_of
 
 
 def test_dual_ascent_leaves_rows_without_weight_or_entries_alone():
-    model = ag.LinearModel(
-        [[1.0], [2.0], [0.0], [3.0]],
-        [1.0, -1.0, 2.0, 1.0],
-        "absolute",
-        l2=0.1,
-        sample_weight=[1.0, 0.0, 1.0, 1.0],
-    )
+    X, y, weights = [[1.0], [2.0], [0.0], [3.0]], [1.0, -1.0, 2.0, 1.0], [1.0, 0.0, 1.0, 1.0]
+    model = ag.LinearModel(X, y, "absolute", l2=0.1, sample_weight=weights)
     result = ag.minimize(model, method="dual-ascent", tol=1e-6, max_iter=50)
     assert result.success
 
@@ -39,10 +35,7 @@ def test_a_ball_of_one_point_is_no_evidence(method):
 @pytest.mark.parametrize("method", ["u-dog", "a-dog", "adagrad", "unixgrad"])
 def test_a_minimiser_beyond_the_diameter_has_no_gap_below_zero(method):
     """Success and a gap below zero contradict each other."""
-
-    def flat(x):
-        return float(np.maximum(np.abs(x) - 1, 0).sum()), np.sign(x) * (np.abs(x) > 1)
-
+    flat = Function("beyond_one", np.zeros(2), np.ones(2), plain=True)
     result = ag.minimize(flat, np.full(2, 1.5), method=method, diameter=0.6, max_iter=400)
     assert not result.success or result.gap >= 0
 
@@ -60,13 +53,8 @@ def test_a_zero_gradient_proves_the_goal(loss, dtype):
 
 def test_no_success_without_a_value():
     """One unit of rounding off the minimiser, the square of a slope of 1e270 overflows."""
-    target, size = np.array([-0.21326711456178366]), 0.0005026342324167581
-
-    def steep(x):
-        r = size * (x - target)
-        roots = np.sqrt(1 + r * r)
-        return 1e290 * float((r * r / (1 + roots)).sum()), 1e290 * size * r / roots
-
+    target, size = np.array([-0.21326711456178366]), np.array([0.0005026342324167581])
+    steep = Function("root", target, size, 1e290, plain=True)
     result = ag.minimize(steep, target, tol=1e-10, max_iter=20, output="average")
     assert not (result.success and math.isnan(result.fun))
 
@@ -133,18 +121,9 @@ def test_a_value_that_has_vanished_is_no_exact_zero():
 
 def test_tiny_gradients_beside_a_penalty_are_no_evidence_of_a_minimiser():
     """Their square vanishes, and a ball of 6e-4 around a start of 1e6 was taken to hold it."""
-
-    def tiny(x):
-        return 1e-290 * float(x @ x), 2e-290 * x
-
-    result = ag.minimize(
-        tiny,
-        np.full(3, 1e6),
-        method="accelegrad",
-        penalty=OwnRidge(1e-150, 0.0),
-        initial_radius=1e-4,
-        tol=1e-3,
-    )
+    tiny = Function("squares", np.zeros(3), np.ones(3), 2e-290, plain=True)
+    given = {"method": "accelegrad", "penalty": OwnRidge(1e-150, 0.0), "initial_radius": 1e-4}
+    result = ag.minimize(tiny, np.full(3, 1e6), tol=1e-3, **given)
     assert not result.success or result.lower_bound <= 0.0
 
 
@@ -183,13 +162,8 @@ def test_the_value_of_an_elastic_net_does_not_vanish_with_a_square():
     assert ag.ElasticNet(0.0, 2e40).value(np.array([3e-170])) == pytest.approx(9e-300, rel=1e-12)
     assert ag.ElasticNet(0.0, 2e-40).value(np.array([3e160])) == pytest.approx(9e280, rel=1e-12)
     penalty, x0 = ag.ElasticNet(0.0, 2e40), np.array([1e-170, -2e-170])
-    found = ag.minimize(
-        lambda x: (0.0 * float(x.sum()), 0.0 * x),
-        x0,
-        penalty=penalty,
-        method="accelegrad",
-        max_iter=1,
-    )
+    zero = Function("constant", np.zeros(2), np.ones(2))
+    found = ag.minimize(zero, x0, penalty=penalty, method="accelegrad", max_iter=1)
     assert found.fun == penalty.value(found.x)
 
 
@@ -262,13 +236,7 @@ def test_a_start_at_the_minimiser_of_a_dual_with_bounds(seed, rows):
 def test_tiny_slopes_and_a_penalty_end_with_a_result():
     """A step in the model of the cuts overflowed, and the prox refused it."""
     signs = np.array([[1.0, 0.5], [-1.0, -0.5], [0.3, -1.0], [-0.3, 1.0]])
-
-    def tiny(x):
-        z = signs @ (x - 1e6)
-        weights = np.exp(z - z.max())
-        value = z.max() + np.log(weights.sum())
-        return 1e-290 * float(value), 1e-290 * (weights / weights.sum()) @ signs
-
+    tiny = Function("log_sum_exp", np.full(2, 1e6), signs, 1e-290, plain=True)
     penalty = ag.GroupL2(5e-152, [0, 0])
     result = ag.minimize(tiny, np.full(2, 1e6), penalty=penalty, restart="auto", tol=0.01)
     assert result.success
@@ -279,7 +247,7 @@ def test_tiny_slopes_and_a_penalty_end_with_a_result():
 def test_a_vertex_where_no_way_leads_down_is_proved_at_once(seed):
     """It took 129 calls and 23: a proof was not tried before the twentieth step."""
     problem = polyhedra.draw(seed)
-    result = ag.minimize(problem.fun, problem.start, tol=polyhedra.TOL, **problem.limits)
+    result = ag.minimize(problem.fun, problem.x0, tol=polyhedra.TOL, **problem.keywords)
     assert result.nfev <= 15
 
 

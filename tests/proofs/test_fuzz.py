@@ -150,5 +150,4 @@ def test_a_failing_seed_is_printed_with_its_command(capsys):
     with mistakes.made(mistake):
         assert fuzz.main(["--only", str(found.seed), "--check", found.check]) == 1
     assert found.kind in capsys.readouterr().out
-    report = fuzz.Report(0, found.check, found.seed)
-    assert f"--only {found.seed}" in fuzz.command(report)
+    assert f"--only {found.seed}" in fuzz.command(found.check, found.seed)

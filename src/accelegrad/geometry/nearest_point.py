@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from accelegrad.errors import Vector
+from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.linalg import UNIT, growth, norm
 
 #: In more dimensions the interior-point method comes first (measured on the simplex: DAQP takes 2.5
@@ -125,7 +125,11 @@ class Nearest(NamedTuple):
 
 
 def nearest_point(rows: Rows, x: Vector) -> Nearest:
-    """Return the point nearest to x that satisfies the rows; an infeasible one if none does."""
+    """Return the point nearest to x that satisfies the rows; an infeasible one if none does.
+
+    Raises NonFiniteError if x is not finite.
+    """
+    require_finite(x)
     offset = _offset(rows, x)
     best, least = Nearest(rows.clip(x), np.zeros(rows.low.size)), (True, math.inf)
     if offset is None:
@@ -142,6 +146,13 @@ def nearest_point(rows: Rows, x: Vector) -> Nearest:
         if badness < least:
             best, least = found, badness
     return best
+
+
+def require_finite(x: Vector) -> None:
+    """Raise NonFiniteError if an entry is infinite or NaN: no point of a set is nearest then."""
+    if not norm(x) < math.inf and not np.isfinite(x).all():
+        first = int(np.argmin(np.isfinite(x)))
+        raise NonFiniteError(f"the point to project has entry {first} = {x[first]}")
 
 
 def roughly_nearest(rows: Rows, x: Vector) -> Nearest:
@@ -248,11 +259,7 @@ class LowestOfCuts(NamedTuple):
 
 
 def lowest_of_cuts(
-    rows: Rows | None,
-    center: Vector,
-    slopes: Vector,
-    below: Vector,
-    step: float,
+    rows: Rows | None, center: Vector, slopes: Vector, below: Vector, step: float
 ) -> LowestOfCuts | None:
     r"""Return the weights of cuts where the highest cut is lowest near a point of a polyhedron.
 
@@ -289,12 +296,7 @@ def lowest_of_cuts(
 
 
 def _lowest_in_unit(
-    rows: Rows | None,
-    center: Vector,
-    slopes: Vector,
-    below: Vector,
-    step: float,
-    unit: float,
+    rows: Rows | None, center: Vector, slopes: Vector, below: Vector, step: float, unit: float
 ) -> LowestOfCuts | None:
     """Solve `lowest_of_cuts` with values divided by a unit; None if DAQP fails."""
     count, size = slopes.shape

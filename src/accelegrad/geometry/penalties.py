@@ -34,9 +34,11 @@ from accelegrad.errors import (
 from accelegrad.geometry.sets import (
     OnVectors,
     check_users_object,
+    dot,
     length,
     named,
     read_only,
+    require_shape,
     users_dimension,
 )
 from accelegrad.linalg import scaled_square
@@ -120,9 +122,7 @@ class L1(Penalty):
     def value(self, x: Vector) -> float:
         """Return the weighted sum of |x_i|."""
         self.check_dimension(x.size)
-        if isinstance(self.strength, float):
-            return self.strength * float(np.abs(x).sum())
-        return float(self.strength.dot(np.abs(x)))
+        return dot(np.abs(x), self.strength)
 
     def prox(self, x: Vector, step: float) -> Vector:
         """Return sign(x) max(|x| - step * strength, 0)."""
@@ -296,15 +296,13 @@ class NuclearNorm(Penalty):
         self.strength = real_number("strength", strength, above=0.0)
         if not isinstance(shape, (tuple, list)) or len(shape) != 2:
             raise TypeError(f"shape must be a pair of whole numbers >= 1, not {shape!r}.")
-        rows, columns = (
-            whole_number(f"shape[{axis}]", length, least=1) for axis, length in enumerate(shape)
-        )
-        self.shape, self.dimension = (rows, columns), rows * columns
+        self.shape = tuple(whole_number(f"shape[{i}]", shape[i], least=1) for i in (0, 1))
+        self.dimension = self.shape[0] * self.shape[1]
 
     def value(self, x: Vector) -> float:
         """Return the sum of the singular values, times the strength."""
         matrix = self._matrix(x)
-        if not np.isfinite(matrix).all():
+        if not np.isfinite(matrix).all():  # LAPACK would report failed convergence
             return math.nan
         return self.strength * float(np.linalg.svd(matrix, compute_uv=False).sum())
 
@@ -314,7 +312,7 @@ class NuclearNorm(Penalty):
         threshold = _checked_step(step) * self.strength
         if threshold == 0.0:
             return x.copy()
-        if not np.isfinite(matrix).all():  # LAPACK would report failed convergence
+        if not np.isfinite(matrix).all():
             return np.full_like(x, math.nan)
         left, sizes, right = np.linalg.svd(matrix, full_matrices=False)
         rank = np.count_nonzero(sizes > threshold)
@@ -333,16 +331,11 @@ class NuclearNorm(Penalty):
 class OnLeading(Penalty):
     """A penalty of the first `size` of `total` coordinates; the others are free."""
 
-    def __init__(self, penalty: Any, size: int, total: int) -> None:
-        self.penalty = as_penalty(penalty)
-        self.size = whole_number("size", size, least=1)
-        self.dimension = self.total = whole_number("total", total, least=1)
-        if self.total < self.size:
-            raise ValueError(f"total must be >= size, {self.size}, but it is {self.total}.")
-        self.penalty.check_dimension(self.size)
-        self.separable = self.penalty.separable
-        self.homogeneous = self.penalty.homogeneous
-        self.nonnegative = self.penalty.nonnegative
+    def __init__(self, penalty: Penalty, size: int, total: int) -> None:
+        penalty.check_dimension(size)
+        self.penalty, self.size, self.total, self.dimension = penalty, size, total, total
+        self.separable, self.homogeneous = penalty.separable, penalty.homogeneous
+        self.nonnegative = penalty.nonnegative
 
     def value(self, x: Vector) -> float:
         """Return the penalty of the leading coordinates."""
@@ -386,11 +379,7 @@ class _Foreign(Penalty):
             return x.copy()
         with threads.as_given():
             answer = real_array("the answer of penalty.prox", self._given.prox(x.copy(), step))
-        if answer.shape != x.shape:
-            raise ValueError(
-                f"penalty.prox must return an array of shape {x.shape}, but it returned one of "
-                f"shape {answer.shape}."
-            )
+        require_shape("penalty.prox", answer, x)
         nearby = np.array(answer, dtype=np.float64)
         if not np.isfinite(nearby).all():
             first = int(np.flatnonzero(~np.isfinite(nearby))[0])

@@ -9,11 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from accelegrad.errors import Vector
-from accelegrad.geometry.nearest_point import (
-    Rows,
-    nearest_point,
-    roughly_nearest,
-)
+from accelegrad.geometry.nearest_point import Rows, nearest_point, require_finite, roughly_nearest
 from accelegrad.geometry.sets import (
     INCONSISTENT,
     LARGEST,
@@ -98,13 +94,12 @@ class Polyhedron(FeasibleSet):
         If rows are nearly parallel and x is so far away that no feasible point is found, it is the
         point nearest to the origin: in the set, but not the nearest to x.
         """
+        require_finite(x)
         rows = self._rows
         if np.array_equal(rows.clip(x), x) and not rows.excess(rows.A @ x).any():
             return x
         point = nearest_point(rows, x).point
-        if np.isfinite(x).all() and _missed(rows, x, point) > 0.0:
-            return self._inner.copy()
-        return point
+        return self._inner.copy() if _missed(rows, x, point) > 0.0 else point
 
     def rows_for(self, size: int) -> Rows:  # noqa: ARG002
         """Return the rows, and the bounds of the coordinates."""

@@ -18,14 +18,7 @@ import scipy.sparse as sp
 from scipy.linalg.blas import ddot
 
 from accelegrad import threads
-from accelegrad.errors import (
-    Vector,
-    finite_vector,
-    nearest,
-    real_array,
-    real_number,
-    whole_number,
-)
+from accelegrad.errors import Vector, finite_vector, nearest, real_array, real_number, whole_number
 from accelegrad.geometry.nearest_point import MOST_COORDINATES, Rows
 from accelegrad.linalg import UNIT, growth, norm
 
@@ -196,6 +189,8 @@ class FeasibleSet(OnVectors):
                 following = min(step + faster, MOST_GROWTH * step, longest)
             else:
                 following = inside[0] + (radius - inside[1]) * (step - inside[0]) / rise
+                if inside[0] > 0.0 and outside[1] - distance <= ON_BOUNDARY * radius:
+                    following = math.inf  # u stays at a corner: the chord hardly shortens the step
                 outside = step, distance
             if not inside[0] < following < outside[0]:
                 following = math.sqrt(inside[0]) * math.sqrt(outside[0])
@@ -296,7 +291,7 @@ class Ball(_CentredSet):
 
     def linear_minimum(self, g: Vector) -> float:
         """Return <g, c> - r ||g||."""
-        return _dot(g, self.center) - self.radius * norm(g)
+        return dot(g, self.center) - self.radius * norm(g)
 
 
 class Box(FeasibleSet):
@@ -446,7 +441,7 @@ class L1Ball(_CentredSet):
 
     def linear_minimum(self, g: Vector) -> float:
         """Return <g, c> - r max|g|, the value at the best corner."""
-        return _dot(g, self.center) - self.radius * float(np.abs(g).max())
+        return dot(g, self.center) - self.radius * float(np.abs(g).max())
 
 
 class Halfspace(FeasibleSet):
@@ -683,11 +678,7 @@ class _Foreign(FeasibleSet):
         """Return the object's projection of a copy of `x`: it may work in place."""
         with threads.as_given():
             projected = np.asarray(self._given.project(x.copy()), dtype=np.float64)
-        if projected.shape != x.shape:
-            raise ValueError(
-                f"feasible_set.project must return an array of shape {x.shape}, but it returned "
-                f"one of shape {projected.shape}."
-            )
+        require_shape("feasible_set.project", projected, x)
         return projected
 
     def linear_minimum(self, g: Vector) -> float:
@@ -735,6 +726,15 @@ def check_users_object(role: str, kind: str, given: Any, *methods: str) -> None:
         plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
         raise TypeError(
             f"{role} must be one of accelegrad's {plural} or an object with {calls}, not {given!r}."
+        )
+
+
+def require_shape(name: str, answer: npt.NDArray[Any], x: Vector) -> None:
+    """Refuse an answer of a user's method that has not the shape of its argument."""
+    if answer.shape != x.shape:
+        raise ValueError(
+            f"{name} must return an array of shape {x.shape}, but it returned one of shape "
+            f"{answer.shape}."
         )
 
 
@@ -829,7 +829,8 @@ def _usable(diameter: float) -> float:
     return diameter if diameter <= LARGEST else math.inf
 
 
-def _dot(g: Vector, point: float | Vector) -> float:
+def dot(g: Vector, point: float | Vector) -> float:
+    """Return <g, point>; a number stands for the constant vector."""
     return float(g.dot(point)) if isinstance(point, np.ndarray) else point * float(g.sum())
 
 
