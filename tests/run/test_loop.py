@@ -95,6 +95,25 @@ def test_a_rule_advances_until_something_has_to_happen(tmp_path):
     assert result.nit == 25
 
 
+class Overflowing(Descent):
+    """Its points are not finite once they are projected no more."""
+
+    project, can = None, frozenset({"project"})
+
+    def with_parameters(self, **parameters):
+        return self
+
+    def output(self, state):
+        return np.inf * state.point
+
+
+def test_an_average_that_overflowed_is_reported():
+    corner = ag.Polyhedron(np.ones((1, 4)), -np.inf, 4.0)
+    result = ag.minimize(PROBLEM, np.ones(4), method=Overflowing(), feasible_set=corner, max_iter=3)
+    assert not np.isfinite(result.x_average).any()
+    assert np.isfinite(result.x).all()
+
+
 def test_many_steps_at_once_are_the_steps_one_by_one():
     many = run(ManySteps(), exact=False, max_iter=40)()
     single = run(Descent(), exact=False, max_iter=40)()

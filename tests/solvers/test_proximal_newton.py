@@ -216,6 +216,23 @@ def test_odd_columns_and_strengths(loss, wide):
     assert not nothing.x[:-1].any()
 
 
+@pytest.mark.parametrize("seed", [65, 167, 184, 222])  # their rounding had a negative curvature
+def test_constant_columns_leave_nothing_but_rounding_around_their_mean(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(20, 200))
+    X = rng.standard_normal((n, 4))
+    y = X @ [1.0, -1.0, 2.0, 0.5] + 5.0 + rng.standard_normal(n)
+    weights = rng.random(n) + 0.1
+    X = np.hstack([X, X[:, :1], np.full((n, 3), [3.7, 0.0, 0.1])])
+    model = ag.LinearModel(X, y, "squared", fit_intercept=True, sample_weight=weights)
+    ends = np.append(np.zeros(8), -np.inf), np.full(9, np.inf)
+    found = ag.minimize(model, feasible_set=ag.Box(*ends), rtol=1e-9)
+    assert found.success
+    root = np.sqrt(weights / weights.sum())[:, None]
+    expected = lsq_linear(root * np.c_[X, np.ones(n)], root[:, 0] * y, ends, method="bvls")
+    assert found.fun == pytest.approx(expected.cost, rel=1e-9)
+
+
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 @pytest.mark.parametrize("intercept", [False, True])
 def test_without_a_goal_a_run_ends_at_rounding(loss, intercept):

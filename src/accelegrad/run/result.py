@@ -18,6 +18,7 @@ from scipy.optimize import OptimizeResult
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.files.saved import Saved
 from accelegrad.geometry.sets import FeasibleSet
+from accelegrad.linalg import norm
 from accelegrad.proofs.bracket import Bracket
 from accelegrad.rules.base import Evaluated, Rule
 from accelegrad.run.oracle import Evaluation, Oracle
@@ -194,9 +195,11 @@ class Progress(Saved):
     def point(self, output: str) -> Vector:
         """Return the point that the rule's theorem is about ("average"), or the last iterate."""
         average = output == "average"
-        point = self.rule.output(self.rule_state) if average else self.rule.last(self.rule_state)
-        # Rounding in an average may leave it outside the constraint.
-        return point if self.feasible_set is None else self.feasible_set.project(point)
+        state = self.rule_state
+        point: Vector = self.rule.output(state) if average else self.rule.last(state)
+        if self.feasible_set is None or not math.isfinite(norm(point)):
+            return point  # an overflow ends the run
+        return self.feasible_set.project(point)  # rounding may leave an average outside
 
     def points(self) -> dict[str, Vector | None]:
         """Return the average, the last and the best point, as results name them."""

@@ -39,6 +39,9 @@ MOST_PARAMETERS = 3000
 FEW_COLUMNS = 100
 #: A column whose curvature is below this share of the largest may have been missed by the sample.
 RARE_COLUMN = 1e-3
+#: A column varies if at least this share of its sum of squares is around its mean: some tens of
+#: units of rounding.
+CONSTANT = 1e-14
 #: The least curvature of a coordinate, as a share of the loss's largest curvature.
 FLATTEST = 1e-8
 #: If a step this short gains nothing, rounding hides any further fall.
@@ -204,6 +207,10 @@ def minimum_of_columns(
         return Minimum(target, found.fall)
     sums, total, slope = matrix[:-1, -1], float(matrix[-1, -1]), float(gradient[-1])
     reduced = matrix[:-1, :-1] - np.outer(sums, sums / total)
+    # The intercept does all that a constant column can: what is left of it is rounding.
+    constant = reduced.diagonal() <= CONSTANT * matrix.diagonal()[:-1]
+    if constant.any():
+        reduced[constant] = reduced[:, constant] = 0.0
     found = box_minimum(reduced, slopes - sums * (slope / total), limits, start)
     target[places] = found.point
     target[-1] = point[-1] - (slope + float(sums @ (found.point - start))) / total
