@@ -96,7 +96,7 @@ def test_a_rule_advances_until_something_has_to_happen(tmp_path):
 
 
 class Overflowing(Descent):
-    """Its points are not finite once they are projected no more."""
+    """Its average overflows."""
 
     project, can = None, frozenset({"project"})
 
