@@ -116,6 +116,9 @@ def test_the_summary_of_classes_and_of_zeros():
     text = str(many.summary())
     assert "classes        12: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ...\n" in text
     assert max(map(len, text.splitlines())) <= 120
+    shown = [abs(row).max() for _, row in many.summary().coefficients]  # all far below 1
+    assert shown == sorted(abs(many.coef_).max(axis=0), reverse=True)
+    assert shown != list(abs(many.coef_).max(axis=0))
     none = AcceleGradRegressor(penalty="l1", alpha=1e3).fit(X, Y[:, 0])
     assert not none.coef_.any()
     assert str(none.summary()).endswith(f"and {X.shape[1]} that are zero")
