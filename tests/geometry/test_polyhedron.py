@@ -129,7 +129,7 @@ def test_the_linear_minimum_is_that_of_highs():
         (([[1.0, 1.0]], math.nan, 1), "lower must be a number or -inf"),
         (([[1.0, 1.0]], INF, INF), "lower must be a number or -inf"),
         (([[1.0, 1.0]], 2, 1), r"lower must be <= upper, but lower is 2.0"),
-        (([[0.0, 0.0]], 1, 2), r"no point meets row 0: A\[0\] is zero"),
+        (([[1.0, 0.0], [0.0, 0.0]], 0.5, 2), r"no point meets row 1: A\[1\] is zero"),
         (([[1.0, 1.0]], 3, 4, (0.0, 1.0)), "no point meets all the constraints"),
         (([[1.0, 1.0], [1.0, 1.0]], [0, 2], [1, 3]), "no point meets all the constraints"),
         (([[1.0, 1.0]], 0, 1, ([0.0] * 3, [1.0] * 3)), "one entry per column of A, 2"),
