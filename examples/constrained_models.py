@@ -1,8 +1,8 @@
-"""Weights that are not negative, and weights that add up to one: constraints in torch and JAX.
+"""Constraints in torch and JAX: nonnegative weights, and weights that sum to one.
 
-The first model finds the parts that mixtures are made of (non-negative least squares), the second
-the weights of experts whose forecasts are averaged (a simplex). Every point of a run is feasible,
-the average too, and the results agree with solvers that were made for these problems.
+The first model finds the components of mixtures (nonnegative least squares). The second finds the
+weights of experts whose forecasts are averaged (a simplex). All iterates and their average are
+feasible, and the results agree with specialised solvers.
 """
 
 import jax
@@ -19,7 +19,7 @@ STEPS, BATCH = 1500, 50
 
 
 def data(kind):
-    """Return inputs and noisy outputs of a model whose weights meet the constraint."""
+    """Return inputs and noisy outputs of a model whose weights satisfy the constraint."""
     rng = np.random.default_rng(1)
     A = np.abs(rng.standard_normal((500, 20)))
     weights = np.maximum(rng.standard_normal(20), 0)
@@ -74,7 +74,7 @@ def fit_with_jax(A, b, kind):
 
 
 def solved(A, b, kind):
-    """Return what a solver for this kind of problem finds."""
+    """Return the solution of a specialised solver."""
     if kind == "nonnegative":
         return nnls(A, b)[0]
     gram, moment = A.T @ A, A.T @ b

@@ -1,9 +1,9 @@
-"""Large minibatches on several processes: what parallel gradients are worth.
+"""Large minibatches on several processes: the benefit of parallel gradients.
 
-The paper's appendix asks how many gradients a run computes to reach an accuracy, as its batches
-grow: as long as that number stays the same, twice the processes take half the steps. Here torch's
-DistributedDataParallel splits each batch over 1, 2 and 4 processes of this machine; each of them
-does the same steps, up to rounding. Run `python examples/large_minibatch.py [processes]`.
+The paper's appendix asks how many gradients a run needs to reach an accuracy as its batches
+grow. While this number stays the same, twice the processes need half the steps. Here torch's
+DistributedDataParallel splits each batch over 1, 2 and 4 processes of this machine. Each process
+takes the same steps, up to rounding. Run `python examples/large_minibatch.py [processes]`.
 """
 
 import os
@@ -32,20 +32,20 @@ def data():
 
 
 class LogisticRegression(torch.nn.Module):
-    """The mean loss of some rows, with the l2 term."""
+    """The mean logistic loss plus the l2 term."""
 
     def __init__(self):
         super().__init__()
         self.w = torch.nn.Parameter(torch.zeros(FEATURES, dtype=torch.float64))
 
     def forward(self, X, y):
-        """Return that."""
+        """Return the objective of a batch."""
         losses = torch.nn.functional.softplus(-y * (X @ self.w))
         return losses.mean() + L2 / 2 * self.w.square().sum()
 
 
 def steps_to_accuracy(size, group, good_enough):
-    """Return the steps until the average is good enough, and where the run ends."""
+    """Return the steps until the average is good enough, and the final average."""
     rank, count = dist.get_rank(group), dist.get_world_size(group)
     X, y = map(torch.from_numpy, data())
     module = LogisticRegression()
@@ -96,7 +96,7 @@ def worker(processes, meeting):
 
 
 def main(processes=(1, 2, 4)):
-    """Start the processes, and wait for them."""
+    """Start the processes and wait for them."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, __file__, "worker", str(Path(folder) / "meeting")]
         command += [str(count) for count in processes]

@@ -1,8 +1,8 @@
-"""A convex method on a problem that is not convex: a small network on scikit-learn's digits.
+"""A convex method on a non-convex problem: a small network on scikit-learn's digits.
 
-Nothing promises that AcceleGrad does well here: its theorems are about convex functions. What it
-does beside optimizers that are made for networks, all with the settings that they come with (SGD
-and Adam with usual ones), is in the table. Those that are not installed are left out.
+AcceleGrad's theorems are about convex functions, so nothing guarantees that it does well here. The
+table compares it with optimizers designed for networks, all with default settings (SGD and Adam
+with common ones). Optimizers that are not installed are left out.
 """
 
 import importlib
@@ -23,7 +23,7 @@ PEERS = {
 
 
 def optimizers():
-    """Return what makes each optimizer, by name."""
+    """Return a function that creates each optimizer, by name."""
     makers = {
         "SGD 0.1, momentum 0.9": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
         "Adam 1e-3": lambda p: torch.optim.Adam(p, lr=1e-3),
@@ -37,13 +37,13 @@ def optimizers():
 
 
 def mode(optimizer, name):
-    """Go to the point to train at, or to that to evaluate, where an optimizer has two."""
+    """Switch to the training or evaluation point if the optimizer has both."""
     if hasattr(optimizer, name):
         getattr(optimizer, name)()
 
 
 def trained(make, data, seed):
-    """Return the loss on the training rows and the share of test rows that are right."""
+    """Return the loss on the training rows and the accuracy on the test rows."""
     X, X_test, y, y_test = data
     torch.manual_seed(seed)
     network = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10))
@@ -68,7 +68,7 @@ def main():
     print(f"{len(data[0])} digits, {EPOCHS} epochs of batches of {BATCH}, means of {SEEDS} runs")
     print(f"{'optimizer':24} {'loss':>8} {'right':>7}")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of peers, about their defaults
+        warnings.simplefilter("ignore")  # other optimizers warn about their defaults
         for name, make in optimizers().items():
             found = torch.tensor([trained(make, data, seed) for seed in range(SEEDS)]).mean(0)
             print(f"{name:24} {found[0]:8.4f} {found[1]:7.1%}")

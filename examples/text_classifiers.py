@@ -1,8 +1,9 @@
-"""Logistic regression and a linear SVM on text, nothing tuned, in torch and in JAX.
+"""Logistic regression and a linear SVM on text, without tuning, in torch and in JAX.
 
-With ACCELEGRAD_DATA set, the folder of data sets, the text is RCV1; else it is generated. The rows
-are sparse: a batch is two arrays of word numbers and of their weights, padded with word 0 of weight
-0. Both runs see the same batches, and a proof says how far from the minimum they end.
+The text is RCV1 if it is in the folder ACCELEGRAD_DATA, otherwise it is generated.
+The rows are sparse: a batch is one array of word numbers and one of their weights, padded with
+word 0 of weight 0. Both runs see the same batches. A proof bounds their final distance from the
+minimum.
 """
 
 import jax
@@ -28,7 +29,7 @@ def text():
 
 
 def padded(X):
-    """Return the word numbers and weights of all rows, as long as the longest of them."""
+    """Return the word numbers and weights of all rows, padded to the longest row."""
     words = np.zeros((X.shape[0], np.diff(X.indptr).max()), dtype=np.int64)
     weights = np.zeros(words.shape)
     for row in range(X.shape[0]):

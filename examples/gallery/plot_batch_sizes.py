@@ -2,7 +2,7 @@
 Choose a batch size
 ===================
 
-Small batches make progress with few rows at first. Large ones go further.
+Small batches make fast progress at first. Large batches reach a smaller error.
 """
 
 import matplotlib.pyplot as plt

@@ -2,9 +2,9 @@
 What the certificate proves
 ===========================
 
-Each evaluation of a convex function is a line that lies below it: a *cut*. The highest of the
-cuts is below the function too, so its lowest point is a lower bound on the minimum. The gap between
-the best value found and that bound is what a run proves.
+Each evaluation of a convex function gives a line that lies below it, called a *cut*. The maximum of
+all cuts is below the function too, so the minimum of this maximum is a lower bound on the minimum
+of the function. The gap between the best value found and this bound is what a run proves.
 """
 
 import matplotlib.pyplot as plt

@@ -2,9 +2,9 @@
 No diameter to guess
 ====================
 
-The paper's methods take one number: the diameter D of a ball that holds a minimiser. Too small, and
-the answer is wrong. Too large, and steps are too long. With the default, ``diameter="auto"``, the
-run finds it.
+The paper's methods have one parameter: the diameter D of a ball that contains a minimiser. If D is
+too small, the answer is wrong. If it is too large, the steps are too long. With the default,
+``diameter="auto"``, the method determines D itself.
 """
 
 import matplotlib.pyplot as plt
@@ -36,6 +36,6 @@ plt.legend()
 plt.show()
 
 # %%
-# Where a given D is too small, the run may find that out, and says so.
+# If the given D is too small, the run may detect it. The message then says so.
 
 print(ag.minimize(f, x0, method="accelegrad", diameter=0.1, max_iter=300).message)

@@ -2,9 +2,9 @@
 A first look: one method for smooth and non-smooth functions
 ============================================================
 
-AcceleGrad, AdaGrad and L-BFGS minimise a smooth function and one with kinks, and so does
-accelegrad's default, a bundle of past gradients that AcceleGrad insures. No method is told which
-function is which. The shaded band is what AcceleGrad has *proved*: its error lies somewhere in it.
+AcceleGrad, AdaGrad, L-BFGS-B and accelegrad's default minimise a smooth function and a non-smooth
+one. The default is a bundle method with AcceleGrad as a safeguard. No method knows which function
+is smooth. AcceleGrad *proves* that its error lies in the shaded band.
 """
 
 import matplotlib.pyplot as plt
@@ -14,7 +14,7 @@ from scipy.optimize import minimize as scipy_minimize
 import accelegrad as ag
 
 rng = np.random.default_rng(0)
-A = rng.standard_normal((200, 20)) * np.logspace(0, -1.5, 20)  # columns of different sizes
+A = rng.standard_normal((200, 20)) * np.logspace(0, -1.5, 20)  # columns of different scales
 b = A @ rng.standard_normal(20) + rng.standard_normal(200)
 
 
@@ -29,7 +29,7 @@ def kinked(x):
 
 
 # %%
-# SciPy's L-BFGS-B keeps no trace, so the function does it: the lowest value after each call.
+# SciPy's L-BFGS-B keeps no trace, so the function records the lowest value after each call.
 
 
 def lowest_values(fun, x0):
@@ -45,7 +45,7 @@ def lowest_values(fun, x0):
 
 
 # %%
-# AcceleGrad finds its diameter by itself. AdaGrad is told a good one.
+# AcceleGrad determines its diameter itself. AdaGrad is given a suitable one.
 
 x0, steps = np.zeros(20), 400
 figure, panels = plt.subplots(1, 2, figsize=(9, 3.8), sharey=True, layout="constrained")
@@ -72,7 +72,7 @@ figure.legend(
 plt.show()
 
 # %%
-# What a run proves is in its result.
+# The result says what a run proves.
 
 result = ag.minimize(kinked, x0, tol=1e-8)
 print(f"{result.method}: {result.nfev} calls, {result.message}")

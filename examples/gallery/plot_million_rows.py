@@ -2,8 +2,8 @@
 Quantile regression on a million rows
 =====================================
 
-A quantile fit is a linear programme with a row for each observation. Here it is one call, and the
-result says how far from the best one it can be.
+Quantile regression is a linear programme with one row per observation. Here it is one call, and the
+result bounds the distance from the optimal objective.
 """
 
 import time

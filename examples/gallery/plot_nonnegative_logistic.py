@@ -1,9 +1,9 @@
 """
-Logistic regression with weights that are not negative
-======================================================
+Logistic regression with nonnegative coefficients
+=================================================
 
-Some effects have a known sign. ``feasible_set="nonnegative"`` keeps the coefficients there, and the
-gap is still proved.
+Some effects have a known sign. ``feasible_set="nonnegative"`` makes the coefficients nonnegative,
+and the gap is still proved.
 """
 
 import matplotlib.pyplot as plt

@@ -2,9 +2,9 @@
 Choose an output
 ================
 
-A run has three candidates for its answer: the last point, the average of the theorem, and the best
-point that it has seen. With exact values the best one can be told. Under noise it cannot, and the
-average is the one to take: ``output="auto"`` does so.
+A run can return three points: the last iterate, the average from the theorem, or the best point
+evaluated. With exact values the best point is known. With noisy values it is not, and the average
+is the better choice: ``output="auto"`` takes it.
 """
 
 import matplotlib.pyplot as plt

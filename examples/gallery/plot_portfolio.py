@@ -2,8 +2,8 @@
 A portfolio on the simplex
 ==========================
 
-Weights that are not negative and add up to one, with the smallest mean absolute deviation: not
-smooth, and constrained.
+Find nonnegative weights that sum to one and have the smallest mean absolute deviation. The problem
+is non-smooth and constrained.
 """
 
 import matplotlib.pyplot as plt

@@ -1,9 +1,9 @@
 """
-Stop, and go on
-===============
+Stop and resume a run
+=====================
 
-A run writes checkpoints, is stopped, and goes on where it was: bit for bit as if nothing had
-happened. The file holds numbers alone, so that reading it runs no code.
+A run writes checkpoints, is stopped, and resumes where it stopped. The result is the same, bit for
+bit, as without the interruption. The file contains only numbers, so reading it runs no code.
 """
 
 import tempfile

@@ -1,9 +1,9 @@
 """
-A robust regression in scikit-learn's manner
-============================================
+Robust regression with the scikit-learn API
+===========================================
 
-Heavy tails and columns in different units. Least absolute deviations take both, without scaling
-anything, and say how good the fit is.
+The noise has heavy tails, and the columns have different units. Least absolute deviations handle
+both without scaling the data, and the fit says how close it is to the optimum.
 """
 
 import matplotlib.pyplot as plt

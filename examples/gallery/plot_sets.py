@@ -1,10 +1,10 @@
 """
-Choose a set
-============
+Choose a feasible set
+=====================
 
-A constraint is a set with a projection. The picture shows four of them in the plane: arrows lead
-from points outside to the nearest points inside. The star is the minimiser over the set of the
-function whose contours are drawn.
+A constraint is a set with a projection. The figure shows four sets in the plane. Arrows lead from
+points outside to the nearest points of the set. The gray lines are the contours of a function, and
+the star is its minimiser over the set.
 """
 
 import matplotlib.pyplot as plt
@@ -44,7 +44,7 @@ for panel, (name, feasible) in zip(panels, SETS.items(), strict=True):
 plt.show()
 
 # %%
-# SciPy's words work as well: ``bounds=`` and linear ``constraints=``.
+# SciPy's arguments ``bounds=`` and linear ``constraints=`` work too.
 
 bounded = ag.minimize(f, np.zeros(2), bounds=[(-1, 1), (0, 0.5)], tol=1e-8)
 print(bounded.x.round(6), bounded.message)

@@ -2,8 +2,8 @@
 Which features matter
 =====================
 
-Logistic regression with an l1 term, on data where five of 200 columns count. The path over the
-strength of the term shows them first.
+Logistic regression with an l1 penalty, on data where five of 200 features matter. Along the
+regularisation path, these features enter first.
 """
 
 import matplotlib.pyplot as plt
@@ -21,7 +21,7 @@ strengths, path = np.logspace(-0.6, -1.7, 18), []
 for strength in strengths:
     result = ag.minimize(model, penalty=ag.L1(strength), tol=1e-6)
     assert result.success
-    path.append(result.x[:-1])  # the intercept is the last, and not penalised
+    path.append(result.x[:-1])  # the last entry is the intercept, not penalised
 path = np.array(path)
 
 for j in range(200):

@@ -1,9 +1,9 @@
 """
-Data that stay on disk
-======================
+Data larger than memory
+=======================
 
-``fit`` takes a file in place of rows and targets, and reads it chunk by chunk, several times over.
-X is never in memory, and what is fitted is proved as if it were.
+``fit`` takes a file instead of rows and targets, and reads it chunk by chunk, several times.
+X is never in memory as a whole, and the gap is proved as for data in memory.
 """
 
 import tempfile
@@ -23,7 +23,7 @@ y = X @ rng.standard_normal(20) + rng.logistic(size=4000) > 0
 
 steps, gaps, objectives = (1, 2, 3, 4), [], []
 with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-    warnings.simplefilter("ignore", ConvergenceWarning)  # the first fits are stopped too soon
+    warnings.simplefilter("ignore", ConvergenceWarning)  # the first fits stop too early
     path = Path(folder) / "rows.svm"
     dump_svmlight_file(X, y.astype(int), str(path), zero_based=False)
     for most in steps:

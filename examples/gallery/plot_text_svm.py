@@ -2,8 +2,8 @@
 A support vector machine on text
 ================================
 
-Thousands of sparse columns, few rows: here the dual problem has fewer variables, and the default
-solves that one. ``gap_`` bounds how far each fit is from the best objective.
+With thousands of sparse columns and few rows, the dual problem has fewer variables, and the default
+solves it. ``gap_`` bounds the distance of each fit from the optimal objective.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 Training a torch model without a learning rate
 ==============================================
 
-SGD with five learning rates beside AcceleGrad, which has none to choose. The model is convex: a
-linear classifier of scikit-learn's digits.
+Compare SGD with five learning rates to AcceleGrad, which needs none. The model is convex: a linear
+classifier for scikit-learn's digits.
 """
 
 import matplotlib.pyplot as plt

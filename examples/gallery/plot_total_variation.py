@@ -2,8 +2,8 @@
 Total variation: a signal with jumps
 ====================================
 
-The squared distance to noisy data plus the sum of all jumps. The second term has a kink for each
-pair of neighbours, and most of them are met at the minimiser.
+The objective is the squared distance to noisy data plus the sum of all jumps. The second term has
+one kink per pair of neighbours, and most of these kinks are active at the minimiser.
 """
 
 import matplotlib.pyplot as plt
