@@ -402,7 +402,7 @@ class LinearModel:
 
         With l2 = 0 theta must satisfy sum_i p_i theta_i a_i = 0 within the domain of the
         conjugates: see `accelegrad.proofs.null_space`. That costs a Gram matrix of X once, then
-        about 5 to 50 gradients (up to 200 on sparse data). Columns dependent up to 1e-10 of their
+        about 5 to 50 gradients (up to 200 on sparse data). Columns dependent up to 1e-13 of their
         size count as dependent.
         """
         return self.at(w).dual_gap

@@ -53,8 +53,8 @@ VALUE_ROUNDING = 4e-16
 CAUTION_FACTOR, LEAST_CAUTION = 10.0, 0.03
 #: What a line search says that finds no lower value.
 NO_FALL = (
-    "the value falls no further along the direction of descent: rounding has the last word, or the "
-    "gradient is wrong."
+    "the value falls no further along the direction of descent: what is left is below rounding "
+    "error, or the gradient is wrong."
 )
 
 
