@@ -231,6 +231,8 @@ class PartedModel(LinearModel):
             return float(min(max(mean, low), high))
         level = -self.loss.shape.low / (self.loss.shape.high - self.loss.shape.low)
         y, shares = (np.concatenate([some[i] for some in found]) for i in (1, 2))
+        if np.ptp(shares) == 0.0:  # as of rows in memory
+            return float(np.quantile(y, level))
         order = np.argsort(y)
         reached = np.cumsum(shares[order])
         return float(y[order[np.searchsorted(reached, level * reached[-1])]])
