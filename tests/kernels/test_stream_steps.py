@@ -136,6 +136,7 @@ REGRESSORS = {
 
 FIRST_CHUNKS = [
     *((name, n_classes, False) for name in CLASSIFIERS for n_classes in (2, 4)),
+    *((name, 4, True) for name in ("log loss", "one against the rest")),
     *((name, 2, fitted) for name in REGRESSORS for fitted in (False, True)),
 ]
 

@@ -228,6 +228,9 @@ def test_callback_in_scipys_two_forms_at_some_iterations_and_stopping_the_run():
         assert r.gap == r.fun - r.lower_bound
     run(max_iter=5, callback=results.append)
     assert len(results) == 8  # after every iteration
+    run(max_iter=20, output="last", callback=callback, callback_at=[20])
+    np.testing.assert_array_equal(results[-1].x, results[-1].x_last)
+    assert (results[-1].x != results[-1].x_best).any()
 
 
 def test_trace():

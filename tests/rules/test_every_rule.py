@@ -188,6 +188,25 @@ def test_the_probe_stops_where_the_function_ends(kind_of_rule):
         rule.step(rule.init(np.zeros(1)), lambda x: oracle(x + 20))
 
 
+@pytest.mark.parametrize("kind_of_rule", [ag.UDoG, ag.DistanceFreeAcceleGrad])
+def test_the_probe_follows_the_path_of_proximal_gradient_steps(kind_of_rule):
+    """A step that moves the point by so much before the prox is that long times the gradient."""
+    asked, x0 = [], np.array([0.0, 0.5])
+
+    def prox(x, step):
+        asked.append((np.linalg.norm(x - x0), step))
+        return x
+
+    def oracle(x):
+        return KnownEvaluation(x, 0.5 * (x - 50) @ (x - 50), x - 50)
+
+    rule = kind_of_rule(probe=True, prox=prox)
+    rule.prepared(rule.init(x0), oracle)
+    moved, steps = np.array(asked).T
+    assert len(asked) >= 3
+    np.testing.assert_allclose(moved, steps * np.linalg.norm(x0 - 50), rtol=1e-9)
+
+
 @probing
 def test_a_radius_that_is_given_is_not_probed(kind_of_rule):
     _, x0 = make("smooth", 12)
