@@ -156,6 +156,15 @@ def test_projection_agrees_with_a_naive_one(name, seed, scale, d):
             assert not chosen.contains(x, tolerance=distance / sizes[1] * (1.0 - 1e-9))
 
 
+def test_rows_describe_the_simplex():
+    chosen = Simplex(2.0)
+    rows = chosen.rows_for(5)
+    same = Polyhedron(rows.A, rows.low, rows.high, bounds=(rows.box_low, rows.box_high))
+    for x in 3.0 * np.random.default_rng(0).standard_normal((20, 5)):
+        np.testing.assert_allclose(same.project(x), chosen.project(x), atol=1e-13)
+    assert chosen.rows_for(10**4) is None
+
+
 def test_simplex_far_away_keeps_differences_that_floats_can_tell():
     x = np.array([1e15, 1e15 - 0.5, 1e15 - 2.0])
     np.testing.assert_array_equal(Simplex(1.0).project(x), [0.75, 0.25, 0.0])

@@ -402,6 +402,13 @@ class Simplex(FeasibleSet):
         """Return max(x - t, 0), with the t that gives the right sum."""
         return _project_onto_simplex(x, self.total)
 
+    def rows_for(self, size: int) -> Rows | None:
+        """Return the equation and the bounds, unless projections are faster."""
+        if size > MOST_COORDINATES:
+            return None
+        total, zero = np.array([self.total]), np.zeros(size)
+        return Rows(np.ones((1, size)), total, total, zero, np.full(size, math.inf))
+
     def linear_minimum(self, g: Vector) -> float:
         """Return total * min(g), the value at the best corner."""
         return self.total * float(g.min())
