@@ -323,8 +323,9 @@ class Bundle(StepRule):
         """Return where the quadratic model around c is lowest; None if it is not known."""
         if state.pairs.count == 0:
             return None
-        rows = self.rows  # of a box projections are faster
-        if rows is not None and len(rows.A) and self.project is not None and self.prox is None:
+        rows = self.rows
+        exactly = rows is not None and not rows.quick and self.prox is None
+        if exactly and rows is not None and self.project is not None:
             point = lowest_of_quadratic(rows, c, g, state.pairs.matrix())
             return None if point is None else self.project(point)
         return state.pairs.lowest(c, g, self._model(state.cuts).feasible)

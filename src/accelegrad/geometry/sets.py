@@ -19,7 +19,7 @@ from scipy.linalg.blas import ddot
 
 from accelegrad import threads
 from accelegrad.errors import Vector, finite_vector, nearest, real_array, real_number, whole_number
-from accelegrad.geometry.nearest_point import MOST_COORDINATES, Rows
+from accelegrad.geometry.nearest_point import MANY_COORDINATES, MOST_COORDINATES, Rows
 from accelegrad.linalg import UNIT, growth, norm
 
 T = TypeVar("T", bound=npt.NDArray[Any])
@@ -351,7 +351,9 @@ class Box(FeasibleSet):
         if size > MOST_COORDINATES:
             return None
         ends = (np.array(np.broadcast_to(end, size)) for end in (self.lower, self.upper))
-        return Rows(np.empty((0, size)), np.empty(0), np.empty(0), *ends)
+        return Rows(
+            np.empty((0, size)), np.empty(0), np.empty(0), *ends, quick=size > MANY_COORDINATES
+        )
 
     def linear_minimum(self, g: Vector) -> float:
         """Return the sum of g_i lower_i over g_i > 0 and of g_i upper_i over g_i < 0."""
@@ -407,7 +409,8 @@ class Simplex(FeasibleSet):
         if size > MOST_COORDINATES:
             return None
         total, zero = np.array([self.total]), np.zeros(size)
-        return Rows(np.ones((1, size)), total, total, zero, np.full(size, math.inf))
+        ends = zero, np.full(size, math.inf)
+        return Rows(np.ones((1, size)), total, total, *ends, quick=size > MANY_COORDINATES)
 
     def linear_minimum(self, g: Vector) -> float:
         """Return total * min(g), the value at the best corner."""
