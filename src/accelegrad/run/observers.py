@@ -169,12 +169,15 @@ class Observers:
         known: dict[str, Any] = {"nit": progress.iteration, **progress.counters()}
         known["seconds"] = progress.clock.seconds  # it is paused meanwhile
         known |= progress.points()
-        if progress.output == "best" and best is not None:
-            known |= {"x": best.point.copy(), "fun": best.value}
-        else:
+        shown = best
+        if progress.output != "best" or best is None:
+            shown = progress.judged_now()
             known["x"] = progress.point(progress.output).copy()
-            known["fun"] = progress.value_judged_now()
-        bound = -math.inf if best is None else progress.bracket.lower_bound(best)
+        else:
+            known["x"] = best.point.copy()
+        known["fun"] = math.nan if shown is None else shown.value
+        at = shown or best  # whose value's rounding the bound allows for
+        bound = -math.inf if at is None else progress.bracket.lower_bound(at)
         gap = known["fun"] - bound  # NaN if the point has not been judged
         known |= {"lower_bound": bound, "gap": math.inf if math.isnan(gap) else gap}
         known["certified_radius"] = 0.0 if best is None else progress.bracket.radius_of(bound)

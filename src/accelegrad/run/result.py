@@ -233,10 +233,10 @@ class Progress(Saved):
                 self.judge.best = best
         return evaluation
 
-    def value_judged_now(self) -> float:
-        """Return the output point's value, NaN if it was not judged in this iteration."""
+    def judged_now(self) -> Evaluation | None:
+        """Return the evaluation of the output point, None if there is none in this iteration."""
         judged = self._judged
-        return judged[1].value if judged and judged[0] == self.iteration else math.nan
+        return judged[1] if judged and judged[0] == self.iteration else None
 
     def final_evaluation(self) -> Evaluation | None:
         """Return the evaluation at the returned point, computed if necessary."""
