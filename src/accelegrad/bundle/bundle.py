@@ -324,8 +324,7 @@ class Bundle(StepRule):
         if state.pairs.count == 0:
             return None
         rows = self.rows
-        exactly = rows is not None and not rows.quick and self.prox is None
-        if exactly and rows is not None and self.project is not None:
+        if rows is not None and not rows.quick and self.project is not None and self.prox is None:
             point = lowest_of_quadratic(rows, c, g, state.pairs.matrix())
             return None if point is None else self.project(point)
         return state.pairs.lowest(c, g, self._model(state.cuts).feasible)

@@ -231,11 +231,7 @@ class PartedModel(LinearModel):
             return float(min(max(mean, low), high))
         level = -self.loss.shape.low / (self.loss.shape.high - self.loss.shape.low)
         y, shares = (np.concatenate([some[i] for some in found]) for i in (1, 2))
-        if np.ptp(shares) == 0.0:  # as of rows in memory
-            return float(np.quantile(y, level))
-        order = np.argsort(y)
-        reached = np.cumsum(shares[order])
-        return float(y[order[np.searchsorted(reached, level * reached[-1])]])
+        return weighted_quantile(y, shares, level)
 
     def good_constants(self) -> list[float]:
         """Return the best constant prediction, nearly."""
@@ -275,3 +271,12 @@ class PartedModel(LinearModel):
         """Return a function's result on the rows and shares of each part, computed there."""
         found = self.parts.each("columns", tasks.of_model, self.loss, "over_chunks", function)
         return [one for (one,) in found]
+
+
+def weighted_quantile(y: Vector, weights: Vector | None, level: float) -> float:
+    """Return a quantile of weighted numbers; equal weights count as none."""
+    if weights is None or np.ptp(weights) == 0.0:
+        return float(np.quantile(y, level))
+    order = np.argsort(y)
+    reached = np.cumsum(weights[order])
+    return float(y[order[np.searchsorted(reached, level * reached[-1])]])

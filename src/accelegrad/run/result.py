@@ -18,7 +18,6 @@ from scipy.optimize import OptimizeResult
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.files.saved import Saved
 from accelegrad.geometry.sets import FeasibleSet
-from accelegrad.linalg import norm
 from accelegrad.proofs.bracket import Bracket
 from accelegrad.rules.base import Evaluated, Rule
 from accelegrad.run.oracle import Evaluation, Oracle
@@ -197,9 +196,12 @@ class Progress(Saved):
         average = output == "average"
         state = self.rule_state
         point: Vector = self.rule.output(state) if average else self.rule.last(state)
-        if self.feasible_set is None or not math.isfinite(norm(point)):
-            return point  # an overflow ends the run
-        return self.feasible_set.project(point)  # rounding may leave an average outside
+        if self.feasible_set is None:
+            return point
+        try:
+            return self.feasible_set.project(point)  # rounding may leave an average outside
+        except NonFiniteError:  # after an overflow nothing is nearest
+            return point
 
     def points(self) -> dict[str, Vector | None]:
         """Return the average, the last and the best point, as results name them."""

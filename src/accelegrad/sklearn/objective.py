@@ -19,7 +19,7 @@ from accelegrad.geometry.sets import Box, FeasibleSet, Product, WholeSpace
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import DELTA, EPSILON, LOSSES, Loss, make_loss
 from accelegrad.models.multinomial import MultinomialModel, classes_model
-from accelegrad.models.parted_model import PartedModel
+from accelegrad.models.parted_model import PartedModel, weighted_quantile
 from accelegrad.models.streamed_model import StreamedMatrix, StreamedModel
 from accelegrad.proofs.fenchel import Terms
 
@@ -209,11 +209,7 @@ def best_constant(model: LinearModel) -> float:
         # Rounding may put the mean of equal targets outside their range, and hide a minimum of 0.
         return float(min(max(np.average(y, weights=weights), y.min()), y.max()))
     level = -loss.low / (loss.high - loss.low)
-    if weights is None or np.ptp(weights) == 0.0:  # equal weights count as none
-        return float(np.quantile(y, level))
-    order = np.argsort(y)
-    reached = np.cumsum(weights[order])
-    return float(y[order[np.searchsorted(reached, level * reached[-1])]])
+    return weighted_quantile(y, weights, level)
 
 
 def null_value(model: LinearModel | MultinomialModel) -> float:
