@@ -103,7 +103,7 @@ def test_without_weights_the_oldest_are_forgotten():
     memory = CutMemory(np.zeros(D), 10)
     for i in range(11):
         memory.take(KnownEvaluation(np.zeros(D), float(i), np.ones(D)))
-    np.testing.assert_array_equal(levels_of(memory), np.arange(3.0, 11.0))
+    np.testing.assert_allclose(levels_of(memory), np.arange(3.0, 11.0), rtol=1e-15)
 
 
 def test_of_equal_weights_none_is_kept_that_would_hide_the_sum():
@@ -113,10 +113,10 @@ def test_of_equal_weights_none_is_kept_that_would_hide_the_sum():
         memory.take(KnownEvaluation(np.zeros(2), float(i), np.ones(2)))
     memory.keep_weights(np.full(4, 0.25))
     memory.take(KnownEvaluation(np.zeros(2), 10.0, np.ones(2)))
-    np.testing.assert_array_equal(levels_of(memory), [2.0, 3.0, 1.5, 10.0])
+    np.testing.assert_allclose(levels_of(memory), [2.0, 3.0, 1.5, 10.0], rtol=1e-15)
     # The weights that are left add up to a half; their mean is a cut as well.
     memory.take(KnownEvaluation(np.zeros(2), 11.0, np.ones(2)))
-    np.testing.assert_array_equal(levels_of(memory), [2.0, 3.0, 2.5, 11.0])
+    np.testing.assert_allclose(levels_of(memory), [2.0, 3.0, 2.5, 11.0], rtol=1e-15)
 
 
 def test_sums_know_how_far_rounding_takes_them():

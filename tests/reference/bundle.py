@@ -51,8 +51,8 @@ class Run:
         value, gradient = self.fun(x)
         self.points.append(x)
         self.kinds.append(kind)
-        level = value - gradient @ (x - self.x0)
         size = abs(value) + np.linalg.norm(gradient) * np.linalg.norm(x - self.x0)
+        level = value - gradient @ (x - self.x0) - EPS * size
         if self.cuts and self._same(gradient, level, size):
             return value, gradient
         if len(self.cuts) == self.size:
@@ -252,10 +252,6 @@ class Run:
                 self.t = max(self.t, bundle.GROWN * t)
             return
         self._note(missed=True)
-        if self.added == added and promise < t * EPS * self.gradient @ self.gradient:
-            # The model knew the cut: its lowest point was not found.
-            self.t = t / bundle.LARGEST_GROWTH
-            return
         if self.added == added and self._distance(point) < self._reach():
             self.t = t * bundle.LARGEST_GROWTH
             return

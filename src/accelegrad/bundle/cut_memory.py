@@ -96,7 +96,8 @@ class CutMemory:
         offset = evaluation.point - self.origin
         length, away = norm(slope), norm(offset)
         size = abs(evaluation.value) + abs(term) + length * away
-        level = evaluation.value - term - ddot(slope, offset)
+        # Lowered by its rounding: one from 1e20 away may else lie thousands above the function.
+        level = evaluation.value - term - ddot(slope, offset) - UNIT * size
         off, blurred = evaluation.lost
         self._add(slope, (level, 0.0, 0.0, size, length, off + blurred * away, blurred))
 

@@ -289,8 +289,9 @@ const Rules = (() => {
       misses = missed ? misses + missed : 0;
     };
     const cutAt = (at) => {
-      const slope = at.gradient, offset = sub(at.point, x0), level = at.value - dot(slope, offset);
-      const size = Math.abs(at.value) + norm(slope) * norm(offset), newest = cuts[cuts.length - 1];
+      const slope = at.gradient, offset = sub(at.point, x0), newest = cuts[cuts.length - 1];
+      const size = Math.abs(at.value) + norm(slope) * norm(offset);
+      const level = at.value - dot(slope, offset) - UNIT * size; // lowered by its rounding
       if (newest && Math.abs(newest.level - level) <= 8 * UNIT * Math.max(newest.size, size)
         && newest.slope[0] === slope[0] && newest.slope[1] === slope[1]) return; // tells nothing
       if (cuts.length === MOST_CUTS) makeRoom();
@@ -410,12 +411,9 @@ const Rules = (() => {
       }
       note(1);
       t = step;
-      if (added === known) { // the model knew this cut: its promise is rounding
-        const tiny = promise < step * UNIT * dot(gradient, gradient);
-        if (tiny || !isFar(trial.point)) {
-          t = tiny ? step / 10 : 10 * step;
-          return at;
-        }
+      if (added === known && !isFar(trial.point)) { // known cut: its promise is rounding
+        t = 10 * step;
+        return at;
       }
       const error = value - at.value - dot(at.gradient, sub(center, at.point));
       if (error > promise && misses >= 10) {
