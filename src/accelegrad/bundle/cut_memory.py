@@ -68,12 +68,14 @@ class CutMemory:
     def __init__(self, origin: Vector, size: int) -> None:
         self.origin, self.size = origin, size
         self.count = 0
-        rows = min(size, 2 * FEWEST_CUTS)
+        rows = min(size, default_size(origin.size))  # more if they are needed
         self._slopes = np.empty((rows, origin.size))
         self._numbers = np.zeros((rows, len(NUMBERS)))
         self._gram = np.zeros((0, 0))
         self._gram_rows = 0  # rows that are up to date
         self.added = 0  # cuts so far
+        #: the last point whose values were asked for, the cuts added by then, and the values
+        self._known: tuple[Any, int, Vector] = (None, 0, origin)
 
     @property
     def slopes(self) -> np.ndarray:
@@ -127,9 +129,12 @@ class CutMemory:
 
     def values_at(self, point: Vector) -> Vector:
         """Return the cuts at a point."""
-        n = self.count
-        values: Vector = self._slopes[:n].dot(point - self.origin)
-        values += self._numbers[:n, LEVEL]
+        known_at, added, values = self._known
+        if known_at is not point or added != self.added:
+            n = self.count
+            values = self._slopes[:n].dot(point - self.origin)
+            values += self._numbers[:n, LEVEL]
+            self._known = point, self.added, values
         return values
 
     def combined_slope(self, weights: Vector) -> Vector:

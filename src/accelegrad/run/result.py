@@ -24,7 +24,7 @@ from accelegrad.run.oracle import Evaluation, Oracle
 
 #: The number of evaluations kept: comparing with them costs about one step. Fewer long vectors,
 #: limited by these bytes: with 1e6 variables comparing with 20 took half the time of a run.
-KEPT, KEPT_BYTES, FEWEST_KEPT = 20, 16 * 2**20, 4
+KEPT, KEPT_BYTES, FEWEST_KEPT = 20, 8 * 2**20, 4
 
 OUTPUTS = ("auto", "average", "last", "best")
 
