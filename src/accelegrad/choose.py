@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from accelegrad import kernels, rules
+from accelegrad import rules
 from accelegrad.catalogue import (
     AUTO,
     BUNDLE,
@@ -32,6 +32,7 @@ from accelegrad.geometry.penalties import OnLeading, Penalty, as_penalty
 from accelegrad.geometry.sets import Ball, Box, FeasibleSet, WholeSpace, as_feasible_set
 from accelegrad.linalg import ROUNDED_UP
 from accelegrad.models.linear_model import LinearModel
+from accelegrad.models.matrix import SCIPY_PAIR
 from accelegrad.models.scaling import (
     ColumnScaling,
     can_scale,
@@ -45,27 +46,19 @@ from accelegrad.proofs.fenchel import Terms
 from accelegrad.rules import Rescaled, Rule
 from accelegrad.rules.base import SHORTEST, check_distance
 from accelegrad.solvers.curvature import FACTOR_PRODUCT, Costs
+from accelegrad.solvers.portfolio import Portfolio
 from accelegrad.solvers.row_oracle import RowRule
 
 #: Up to this ratio of column sizes, methods that do not scale columns work well.
 LARGEST_RATIO = 300.0
-#: Up to this many rows per column, dual ascent beats learning the curvature from gradients: for
-#: smooth losses of labels; for the logistic loss (its steps take logarithms) and losses of numbers
-#: (thousands of epochs with n = d); and for losses with kinks, which have no curvature (hinge,
-#: certified 1e-3: 0.1 of Newton's time with n = d, 0.5 with n = 5 d).
-MOST_ROWS, MOST_ROWS_SLOW, MOST_ROWS_KINKS = 1.5, 0.75, 5.0
-#: With any number of rows it does so up to this ratio of the largest curvature of a row's loss to n
-#: times the l2 term: 0.35 to 0.8 of Newton's time for ratios up to 2, up to 1.6 at 8. For the hinge
-#: loss the ratio is that of a row's squared norm: 0.3 to 1 up to 1.8, up to 1.6 from 3 on.
-MOST_UNEVEN_DUAL = 2.0
 #: The largest estimated time of an interior-point step, and the largest number of rows (it stores a
 #: dozen numbers for each): beyond, the smoothed loss is faster (measured on eight data sets).
 MOST_STEP_SECONDS, MOST_SHORT_ROWS = 3e-3, 1 << 18
 #: An interior-point step may take a second for dense rows if there are at most `FEW_DENSE_ROWS`
-#: rows per column, and more than `MORE_LABELS` (labels) or `MOST_ROWS_SLOW` (numbers). Samples of
+#: rows per column, and more than `MORE_LABELS` (labels) or `MORE_NUMBERS`. Samples of
 #: so few rows say little, and dual ascent takes thousands of epochs; but labels of at most 2 d rows
 #: are mostly separable, which it finds in some hundreds of epochs (measured on dense random rows).
-MORE_LABELS, FEW_DENSE_ROWS = 2.0, 10.0
+MORE_LABELS, MORE_NUMBERS, FEW_DENSE_ROWS = 2.0, 0.75, 10.0
 COLUMNS = "columns"
 #: The most that rounding may move x0 when it is projected onto its set, relative to 1 + ||x0||.
 LARGEST_OFFSET = 1e-9
@@ -199,9 +192,9 @@ class Request:
         # to 1e4).
         if n > MOST_SHORT_ROWS or (self.constrained and n < d):
             return False
-        storage = model.storage._replace(pairs_per_row=math.inf)
+        storage = model.storage._replace(pair=SCIPY_PAIR)
         seconds = n * storage.gram_seconds_per_row(d) + FACTOR_PRODUCT * d**3 / 3
-        more = MORE_LABELS if model.loss.classification else MOST_ROWS_SLOW
+        more = MORE_LABELS if model.loss.classification else MORE_NUMBERS
         few = storage.dense and more * d < n <= FEW_DENSE_ROWS * d
         return bool(seconds <= (1.0 if few else MOST_STEP_SECONDS))
 
@@ -209,45 +202,22 @@ class Request:
     def uneven_columns(self) -> bool:
         """Whether column sizes differ by more than `LARGEST_RATIO`, and may be scaled."""
         needed = self.scale is not None and not self.cheap_curvature
-        return needed and self.unevenness > LARGEST_RATIO
-
-    @property
-    def small_dual(self) -> bool:
-        """Whether the dual can be climbed row by row, and has few coordinates."""
-        model, loss = self.model, self.model.loss
-        is_slow = loss.name == "logistic" or not loss.classification
-        most = MOST_ROWS_SLOW if is_slow else MOST_ROWS
-        if math.isinf(loss.curvature):
-            most = MOST_ROWS_KINKS
-        return bool(model.n_samples <= most * model.n_features) and self._is_climbable
-
-    @property
-    def even_dual(self) -> bool:
-        """Whether the l2 term makes the dual about equally curved in all directions.
-
-        For a smooth loss, or for labels with a kink, where a few long rows do not matter.
-        """
-        model, loss = self.model, self.model.loss
-        if math.isinf(loss.curvature):
-            if not (loss.classification and model.l2 > 0.0 and model.in_memory):
-                return False
-            typical = float(np.median(model.row_squares())) / model.n_samples
-            return bool(typical <= MOST_UNEVEN_DUAL * model.l2)
-        if not self._is_climbable:
+        if not needed or (self.in_memory and self.solvers[0] in (PROXIMAL, INTERIOR)):
             return False
-        largest = float(model.shares.max() * model.row_squares().max())
-        return bool(loss.curvature * largest <= MOST_UNEVEN_DUAL * model.l2)
+        return self.unevenness > LARGEST_RATIO
 
     @property
-    def _is_climbable(self) -> bool:
-        """Whether the dual can be climbed row by row, and Newton's steps are not cheaper.
-
-        For smooth losses they are cheaper where plain code visits the few entries.
-        """
+    def in_memory(self) -> bool:
+        """Whether each of the solvers for rows can run: in memory, with an l2 term."""
         model = self.model
-        if not (model.l2 > 0.0 and model.in_memory) or self.cheap_curvature:
-            return False
-        return math.isinf(model.loss.curvature) or model.storage.entries >= kernels.FEW_ENTRIES
+        return bool(model.l2 > 0.0 and model.has_columns and model.in_memory)
+
+    @cached_property
+    def solvers(self) -> list[str]:
+        """The solvers for rows in memory with an l2 term, the one with least likely work first."""
+        works = {name: METHODS[name].rule().likely_work(self.model) for name in ROW_SOLVERS}
+        works = {name: work for name, work in works.items() if work < math.inf}
+        return sorted(works, key=works.__getitem__)
 
     @cached_property
     def unevenness(self) -> float:
@@ -266,8 +236,10 @@ class Row(NamedTuple):
     reason: str  # with facts of the problem in braces
 
 
-#: Stands for the method that was given.
-GIVEN = "given"
+#: Stands for the method that was given, and for the solver for rows with the least likely work.
+GIVEN, CHEAPEST = "given", "cheapest"
+#: The solvers for rows in memory that can be the cheapest.
+ROW_SOLVERS = (PROXIMAL, NEWTON, DUAL, INTERIOR)
 TABLE = [
     Row(("asked_for",), GIVEN, "it was asked for"),
     Row(
@@ -281,7 +253,7 @@ TABLE = [
         "there is a constraint or a penalty, and a diameter is given",
     ),
     Row(
-        ("rows_alone", "few_rows_with_one_kink"),
+        ("rows_alone", "constrained", "few_rows_with_one_kink"),
         INTERIOR,
         "the {facts.model.loss.name} loss has one kink, and its {facts.model.n_samples} rows are "
         "few",
@@ -301,14 +273,10 @@ TABLE = [
         "scaled",
     ),
     Row(
-        ("small_dual",),
-        DUAL,
-        "the dual has {facts.model.n_samples} coordinates, the primal {facts.model.n_features}",
-    ),
-    Row(
-        ("even_dual",),
-        DUAL,
-        "the l2 term is so strong for rows of this size that a few passes climb the dual",
+        ("in_memory",),
+        CHEAPEST,
+        "for {facts.model.n_samples} rows with {facts.model.storage.entries} entries, this l2 term "
+        "and the {facts.model.loss.name} loss it is likely to need least work",
     ),
     Row(
         ("cheap_curvature",),
@@ -331,6 +299,7 @@ class Choice(NamedTuple):
     name: str
     reason: str
     of_rows: bool = False  # whether it works only on the rows of a LinearModel
+    second: str | None = None  # the solver that joins if this one gains little
 
 
 def choose(request: Request, *, tried: str = "") -> Choice:
@@ -339,6 +308,11 @@ def choose(request: Request, *, tried: str = "") -> Choice:
         if row.method != tried and all(map(partial(getattr, request), row.condition)):
             break
     name: Any = request.method if row.method == GIVEN else row.method
+    second = None
+    if name == CHEAPEST:
+        name, second, *_ = [*(name for name in request.solvers if name != tried), None]
+        if name == PROXIMAL and math.isfinite(request.model.loss.curvature):
+            second = None  # a few steps are all it takes
     if isinstance(name, Rule):
         kind = type(name)
         known = [known for known, entry in METHODS.items() if entry.rule is kind]
@@ -350,7 +324,7 @@ def choose(request: Request, *, tried: str = "") -> Choice:
         allowed = nearest(name, [AUTO, *METHODS])
         raise ValueError(f"method is {name!r}: {allowed} Without it, one that fits is chosen.")
     of_rows = issubclass(METHODS[name].rule, RowRule)
-    return Choice(name, row.reason.format(facts=request), of_rows)
+    return Choice(name, row.reason.format(facts=request), of_rows, second)
 
 
 # -- from a request to a setting -------------------------------------------------------------------
@@ -380,6 +354,8 @@ def resolve(request: Request) -> Setting:
             proven = _proven_radius(space, model)
     inner = space if change is None else space.scaled(change)
     rule, diameter = built_rule(request.method, choice.name, request.parameters)
+    if choice.second is not None:
+        rule = Portfolio(rule, METHODS[choice.second].rule())
     method = METHODS.get(choice.name)
     if method is not None and type(rule) is method.automatic and "largest_radius" in rule.can:
         # A start that is a minimiser up to rounding says nothing about the step size.

@@ -17,6 +17,7 @@ from scipy.optimize import OptimizeResult
 from accelegrad import threads
 from accelegrad.bundle.cut_memory import CutMemory, default_size
 from accelegrad.catalogue import MethodOptions
+from accelegrad.catalogue import METHODS
 from accelegrad.choose import Request, Setting, checked_space, resolve
 from accelegrad.errors import Vector, finite_vector, nearest, real_number, whole_number
 from accelegrad.linalg import norm
@@ -33,6 +34,7 @@ from accelegrad.run.loop import Restarts, Run
 from accelegrad.run.oracle import QUIET, FunctionOracle, MinibatchOracle, ModelOracle, Oracle
 from accelegrad.run.result import OUTPUTS, Options, Progress, Status
 from accelegrad.scipy_words import Limits, hint, limits_of
+from accelegrad.solvers.portfolio import Portfolio
 from accelegrad.solvers.row_oracle import Goal, RowRule, no_goal
 
 #: Entries of the result that have x0's shape.
@@ -311,10 +313,23 @@ def minimize(
         if resume is not None:
             run.resume(Path(resume))
         result = run()
-        result.update(method=setting.choice.name, reason=setting.choice.reason)
+        name, reason = setting.choice.name, setting.choice.reason
+        if isinstance(run.progress.rule, Portfolio):
+            name, reason = told(run.progress.rule, run.progress.rule_state, name, reason)
+        result.update(method=name, reason=reason)
         if limits is not None:
             result["multipliers"] = _multipliers(limits, result, setting.start, run.progress)
     return result if shape is None else _shaped(result, shape)
+
+
+def told(rule: Portfolio, state: Any, name: str, reason: str) -> tuple[str, str]:
+    """Return the method that a portfolio ended with, and why."""
+    if state.joined < 0:
+        return name, reason
+    names = {entry.rule: known for known, entry in METHODS.items()}
+    second = names[type(rule.second)]
+    story = f"{reason}; after {state.joined} steps that gained little, {second} took turns with it"
+    return (name, second)[state.turn], story
 
 
 def _goal(tol: float | None, rtol: float | None) -> Goal:

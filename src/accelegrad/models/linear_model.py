@@ -29,6 +29,7 @@ from accelegrad.linalg import norm
 from accelegrad.models.losses import Loss, make_loss
 from accelegrad.models.matrix import (
     PAIR,
+    SCIPY_PAIR,
     CurvedRows,
     Matrix,
     Products,
@@ -307,10 +308,9 @@ class LinearModel:
         """How the rows are stored."""
         if isinstance(self.X, np.ndarray):
             return Storage(self.X.size, True, math.inf)
-        if not kernels.wanted_for_rows(self._readable):
-            return Storage(self.X.nnz, False, math.inf)
         pairs = self.of_data_alone("pairs", pairs_per_row, self.X)
-        return Storage(self.X.nnz, False, pairs)
+        compiled = kernels.wanted_for_rows(self._readable)
+        return Storage(self.X.nnz, False, pairs, PAIR if compiled else SCIPY_PAIR)
 
     def at(self, w: npt.ArrayLike, margins: Any = None) -> ModelPoint:
         """Return the point w; its margins are computed if not given, the rest on demand."""
@@ -331,7 +331,8 @@ class LinearModel:
 
     def _gram(self, rows: RowNumbers | None, weights: Vector) -> Matrix:
         storage = self.storage
-        by_pairs = PAIR * storage.pairs_per_row < blas_seconds(self.n_parameters, storage.dense)
+        by_blas = blas_seconds(self.n_parameters, storage.dense)
+        by_pairs = storage.pair == PAIR and PAIR * storage.pairs_per_row < by_blas
         parts = self.kernel_data().matrix if by_pairs else None
         return gram_matrix(self.X, rows, weights, intercept=self.fit_intercept, pairs_of=parts)
 

@@ -221,11 +221,13 @@ class Storage(NamedTuple):
     entries: int
     dense: bool
     pairs_per_row: float
-    """Mean number of pairs of entries of a row; infinite without a kernel for pairs."""
+    """Mean number of pairs of entries of a row; infinite if only BLAS multiplies rows."""
+    pair: float = PAIR
+    """The cost of one of them."""
 
     def gram_seconds_per_row(self, n_parameters: int) -> float:
         """Return the cost of one row in a Gram matrix."""
-        return min(blas_seconds(n_parameters, self.dense), PAIR * self.pairs_per_row)
+        return min(blas_seconds(n_parameters, self.dense), self.pair * self.pairs_per_row)
 
 
 def blas_seconds(n_parameters: int, dense: bool) -> float:

@@ -144,6 +144,11 @@ class Costs(NamedTuple):
             at_once=constant and (n * row + factor) / evaluation <= MOST_COSTLY,
         )
 
+    @property
+    def all_curvature(self) -> float:
+        """That of second derivatives from all rows, and their factors."""
+        return self.n_samples * self.row + self.factor
+
     def sample(self, number: int, n_curved: int | None = None) -> Sample:
         """Return the `number`-th sample, counted from 1, of `n_curved` rows with curvature."""
         n, size = self.n_samples, 0

@@ -20,7 +20,8 @@ from accelegrad.proofs.fenchel import level
 from accelegrad.proofs.model_dual import LateBound
 from accelegrad.rules.base import Array, Step
 from accelegrad.run.oracle import QUIET, Evaluation
-from accelegrad.solvers.row_oracle import Goal, RowOracle, RowRule, no_goal, rows_in_memory
+from accelegrad.solvers.curvature import Costs
+from accelegrad.solvers.row_oracle import STEP, Goal, RowOracle, RowRule, no_goal, rows_in_memory
 
 #: rho, in units of l2 over the median of the rows' squared norms (seven text data sets, hinge loss:
 #: 10 to 40 agree within a tenth, 3 and 300 take up to four times as many epochs)
@@ -30,6 +31,10 @@ LONGEST_REST = 63
 #: Compiling pays from this many stored entries, each row counted as at least four: a plain epoch
 #: then takes 10 ms, and a run takes dozens to hundreds of them.
 LEAST_COMPILED, ENTRIES_OF_ROW = 1 << 12, 4
+#: The seconds that a visit of a row takes: compiled (the second number: with logarithms), with so
+#: many more per entry (dense or sparse), or not; and those of an epoch besides
+VISIT, VISIT_LOG, VISIT_DENSE, VISIT_SPARSE, PLAIN_VISIT = 6e-8, 4e-7, 5e-10, 2e-9, 1.2e-5
+EPOCH = 1.5e-5
 
 
 class Ascent(NamedTuple):
@@ -104,6 +109,18 @@ class DualAscent(RowRule):
         """Return the model's objective, with ascent on its dual."""
         return DualOracle(model, rng, goal)
 
+    def likely_work(self, model: LinearModel) -> float:
+        """Return that of the epochs that the theorem promises, or fewer."""
+        n, d = model.n_samples, model.n_features
+        typical = float(np.median(model.row_squares()))
+        curvature = model.loss.curvature if model.loss.curvature < math.inf else 1.0
+        condition = 3.0 * curvature * typical / (n * model.l2)
+        if n < d:  # rows are nearly orthogonal
+            root = math.sqrt(n / d)
+            condition = min(condition, ((1.0 + root) / (1.0 - root)) ** 2)
+        epochs = 10.0 + condition
+        return epochs * (n * visit_seconds(model) + EPOCH) + STEP
+
     def init(self, x0: Array) -> DualAscentState:
         """Return the state before the first epoch."""
         return DualAscentState(0, x0, None, None, Gap(0, math.inf), 1, 0.0)
@@ -167,6 +184,14 @@ class DualOracle(RowOracle):
             typical = float(np.median(positive)) if positive.size else 1.0
             self._pull = typical / (INTERCEPT_L2 * model.l2)
 
+    @property
+    def work(self) -> float:
+        """The work so far: visits of rows, and the evaluations in between."""
+        visits = self.rows - self.nfev * self.model.n_samples
+        evaluation = Costs.of(self.model).evaluation
+        work = visits * visit_seconds(self.model) + (evaluation + STEP) * self.nfev
+        return work + self.more_work
+
     def feasible(self, x0: Vector) -> Ascent:
         """Return the slopes at x0, or zeros if those are better, with the corresponding point."""
         model = self.model
@@ -185,13 +210,9 @@ class DualOracle(RowOracle):
     def ascend(self, ascent: Ascent, epochs: int) -> Ascent:
         """Return slopes and point after some epochs."""
         theta, w, rests = (part.copy() for part in ascent)
-        matrix = kernels.readable(self.model.X)
-        by_rows = ENTRIES_OF_ROW * self.model.n_samples  # rows may be nearly empty
-        compiled = kernels.wanted(
-            matrix, lambda known: max(known.entries, by_rows) >= LEAST_COMPILED
-        )
-        epoch = self._compiled_epoch() if compiled else self._plain_epoch
+        epoch = self._compiled_epoch() if is_compiled(self.model) else self._plain_epoch
         self.njev += epochs
+        self.more_work += EPOCH * epochs
         with np.errstate(**QUIET):
             for _ in range(epochs):
                 # One number per row: the place to which it moves in the random order.
@@ -261,6 +282,22 @@ class DualOracle(RowOracle):
         else:
             at.late_bound = LateBound(self.model, slopes=balanced)
         return at
+
+
+def is_compiled(model: LinearModel) -> bool:
+    """Return whether compiled code visits the rows."""
+    by_rows = ENTRIES_OF_ROW * model.n_samples  # rows may be nearly empty
+    known = kernels.readable(model.X)
+    return kernels.wanted(known, lambda known: max(known.entries, by_rows) >= LEAST_COMPILED)
+
+
+def visit_seconds(model: LinearModel) -> float:
+    """Return the cost of visiting a row."""
+    if not is_compiled(model):
+        return PLAIN_VISIT
+    entry = VISIT_DENSE if model.storage.dense else VISIT_SPARSE
+    visit = VISIT_LOG if model.loss.has_logarithms else VISIT
+    return visit + entry * model.storage.entries / model.n_samples
 
 
 def proximal_slopes(loss: Loss, z: Vector, q: float, y: Vector) -> Vector:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -17,8 +18,8 @@ from accelegrad.models.matrix import gram_matrix
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.rules.base import Array, Step
 from accelegrad.run.oracle import QUIET, Evaluation
-from accelegrad.solvers.curvature import Factored
-from accelegrad.solvers.row_oracle import Goal, RowRule, TermsOracle
+from accelegrad.solvers.curvature import MOST_PARAMETERS, Costs, Factored
+from accelegrad.solvers.row_oracle import STEP, Goal, RowRule, TermsOracle
 
 Matrix = npt.NDArray[np.float64]
 
@@ -146,6 +147,13 @@ class InteriorPoint(RowRule):
                 f"feasible_set {feasible_set!r}, and the model's l2 {model.l2!r}."
             )
         return BarrierOracle(model, rng, goal, terms, penalty)
+
+    def likely_work(self, model: LinearModel) -> float:
+        """Return that of a dozen steps."""
+        if not model.loss.has_one_kink or model.n_parameters > MOST_PARAMETERS:
+            return math.inf
+        costs = Costs.of(model)
+        return 12.0 * (costs.all_curvature + costs.evaluation + STEP)
 
     def init(self, x0: Array) -> InteriorPointState:
         """Return the state before the first step."""
@@ -315,6 +323,7 @@ class BarrierOracle(TermsOracle):
 
     def proved(self, inside: Inside) -> Evaluation:
         """Evaluate at the parameters, with the bound that the slopes prove."""
+        self.more_work += Costs.of(self.model).all_curvature + Costs.of(self.model).evaluation
         evaluation = self(self.kinked.parameters(inside, 0))
         with np.errstate(**QUIET):
             evaluation.dual_value = self.dual.at_slopes(self.kinked.slopes(inside, 0))

@@ -27,6 +27,7 @@ from accelegrad.solvers.curvature import (
 from accelegrad.solvers.quadratic import DESCENT
 from accelegrad.solvers.row_oracle import (
     PROMISING,
+    STEP,
     Goal,
     RowOracle,
     RowRule,
@@ -114,6 +115,15 @@ class SketchedNewton(RowRule):
         """Return the sum with second derivatives, smoothed if it has kinks."""
         smooth = math.isfinite(model.loss.curvature)
         return (CurvedOracle if smooth else SmoothedCurvedOracle)(model, rng, goal)
+
+    def likely_work(self, model: LinearModel) -> float:
+        """Return that of ten steps and some samples; more for a sequence of smooth sums."""
+        costs = Costs.of(model)
+        if costs.at_once:  # one step with the exact curvature
+            return costs.all_curvature + 2.0 * (costs.evaluation + STEP)
+        _, cost, _ = costs.sample(1)
+        work = costs.evaluation * (10.0 + min(4.0 * cost, 60.0)) + 10.0 * STEP
+        return work if math.isfinite(model.loss.curvature) else 6.0 * work
 
     def init(self, x0: Array) -> SketchedNewtonState:
         """Return the state before the first evaluation."""
@@ -308,6 +318,7 @@ class CurvedOracle(SmoothOracle):
             at = self._known(self._evaluation(point))
             rows = model.sampled(size, [self.seed, number], at, caution)
             matrix = second_derivative_matrix(model, rows)
+        self.more_work += self._costs.evaluation * self._costs.sample(number, rows.n_curved).cost
         _, *price = self._costs.sample(number + 1, rows.n_curved)
         self._made = Factored(matrix, *price)
         self.made = {"point": point, "number": number, "caution": caution}

@@ -23,7 +23,7 @@ from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.rules.base import Array, StepRule
 from accelegrad.run.oracle import QUIET, Evaluation, ModelOracle
-from accelegrad.solvers.curvature import shorter_share
+from accelegrad.solvers.curvature import Costs, shorter_share
 
 #: A bound is computed if the estimated gap is at most this many times the wanted one; chosen (half
 #: and twice as much change nothing).
@@ -33,6 +33,8 @@ LARGEST_SHRINK = 4.0
 #: mu shrinks if the smoothing's part exceeds this share of the larger of gap and wanted gap, and
 #: aims at half this share of the wanted gap (0.25 takes as long; with 1 the gap never gets small).
 LARGEST_PART = 0.5
+#: The seconds that a step takes besides its passes over the rows
+STEP = 4e-4
 LEAST_MU = 1e-100  # its inverse, the curvature, can still be squared
 NEGLIGIBLE_GAP = 1e-14  # of the value: rounding of sums hides a smaller gap
 
@@ -65,15 +67,27 @@ class RowRule(StepRule):
         point: Array = state.point
         return point
 
+    def likely_work(self, model: LinearModel) -> float:  # noqa: ARG002
+        """Return the work that a run is likely to need; see `RowOracle.work`."""
+        return math.inf
+
 
 class RowOracle(ModelOracle):
     """A sum over rows; `rng` gives samples, or the order of the rows."""
 
-    saved = (*ModelOracle.saved, "rng")
+    saved = (*ModelOracle.saved, "rng", "more_work")
+
+    more_work = 0.0  # beside passes over all rows
 
     def __init__(self, model: LinearModel, rng: np.random.Generator, goal: Goal = no_goal) -> None:
         super().__init__(model)
         self.rng, self.goal = rng, goal
+
+    @property
+    def work(self) -> float:
+        """The work so far, in seconds by the estimates of `Costs`."""
+        pass_over_rows = 0.5 * (Costs.of(self.model).evaluation + STEP)
+        return self.more_work + pass_over_rows * (self.nfev + self.njev)
 
 
 class TermsOracle(RowOracle):
@@ -195,6 +209,11 @@ class SmoothedOracle(RowOracle, Generic[Smooth]):
         if mu is not None:
             self.smooth = self._smoothed(mu)
 
+    @property
+    def work(self) -> float:
+        """The work so far, with what earlier smooth sums have done beside their passes."""
+        return super().work + (0.0 if self.smooth is None else self.smooth.more_work)
+
     def _smooth_as_due(self, point: Any) -> bool:
         """Make the smooth sum that is due (the first one for this point); return whether new."""
         if self.smooth is None:
@@ -205,6 +224,7 @@ class SmoothedOracle(RowOracle, Generic[Smooth]):
             self._next_mu = max(size, LEAST_MU) / steepest**2
         if self._next_mu == self.mu:
             return False
+        self.more_work += 0.0 if self.smooth is None else self.smooth.more_work
         self.mu = self._next_mu
         return True
 
