@@ -23,7 +23,7 @@ FIRST_SHIFTS, FARTHER = np.array([0.25, 1.0, 4.0]), 64.0
 #: Then `SHIFTS` evenly spaced ones and some near a better guess are tried in each; at most `ROUNDS`
 #: in all. It ends when slopes are wrong by about this share: between two ends, those of a smooth
 #: loss are nearly linear in the shift, and mixtures are wrong by the product of the ends' shares.
-SHIFTS, ROUNDS, ENOUGH_BALANCE = 5, 6, 1e-9
+SHIFTS, ROUNDS, ENOUGH_BALANCE = 9, 6, 1e-9
 
 
 def slope_sums(
@@ -122,8 +122,8 @@ class PartedDual(ModelDual):
             if after < shifts.size:
                 high, above = shifts[after], float(means[after])
             missed = -below / sums.mean_size, above / sums.mean_size
-            smooth = known.model.loss.curvature < math.inf
-            if (math.prod(missed) if smooth else min(missed)) <= ENOUGH_BALANCE:
+            wrong = math.prod(missed) if known.model.loss.curvature < math.inf else min(missed)
+            if high < math.inf and wrong <= ENOUGH_BALANCE:
                 break
         if high == math.inf:
             return known.derivatives  # the same sign at all shifts
