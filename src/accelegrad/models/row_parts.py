@@ -95,11 +95,12 @@ class PointSums(NamedTuple):
 
 def sums_at(part: Part, at: ModelPoint, gradient: bool) -> PointSums:  # noqa: ARG001
     """Return the sums at a point."""
-    model, theta, loss = at.model, at.derivatives, at.model.loss
+    model, loss = at.model, at.model.loss
     with np.errstate(over="ignore", invalid="ignore"):
+        mean_loss, theta = at.mean_loss, at.derivatives  # in this order they take one pass
         weighted = model.shares * theta
         return PointSums(
-            at.mean_loss,
+            mean_loss,
             float(weighted @ theta),
             float(weighted.sum()),
             float(np.abs(weighted).sum()),
@@ -137,10 +138,10 @@ class Mixture(NamedTuple):
 
     def of(self, at: ModelPoint, other: ModelPoint) -> Vector:
         """Return the slopes of a part's rows."""
-        theta = at.derivatives if self.caution is None else at.slopes_at(other, self.caution)
-        if self.shifts != (0.0,):
+        if self.shares != (1.0,):
             parts = [at.model.slopes(at.margins + shift) for shift in self.shifts]
-            theta = np.array(self.shares) @ np.array(parts)
+            return np.array(self.shares) @ np.array(parts)
+        theta = at.derivatives if self.caution is None else at.slopes_at(other, self.caution)
         if self.up == self.down == 1.0:
             return theta
         return np.where(theta > 0.0, theta * self.up, theta * self.down)
@@ -150,11 +151,6 @@ def shifted_means(part: Part, at: ModelPoint, shifts: Vector) -> Vector:  # noqa
     """Return the mean slopes for several shifts of all margins."""
     means = [at.model.shares @ at.model.slopes(at.margins + shift) for shift in shifts]
     return np.array(means)
-
-
-def largest_margin(part: Part, at: ModelPoint) -> float:  # noqa: ARG001
-    """Return the largest absolute value of a margin or a target."""
-    return float(np.abs(at.margins).max() + np.abs(at.model.y).max())
 
 
 def side_means(part: Part, at: ModelPoint, other: ModelPoint, slopes: Mixture) -> Vector:

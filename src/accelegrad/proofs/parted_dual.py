@@ -15,11 +15,15 @@ from accelegrad.models.losses import Loss
 from accelegrad.models.parted_model import PartedSlopes
 from accelegrad.models.row_parts import Mixture, Part
 from accelegrad.proofs.fenchel import SlopeSums, heights
-from accelegrad.proofs.model_dual import BALANCED, FIRST_SHIFTS, ModelDual
+from accelegrad.proofs.model_dual import BALANCED, ModelDual
 
-#: Shifts tried per round trip of the search for the best intercept, most rounds, and the share of
-#: unbalanced slopes at which it ends. Chosen.
-SHIFTS, ROUNDS, ENOUGH_BALANCE = 5, 6, 1e-9
+#: The search for the best intercept begins with these multiples of a guess, times `FARTHER` in each
+#: round trip until the sum of slopes has changed its sign. Chosen, like the numbers below.
+FIRST_SHIFTS, FARTHER = np.array([0.25, 1.0, 4.0]), 64.0
+#: Then `SHIFTS` evenly spaced ones and some near a better guess are tried in each; at most `ROUNDS`
+#: in all. It ends when slopes are wrong by about this share: between two ends, those of a smooth
+#: loss are nearly linear in the shift, and mixtures are wrong by the product of the ends' shares.
+SHIFTS, ROUNDS, ENOUGH_BALANCE = 9, 6, 1e-9
 
 
 def slope_sums(
@@ -56,7 +60,9 @@ class PartedDual(ModelDual):
             return super().balanced(theta)
         sums = theta.at.sums
         sides = 0.5 * (sums.mean_size + sums.mean), 0.5 * (sums.mean_size - sums.mean)
-        if theta.mixture != Mixture():
+        if theta.mixture.shares != (1.0,):
+            return theta  # balanced by its shares
+        if theta.mixture.caution is not None:
             sides = self.model.parts.total("dual", tasks.side_means, *theta.ref)
         up, down = self.terms.balance(*map(float, sides))
         return theta._replace(mixture=theta.mixture._replace(up=up, down=down))
@@ -89,29 +95,38 @@ class PartedDual(ModelDual):
         return self.terms.lower_bound(combined, self.reach)
 
     def _at_best_intercept(self, known: Any) -> Any:
-        """Return slopes at the shift of all margins that minimises the mean loss.
+        """Return slopes at about the shift of all margins that minimises the mean loss.
 
-        Their sum is nondecreasing in the shift, and bracketed in round trips with many shifts each.
-        Where it jumps across 0, at kinks, slopes on either side are mixed.
+        Their sum is nondecreasing in the shift, and bracketed in round trips with some shifts each.
+        Slopes on either side are mixed, so that their sum is 0, even where it jumps, at kinks.
         """
-        parts, size = self.model.parts, 1.0
-        size += max(parts.each("margins", tasks.largest_margin, *known.ref))
-        steps = size * np.append(0.0, FIRST_SHIFTS)
-        shifts = -steps[::-1] if known.sums.mean > 0.0 else steps
-        least = ENOUGH_BALANCE * known.sums.mean_size
+        sums, low, high = known.sums, 0.0, math.inf
+        side = -math.copysign(1.0, sums.mean)
+        below, above = -abs(sums.mean), math.inf  # the sums at both ends, times `side`
+        # The mean loss over the mean slope is about the size of residuals.
+        step = sums.loss / sums.mean_size * (-below / sums.mean_size)
         for _ in range(ROUNDS):
-            means = parts.total("intercept", tasks.shifted_means, *known.ref, shifts)
+            if high == math.inf:
+                shifts = step * FIRST_SHIFTS
+                step *= FARTHER
+            else:
+                guess = low + (high - low) * below / (below - above)
+                near = guess + (high - low) * np.array([-1e-3, -1e-6, 0.0, 1e-6, 1e-3])
+                shifts = np.unique(np.concatenate([np.linspace(low, high, SHIFTS), near]))
+                shifts = shifts[(shifts > low) & (shifts < high)]
+            given = *known.ref, side * shifts
+            means = side * self.model.parts.total("intercept", tasks.shifted_means, *given)
             after = int(np.searchsorted(means, 0.0))
-            if not 0 < after < shifts.size:
-                return known.derivatives  # the same sign at all shifts
-            low, high = shifts[after - 1], shifts[after]
-            below, above = float(means[after - 1]), float(means[after])
-            if min(-below, above) <= least or high - low <= 1e-15 * size:
+            if after > 0:
+                low, below = shifts[after - 1], float(means[after - 1])
+            if after < shifts.size:
+                high, above = shifts[after], float(means[after])
+            missed = -below / sums.mean_size, above / sums.mean_size
+            wrong = math.prod(missed) if known.model.loss.curvature < math.inf else min(missed)
+            if high < math.inf and wrong <= ENOUGH_BALANCE:
                 break
-            guess = low + (high - low) * below / (below - above)
-            even = np.linspace(low, high, SHIFTS)
-            near = guess + (high - low) * np.array([-1e-3, -1e-6, 0.0, 1e-6, 1e-3])
-            shifts = np.unique(np.concatenate([even, near[(near > low) & (near < high)]]))
+        if high == math.inf:
+            return known.derivatives  # the same sign at all shifts
         share = above / (above - below)
-        mixed = Mixture(shifts=(low, high), shares=(share, 1.0 - share))
+        mixed = Mixture(shifts=(side * low, side * high), shares=(share, 1.0 - share))
         return PartedSlopes(known, known, mixed)

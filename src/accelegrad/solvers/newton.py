@@ -255,11 +255,17 @@ class CurvedOracle(SmoothOracle):
         self._coordinates = Diagonal(model, *price)
 
     def original(self, evaluation: Evaluation) -> Evaluation:
-        """Return the evaluation; its bound may be postponed: see `bound_can_wait`."""
-        costly = self.model.fit_intercept and self.model.l2 > 0.0
-        if costly and self.bound_can_wait(evaluation, self.goal(evaluation.value)):
-            at = self._known(evaluation)
-            evaluation.late_bound = LateBound(self.model, at.w, known=at)
+        """Return the evaluation; a costly bound that would miss the goal is postponed."""
+        model, goal = self.model, self.goal(evaluation.value)
+        if model.fit_intercept and model.l2 > 0.0:
+            waits = self.bound_can_wait(evaluation, goal)
+            if not waits:
+                # At a good intercept, the slopes prove this gap.
+                gradient = evaluation.gradient[: model.n_features]
+                waits = float(gradient @ gradient) > 2.0 * model.l2 * PROMISING * goal > 0.0
+            if waits:
+                at = self._known(evaluation)
+                evaluation.late_bound = LateBound(model, at.w, known=at)
         return evaluation
 
     def bound_can_wait(self, evaluation: Evaluation, goal: float, part: float = 0.0) -> bool:
