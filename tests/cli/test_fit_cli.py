@@ -71,9 +71,6 @@ def svm(folder):
     return path
 
 
-# What is right
-
-
 def test_the_command_of_the_issue(tmp_path, run):
     data, model = svm(tmp_path), tmp_path / "model.agm"
     told = lines(run("fit", data, "--loss", "hinge", "--alpha", "1e-2", "--out", model))
@@ -136,9 +133,6 @@ def test_options_reach_the_estimator(tmp_path, run):
     assert fitted.class_weight == "balanced"
     assert fitted.coef_.shape == (1, 8)
     assert load_model(run.fit(svm(tmp_path), "--penalty", "none")).penalty is None
-
-
-# What is wrong
 
 
 @pytest.mark.parametrize(
@@ -267,9 +261,6 @@ def test_ctrl_c_writes_no_model_before_there_is_one(tmp_path, run, monkeypatch):
     assert not (tmp_path / "m.agm").exists()
 
 
-# Scores
-
-
 @pytest.mark.parametrize(
     ("classes", "labels", "places"),
     [
@@ -314,9 +305,6 @@ def test_numbers_are_scored_against_numbers(tmp_path, run):
     for options in ([], ["--stream", "--chunk-rows", "9"]):
         message = run.fails("fit", wrong, "--loss", "huber", "--out", model, *options)
         assert "row 51: the column 'price' is 'much'" in message
-
-
-# Which column is which
 
 
 def test_a_target_by_number_is_remembered(tmp_path, run):

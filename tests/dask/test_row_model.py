@@ -248,9 +248,6 @@ def test_an_evaluation_is_one_round_trip_and_lost_margins_are_computed_again():
     assert_allclose(model.between(p, q, 0.3).value, expected.value(w), rtol=1e-12)
 
 
-# Files
-
-
 PARTS = [slice(0, 240), slice(240, 400), slice(400, N)]
 
 
@@ -307,9 +304,6 @@ def test_files_that_cannot_be_read_are_named(tmp_path):
     np.save(tmp_path / "y.npy", np.array([print] * N, dtype=object), allow_pickle=True)
     with pytest.raises(ValueError, match="Python objects"):
         RowModel(read_files([(tmp_path / "X.npy", tmp_path / "y.npy")]), l2=0.1)
-
-
-# Mistakes
 
 
 SPOILT = {

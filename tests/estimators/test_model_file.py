@@ -100,9 +100,6 @@ def test_names_and_version(tmp_path: Path) -> None:
         save_model(estimator, path, feature_names=["a", "b"])
 
 
-# What is refused
-
-
 def changed(path: Path, **changes: Any) -> None:
     """Write the model file anew with other content under some names of the header."""
     with np.load(path) as file:

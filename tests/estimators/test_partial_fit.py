@@ -37,9 +37,6 @@ def many_flowers(flowers):
     return X[order], y[order]
 
 
-# ---------------------------------------------------------------------------- what is learnt
-
-
 @pytest.mark.parametrize("loss", ["log_loss", "hinge", "modified_huber"])
 def test_a_stream_learns_what_fit_learns(binary, many_flowers, loss):
     X, y = binary
@@ -119,9 +116,6 @@ def test_classes_are_those_of_the_first_call(many_flowers):
         AcceleGradClassifier(class_weight="balanced").partial_fit(X, y, classes=[0, 1, 2])
 
 
-# ----------------------------------------------------------------------------- the first rows
-
-
 def test_single_rows_are_classified_as_well_as_by_sgd():
     X, y = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(y.size)[:600]
@@ -192,9 +186,6 @@ def test_a_stream_goes_on_after_pickling(rows):
     np.testing.assert_array_equal(one.coef_, two.coef_)
 
 
-# ---------------------------------------------------------------------------------- after fit
-
-
 @pytest.mark.parametrize(
     ("loss", "factor"), [("squared_error", 1.0), ("absolute_error", 100.0), ("huber", 100.0)]
 )
@@ -242,9 +233,6 @@ def test_the_weights_of_a_fit_count_in_the_stream_after_it(tmp_path):
         return np.linalg.norm(fit.coef_ - before)
 
     assert 0.0 < moved(100.0) < 0.1 * moved(1.0)
-
-
-# -------------------------------------------------------------------- parameters that change
 
 
 CLASSIFIER = {
@@ -326,9 +314,6 @@ def test_a_changed_parameter_keeps_what_was_learnt():
     for alpha in np.geomspace(1e-4, 1e-3, 5):
         regressor.set_params(alpha=alpha).partial_fit(X[:1], y[:1] + 100.0)
         assert regressor.score(X, y) > before - 0.05
-
-
-# ------------------------------------------------------------------------- rows without weight
 
 
 def test_a_chunk_without_weight_is_no_row():

@@ -21,8 +21,6 @@ from accelegrad.sklearn import (
 )
 from accelegrad.sklearn.objective import Objective
 
-# ------------------------------------------------------------------------ what is certified
-
 
 def test_the_tolerance_is_relative_whatever_the_units(numbers):
     X, y = numbers
@@ -133,9 +131,6 @@ def test_an_objective_of_zero_is_the_minimum_whatever_the_diameter():
     assert fit.converged_
 
 
-# ---------------------------------------------------------------------------------- weights
-
-
 def test_zero_weights_leave_rows_and_their_class_out(flowers):
     X, y = flowers
     weights = (y != 2).astype(float)
@@ -178,9 +173,6 @@ def test_a_warm_start_begins_where_the_last_fit_ended(binary, flowers):
         np.testing.assert_allclose(warm.coef_, cold.coef_, atol=5e-2)
         warm.fit(X[:, :3], y)  # other columns: it starts afresh
         assert warm.coef_.shape[1] == 3
-
-
-# -------------------------------------------------------------------------------- edge cases
 
 
 @pytest.mark.parametrize("kind", [AcceleGradClassifier, AcceleGradClassifierCV])
@@ -262,9 +254,6 @@ def test_parameters_that_make_no_sense_are_refused(flowers, parameters, message)
         AcceleGradClassifier(**parameters).fit(X, y)
 
 
-# ---------------------------------------------------------------- columns without any entries
-
-
 def mostly_empty(n=200, d=4000, entries=2000):
     """Return sparse rows most of whose columns have no entries, targets, and the other columns."""
     rng = np.random.default_rng(0)
@@ -310,9 +299,6 @@ def test_empty_columns_and_warm_starts_or_misses():
         assert short.predict(X).shape == (200,)
 
 
-# ------------------------------------------------------------------------------- constraints
-
-
 def test_sets_hold_for_each_class_and_leave_the_intercepts_free(flowers):
     X, y = flowers
     box = ag.Box([-np.inf, 0.0, 0.0, 0.0], np.inf)
@@ -325,9 +311,6 @@ def test_sets_hold_for_each_class_and_leave_the_intercepts_free(flowers):
         assert fit.score(X + 3.0, y) > 0.7
         simplex = AcceleGradClassifier(feasible_set="simplex", **options).fit(X + 3.0, y)
         np.testing.assert_allclose(simplex.coef_.sum(axis=1), 1.0)
-
-
-# ----------------------------------------------------------------------------------- company
 
 
 def test_sparsify_and_densify(binary):

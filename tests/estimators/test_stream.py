@@ -64,9 +64,6 @@ def libsvm(path: Path, X: Any, y: Any, compress: Callable[[bytes], bytes] = byte
     return path
 
 
-# Sources
-
-
 def saved(save: Callable[..., None], path: Path, *given: Any, **named: Any) -> Path:
     save(path, *given, **named)
     return path
@@ -171,9 +168,6 @@ def test_fit_forgets_what_was_fitted_before_but_for_a_warm_start() -> None:
     assert warm.partial_fit(X[:20], y[:20]).n_samples_seen_ == ROWS + 20
 
 
-# Edges
-
-
 def test_a_last_chunk_of_one_row_empty_chunks_and_a_late_label() -> None:
     X, y = data()
     y[50] = 7.0
@@ -233,9 +227,6 @@ def test_ctrl_c_keeps_what_is_fitted() -> None:
     assert "max_iter" not in str(caught[0].message)  # no advice
     assert not fitted.converged_
     assert fitted.score(*data()) > 0.8
-
-
-# Memory
 
 
 def kept_by(use: Callable[[Callable[[], Iterator[Any]]], None]) -> int:

@@ -68,9 +68,6 @@ def test_what_is_no_scale_is_refused(given):
             kind("huber", target_scale=given).fit(X, y)
 
 
-# ------------------------------------------------------------------------ folds, streams, files
-
-
 @pytest.mark.parametrize("loss", ["absolute_error", "huber"])
 def test_a_path_has_the_scale_of_its_rows(loss):
     X, y = houses(90)

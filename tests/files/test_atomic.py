@@ -88,8 +88,6 @@ def test_standard_output_that_goes_to_a_file_is_not_replaced(tmp_path):
     assert list(tmp_path.iterdir()) == [tmp_path / "output"]
 
 
-# Writes that fail
-
 FULL = os.strerror(errno.ENOSPC)
 
 

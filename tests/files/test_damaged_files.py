@@ -104,9 +104,6 @@ def test_arrays_of_every_kind_and_shape_come_back(tmp_path, kind, shape):
         assert got.flags.writeable
 
 
-# Flipped bits
-
-
 def loaded(model):
     estimator = load_model(model)
     return estimator.predict(X).tolist(), estimator.coef_.tobytes(), estimator.get_params()
@@ -149,9 +146,6 @@ def test_flipped_bits_of_a_parquet_table(tmp_path):
         return {block.X.shape[1] for block in open_table(path).blocks(7)}
 
     assert_noticed(path, load, DataError, 1, slice(None, None, 5), mostly=0.25)
-
-
-# Sizes that cannot be true
 
 
 def npy(shape, kind="<f8", content=b"\0" * 16):

@@ -69,8 +69,6 @@ def refused(path, *parts, rows="whole", **wanted):
         assert part in message, message
 
 
-# LIBSVM text
-
 SMALL = "+1 1:0.5 3:-2\n-1 2:1e-3\n"
 X_SMALL = np.array([[0.5, 0.0, -2.0], [0.0, 1e-3, 0.0]])
 
@@ -150,9 +148,6 @@ def test_faults_of_libsvm_files(tmp_path):
     refused(written(tmp_path, "1 1:2\n".encode("utf-16"), "a"), "line 1: ", "UTF-16")
 
 
-# Any text
-
-
 @pytest.mark.parametrize("name", ["none", "none.bz2", "none.csv", "none.npz", "none.parquet"])
 def test_missing_files_and_folders(tmp_path, name):
     refused(tmp_path / name, "cannot be read", "No such file")
@@ -178,8 +173,6 @@ def test_garbage_is_a_data_error(tmp_path):
         for name in ("garbage", "garbage.csv", "garbage.npz", "garbage.parquet"):
             refused(written(tmp_path, garbage, name))
 
-
-# CSV: the first line
 
 CSV = "1,2.5,-3\n0,0,1e-7\n4,-1e300,.1\n"
 TABLE = np.array([[1.0, 2.5, -3.0], [0.0, 0.0, 1e-7], [4.0, -1e300, 0.1]])
@@ -271,9 +264,6 @@ def test_targets_by_name_and_number(tmp_path):
     refused(written(tmp_path, "a,b\n"), "at least one", **known)
 
 
-# CSV: cells
-
-
 def test_numbers_as_they_are_written_elsewhere(tmp_path):
     text = "größe;preis;t\n1.234,5;7,25;1\n-0,5;8;2\n"
     path = written(tmp_path, text.encode("latin-1"))
@@ -339,9 +329,6 @@ def test_missing_cells(tmp_path):
     refused(written(tmp_path, "a,b,t\n,1,2\n,3,4\n"), "'a' has no values", "--drop 'a'")
 
 
-# Text columns
-
-
 def test_text_columns_are_categories(tmp_path):
     colours = np.array(["red", "green, dark", "blue"])[np.arange(40) % 3]
     frame = pandas.DataFrame({"x": X[:, 0], "colour": colours, "t": Y})
@@ -399,9 +386,6 @@ def test_labels_that_turn_into_text(tmp_path, place):
     for rows in ("whole", 6):
         words = (f"row {place + 1}", "two\\nlines", "number")
         refused(tmp_path / "a.csv", *words, rows=rows, target="t", targets=Targets.NUMBERS)
-
-
-# Parquet
 
 
 def test_parquet_is_read_as_csv_is(tmp_path):

@@ -79,8 +79,6 @@ def assert_close(found, expected, tolerance: float) -> None:
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * max(size, 1e-300))
 
 
-# The same numbers
-
 BATCHES = [
     np.array([0]),
     np.array([202, 202, 5, 5, 5, 3]),
@@ -181,9 +179,6 @@ def test_nan_and_overflow_come_out_as_from_the_products(layout: str, loss: str) 
             np.testing.assert_allclose(at.derivatives, before.derivatives, rtol=1e-15, atol=1e-300)
 
 
-# Arrays are taken as they are
-
-
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_nothing_of_the_size_of_x_is_allocated(layout: str) -> None:
     X, y = data("logistic", n=20_000, d=40)
@@ -215,9 +210,6 @@ def test_arrays_that_cannot_be_written_to_or_have_gaps() -> None:
     assert len(kernel.versions) == known
     assert w.flags.writeable
     assert X.flags.writeable
-
-
-# When kernels are used
 
 
 def test_small_data_and_other_layouts_are_left_to_the_products() -> None:

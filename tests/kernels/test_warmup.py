@@ -178,9 +178,6 @@ for kind in ("float64", "float32"):
     assert said == compiling.WAITING
 
 
-# Imports
-
-
 def test_importing_loads_neither_numba_nor_scikit_learn() -> None:
     code = """
 import sys, accelegrad, accelegrad.cli.main

@@ -278,9 +278,6 @@ def test_processes_are_ended_and_replaced(monkeypatch):
         Worker(one_thread=True).call(slept, 0.0, True, limit=60.0)
 
 
-# -- the whole -------------------------------------------------------------------------------------
-
-
 def run(tmp_path, *options, folder="."):
     """Return the folder of a benchmark, and its table."""
     assert main(["bench", *options, "--no-progress", "--out", str(tmp_path)]) == 0

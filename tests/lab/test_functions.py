@@ -79,9 +79,6 @@ def test_minima_are_found_again(name):
     assert found.error <= 1e-9
 
 
-# -- peers -----------------------------------------------------------------------------------------
-
-
 def points_of(method, calls, *more):
     """Return points, values and gradients of a method on ||A x - b||^2/2, from ones."""
     rng = np.random.default_rng(3)
@@ -161,9 +158,6 @@ def test_ad_gd_is_its_recurrence(prox):
         growth, step = following / step, following
         expected = prox(points[k] - step * g[k], step)
         np.testing.assert_allclose(points[k + 1], expected, rtol=1e-6, atol=1e-9)
-
-
-# -- counting --------------------------------------------------------------------------------------
 
 
 def square(**more):

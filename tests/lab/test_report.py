@@ -78,9 +78,6 @@ def page(report, tmp_path_factory):
     return write_report(report, tmp_path_factory.mktemp("report") / "made" / "by it")
 
 
-# --- the page as text -----------------------------------------------------------------------------
-
-
 def test_the_page_has_its_parts_in_order(page):
     ids = re.findall(r'<[^>]* id="([^"]+)"', page.read_text("utf-8"))
     assert len(set(ids)) == len(ids)
@@ -205,8 +202,6 @@ def test_stills_show_the_curves(report, page):
         assert (svg.lower().count(f"stroke: {colour.lower()}") >= 12) == (figure.name == "grid")
         assert svg.count('<g id="axes_') == sum(map(len, figure.rows))
 
-
-# --- the page in a browser ------------------------------------------------------------------------
 
 READY = "document.documentElement.dataset.ready === 'true'"
 TRACES = """

@@ -53,9 +53,6 @@ def plain(loss, X, y, w, l2=0.0, intercept=False, weights=None):
     return value + l2 / 2.0 * float(w[:d] @ w[:d]), gradient
 
 
-# Values and gradients
-
-
 @pytest.mark.parametrize(
     ("loss", "form", "dtype"),
     [(loss, "C", np.float64) for loss in LOSSES]
@@ -135,9 +132,6 @@ def test_parameters_of_other_types_and_huge_weights_are_taken():
         assert LinearModel(other, [1] * 23).dtype == np.float64
 
 
-# Data are kept
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_data_are_not_copied(dtype):
     X, y = data("logistic", dtype=dtype)
@@ -178,9 +172,6 @@ def test_sparse_rows_of_any_kind(mode):
                 found = call(model.with_targets(y))
             assert found[0] == pytest.approx(expected[0], rel=1e-15)
             np.testing.assert_allclose(found[1], expected[1], rtol=0, atol=1e-15)
-
-
-# The dual gap
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -266,9 +257,6 @@ def test_distance_bound_holds(loss):
             assert bound <= (farthest + np.linalg.norm(x0)) * (1.0 + 1e-8)
     for options in ({}, {"l2": 1.0, "fit_intercept": True}):
         assert model_of(loss, X, y, **options).distance_bound() == math.inf
-
-
-# What is told about a model, and about mistakes
 
 
 def test_repr():

@@ -30,9 +30,6 @@ def model_of(X, y, loss="logistic", *, sparse=False, **options):
     return ag.LinearModel(sp.csr_matrix(X) if sparse else X, y, loss, **options)
 
 
-# -- the change of coordinates ------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("classes", [1, 3])
 @pytest.mark.parametrize("shift", [None, [3.0, -20.0, 0.0]])
 def test_operations_are_those_of_one_matrix(shift, classes):
@@ -122,8 +119,6 @@ def test_constant_empty_and_extreme_columns(sparse, weighted):
         np.testing.assert_array_equal(change.scale[[0, 1, 3]], 1)
         assert change.scale[2] != 1
 
-
-# -- rules in other coordinates -----------------------------------------------------------------
 
 RULES = {
     "accelegrad": AcceleGrad(4.0),

@@ -39,9 +39,6 @@ def found(model, rtol=1e-3, most_steps=100, start=None, **given):
     return DirectNewton(model).minimum(terms_of(model, **given), start, goal, most_steps)
 
 
-# -- how it gets there -------------------------------------------------------------------------------
-
-
 def test_slopes_of_a_step_prove_more_than_those_at_its_end_and_one_step_the_minimum():
     model = model_for("logistic", l2=1e-4, fit_intercept=True)
     x, value, bound, _ = found(model)
@@ -116,9 +113,6 @@ def test_where_steps_find_nothing_estimators_go_on_with_a_run():
         short.fit(X, y)
     assert short.method_ == "accelegrad-newton"
     assert AcceleGradClassifier().fit(X, y).method_ == "proximal-newton"
-
-
-# -- what products of columns prove ------------------------------------------------------------------
 
 
 def exact_sums(model, x):

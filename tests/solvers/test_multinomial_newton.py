@@ -50,9 +50,6 @@ def written_out(model, x):
     return total
 
 
-# -- the rule --------------------------------------------------------------------------------------
-
-
 def applied(quadratic, name, vector):
     """Return what a quadratic makes of a vector."""
     return quadratic.vector(getattr(quadratic, name)(quadratic.arranged(vector)))
@@ -119,9 +116,6 @@ def test_a_flat_point_beyond_the_lowest_one_is_not_taken_if_it_is_higher():
     assert -0.1 <= state.gradient[0] <= 0.0
 
 
-# -- the curvature of many classes -----------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_array, np.asfortranarray])
 @pytest.mark.parametrize("intercept", [True, False])
 def test_products_are_those_of_the_second_derivatives(kind, intercept):
@@ -178,9 +172,6 @@ def test_preconditioners_are_the_classes_blocks_or_the_diagonal(kind):
         ]
         assert any(np.allclose(P, one, rtol=1e-6, atol=1e-6) for one in expected)
         assert np.linalg.eigvalsh(P).min() > -1e-9  # of intercepts only differences matter
-
-
-# -- whole fits ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("intercept", [True, False])

@@ -47,9 +47,6 @@ def solved(model, steps=40, rule=None, seed=0):
     return oracle
 
 
-# -- formulas --------------------------------------------------------------------------------------
-
-
 class Matrix:
     scaled = True
 
@@ -187,9 +184,6 @@ def test_a_step_that_is_too_long_is_halved_until_the_value_falls():
     assert oracle.points == evaluations
 
 
-# -- hard cases ------------------------------------------------------------------------------------
-
-
 def test_rows_in_periods_and_rare_columns_do_not_mislead_samples():
     n = 30_000
     X = np.zeros((n, 14))
@@ -276,9 +270,6 @@ def test_the_last_word_of_rounding_is_told_and_what_does_not_fit_refused():
         CurvedOracle(problem("hinge"), np.random.default_rng(0))
     with pytest.raises(ValueError, match="memory"):
         SketchedNewton(memory=-1)
-
-
-# -- losses with kinks -----------------------------------------------------------------------------
 
 
 def kinked(loss="hinge", rows=600, l2=1e-2):

@@ -30,8 +30,6 @@ def strongest(model):
     return float(np.abs(model.gradient(centre)[: model.n_features]).max())
 
 
-# -- the model's minimum -----------------------------------------------------------------------------
-
 LIMITS = {
     "l1": lambda rng, d: (rng.uniform(0, 1, d), np.full(d, -np.inf), np.full(d, np.inf)),
     "box": lambda rng, d: (np.zeros(d), -rng.uniform(0, 0.3, d), rng.uniform(0, 0.3, d)),
@@ -79,9 +77,6 @@ def test_a_singular_model_has_a_minimum_too():
     assert np.abs(slope).max() <= 0.1 + 1e-9
 
 
-# -- the rule ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("box", [False, True])
 def test_steps_are_their_transcription(intercept, box):
@@ -112,8 +107,6 @@ def test_steps_are_their_transcription(intercept, box):
         state = rule.step(state, oracle).state
         assert_allclose(state.point, expected, atol=1e-9)
 
-
-# -- other solvers -----------------------------------------------------------------------------------
 
 WEIGHTS = np.random.default_rng(1).random(200)
 DATA = {
@@ -166,8 +159,6 @@ def test_bounds_end_where_ridge_and_lsq_linear_do():
         assert_allclose(within.x, told, atol=1e-9)
 
 
-# -- the certificate ---------------------------------------------------------------------------------
-
 TERMS = {
     "l1": dict(penalty=ag.L1(0.03)),
     "elastic net": dict(penalty=ag.ElasticNet(0.02, 0.05)),
@@ -193,9 +184,6 @@ def test_every_loss_is_certified_and_no_point_is_below_its_bound(loss, terms, in
     value += 0.0 if penalty is None else penalty.value(result.x[:6])
     assert result.fun == pytest.approx(value, rel=1e-14)
     assert chosen is None or chosen.contains(result.x)
-
-
-# -- hard cases --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wide", [False, True])
@@ -306,9 +294,6 @@ def test_a_resumed_run_is_the_run_that_was_not_stopped(case, stop, tmp_path):
     assert resumed.gap == whole.gap
     assert resumed.nit == whole.nit
     assert (resumed.nfev, resumed.njev) == (whole.nfev, whole.njev)
-
-
-# -- what it costs -----------------------------------------------------------------------------------
 
 
 def test_least_squares_take_one_step_and_a_path_one_gram_matrix(monkeypatch):

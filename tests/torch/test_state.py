@@ -148,9 +148,6 @@ def test_half_precision_is_as_good_as_its_points():
     assert torch.allclose(exact.values(), coarse.values().float(), atol=0.05)
 
 
-# -- memory ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
@@ -175,9 +172,6 @@ def test_three_tensors_at_most_allocated_once(kind, options):
     before = places()
     run.step(80)
     assert places() == before
-
-
-# -- gradients -------------------------------------------------------------------------------------
 
 
 def test_frozen_and_late_parameters():
@@ -281,9 +275,6 @@ def test_steps_without_finite_gradients_are_skipped(kind, bad):
     assert torch.isfinite(run.values()).all()
 
 
-# -- autograd and compilation ----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "options", [{"diameter": 2.0}, {"diameter": 2.0, "diagonal": True}, {}, {"diagonal": False}]
 )
@@ -337,9 +328,6 @@ def test_a_compiled_step_is_compiled_once():
     torch.compiler.reset()
 
 
-# -- what is refused -------------------------------------------------------------------------------
-
-
 def test_state_of_another_model_or_optimizer_is_refused():
     run = Run(diameter=2.0)
     run.step(2)
@@ -383,9 +371,6 @@ def test_state_of_another_model_or_optimizer_is_refused():
 def test_wrong_options(options, message):
     with pytest.raises((ValueError, TypeError), match=message):
         AcceleGrad([Parameter(torch.ones(2))], **options)
-
-
-# -- BatchNorm, minimize, imports ------------------------------------------------------------------
 
 
 def test_recalibrated_statistics_are_those_of_the_average():

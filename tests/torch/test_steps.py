@@ -40,8 +40,6 @@ def soft_numpy(x, step):
     return np.sign(x) * np.maximum(abs(x) - 0.05 * step, 0)
 
 
-# -- ways to split a vector ------------------------------------------------------------------------
-
 SPLITS = {
     "one": [[(12,)]],
     "many": [[(2, 3), (), (5,), (0,)]],
