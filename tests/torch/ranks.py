@@ -103,17 +103,9 @@ OPTIONS = [
 ]
 
 
-def check_ddp(folder):
-    for kind, options in OPTIONS:
-        trained, evaluated, radius = in_one_process(kind, options)
-        model, data, target = problem()
-        wrapped = DistributedDataParallel(model)
-        optimizer = kind(wrapped.parameters(), **options)
-        steps(wrapped, optimizer, data, target)
-        close(values(model), trained)
-        with optimizer.evaluating():
-            close(values(model), evaluated)
-        assert abs(optimizer.radius / radius - 1) < 1e-12
+def wrapped_model():
+    model, data, target = problem()
+    return DistributedDataParallel(model), data, target
 
 
 def sharded_model():
@@ -123,14 +115,28 @@ def sharded_model():
     return fully_shard(model), data, target
 
 
-def check_fsdp(folder):
+def runs(make, build=lambda params, kind, **options: kind(params, **options)):
+    """Yield each model after its steps, the optimizer, and the points of a run without ranks."""
     for kind, options in OPTIONS:
         trained, evaluated, radius = in_one_process(kind, options)
-        model, data, target = sharded_model()
-        optimizer = kind(model.parameters(), **options)
+        model, data, target = make()
+        optimizer = build(model.parameters(), kind, **options)
         steps(model, optimizer, data, target)
         close(values(model), trained)
-        assert abs(optimizer.radius / radius - 1) < 1e-12  # not of this rank's part alone
+        found = getattr(optimizer, "optim", optimizer).radius
+        assert abs(found / radius - 1) < 1e-12  # not of this rank's part alone
+        yield model, optimizer, trained, evaluated
+
+
+def check_ddp(folder):
+    for model, optimizer, _, evaluated in runs(wrapped_model):
+        with optimizer.evaluating():
+            close(values(model), evaluated)
+
+
+def check_fsdp(folder):
+    plain, data, target = problem()
+    for model, optimizer, trained, evaluated in runs(sharded_model):
         for param in model.parameters():
             for state in optimizer.state[param].values():
                 assert isinstance(state, DTensor)
@@ -140,7 +146,6 @@ def check_fsdp(folder):
             evaluated_loss = loss_of(model, data, target).item()
             model.reshard()
         close(values(model), trained)
-        plain, _, _ = problem()
         with torch.no_grad():
             for param, value in zip(plain.parameters(), evaluated, strict=True):
                 param.copy_(value)
@@ -151,16 +156,11 @@ def check_zero(folder):
     model, _, _ = problem()
     with pytest.raises(ValueError, match="sharded=True to it"):
         ZeroRedundancyOptimizer(model.parameters(), optimizer_class=AcceleGrad)
-    for kind, options in OPTIONS:
-        trained, evaluated, radius = in_one_process(kind, options)
-        model, data, target = problem()
-        wrapped = DistributedDataParallel(model)
-        optimizer = ZeroRedundancyOptimizer(
-            wrapped.parameters(), optimizer_class=kind, sharded=True, **options
-        )
-        steps(wrapped, optimizer, data, target)
-        close(values(model), trained)
-        assert abs(optimizer.optim.radius / radius - 1) < 1e-12
+
+    def build(params, kind, **options):
+        return ZeroRedundancyOptimizer(params, optimizer_class=kind, sharded=True, **options)
+
+    for model, optimizer, trained, evaluated in runs(wrapped_model, build):
         optimizer.optim.eval()
         optimizer.zero_grad()
         optimizer.step()  # without gradients it only tells all ranks the parameters of each

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -35,18 +36,17 @@ class Run:
     def loss(self, rows=slice(None)):
         return (self.model(self.data[rows]) - self.target[rows]).square().mean()
 
+    def closure(self, rows=slice(None), factor=1.0):
+        self.optimizer.zero_grad()
+        loss = factor * self.loss(rows)
+        loss.backward()
+        return loss
+
     def step(self, count=1):
         for _ in range(count):
             rows = torch.arange(8 * self.steps, 8 * self.steps + 8) % 64
             self.steps += 1
-
-            def closure(rows=rows):
-                self.optimizer.zero_grad()
-                loss = self.loss(rows)
-                loss.backward()
-                return loss
-
-            self.optimizer.step(closure)
+            self.optimizer.step(partial(self.closure, rows))
 
     def values(self):
         return torch.cat([p.detach().flatten() for p in self.model.parameters()])
@@ -258,15 +258,8 @@ def test_steps_without_finite_gradients_are_skipped(kind, bad):
     run = Run(kind)
     run.step(5)
     before, state = run.values(), copy.deepcopy(run.optimizer.state_dict())
-
-    def closure():
-        run.optimizer.zero_grad()
-        loss = run.loss() * bad
-        loss.backward()
-        return loss
-
     with pytest.warns(RuntimeWarning, match="not finite, and this step is skipped"):
-        assert not np.isfinite(run.optimizer.step(closure).item())
+        assert not np.isfinite(run.optimizer.step(partial(run.closure, factor=bad)).item())
     assert torch.equal(run.values(), before)
     after = run.optimizer.state_dict()
     torch.testing.assert_close(after["state"], state["state"], rtol=0, atol=0)
@@ -282,9 +275,10 @@ def test_autograd_goes_through_steps(options):
     """The slope of a point after three steps with respect to the first gradient and lr."""
     start = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
 
-    def end(gradient, lr):
-        x = start.clone().requires_grad_().clone()
-        optimizer = AcceleGrad([x], lr=lr, differentiable=True, **options)
+    def end(gradient, lr, differentiable=True):
+        x = Parameter(start.clone())
+        x = x.clone() if differentiable else x
+        optimizer = AcceleGrad([x], lr=lr, differentiable=differentiable, **options)
         for factor in (1.0, 0.7, -0.4):
             x.grad = factor * gradient
             optimizer.step()
@@ -297,11 +291,7 @@ def test_autograd_goes_through_steps(options):
     else:  # steps of 1e-6 are below what finite differences of x see
         slopes = torch.autograd.grad(end(given, lr).sum(), (given, lr))
         assert all(torch.isfinite(slope).all() for slope in slopes)
-    plain = Parameter(start.clone())
-    optimizer = AcceleGrad([plain], lr=0.5, **options)
-    for factor in (1.0, 0.7, -0.4):
-        plain.grad = factor * given.detach()
-        optimizer.step()
+    plain = end(given.detach(), 0.5, differentiable=False)
     torch.testing.assert_close(end(given, lr).detach(), plain.detach(), rtol=1e-12, atol=1e-12)
 
 
@@ -319,8 +309,7 @@ def test_a_compiled_step_is_compiled_once():
         for i in range(40):
             for run, do in ((eager, eager.optimizer.step), (compiled, step)):
                 run.optimizer.param_groups[0]["lr"] = 1.0 - 0.01 * i
-                run.optimizer.zero_grad()
-                run.loss(slice(i, i + 8)).backward()
+                run.closure(slice(i, i + 8))
                 do()
             counts.append(counter.frame_count)
         assert counts[-1] == counts[2]  # as numbers change, nothing is compiled again
