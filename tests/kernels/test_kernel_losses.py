@@ -7,9 +7,7 @@ import pytest
 from accelegrad.kernels.loss_shape import for_kernels
 from accelegrad.kernels.losses import logistic_slope, loss_and_slope
 from accelegrad.models.losses import LOSSES, Loss, make_loss
-
-EXTRAS = {"quantile": 0.3, "epsilon": 0.25, "delta": 0.8}
-KINKED = [name for name, entry in LOSSES.items() if not entry.smooth]
+from row_sums import EXTRAS, KINKED
 
 
 @numba.njit(error_model="numpy")
