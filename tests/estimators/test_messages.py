@@ -69,9 +69,7 @@ def test_a_penalty_and_a_set_that_do_not_go_together_are_named(penalty, given):
 
 @pytest.mark.parametrize("kind", [AcceleGradClassifier, AcceleGradClassifierCV])
 def test_numbers_are_no_classes(kind):
-    words = (
-        rf"such as 151\.5, but {kind.__name__} is for classes; AcceleGradRegressor is for numbers"
-    )
+    words = rf"such as 151\.5, but {kind.__name__} is for classes; .*Regressor is for numbers"
     with pytest.raises(ValueError, match=words):
         kind().fit(X, Y + 0.5)
 

@@ -5,10 +5,10 @@ import warnings
 
 import numpy as np
 import pytest
-from sklearn.base import is_classifier
+from objectives import mean_loss
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.exceptions import UndefinedMetricWarning
-from sklearn.metrics import log_loss, make_scorer, max_error, mean_absolute_error
+from sklearn.metrics import make_scorer, max_error, mean_absolute_error
 from sklearn.model_selection import GroupKFold, LeaveOneOut
 from sklearn.utils.class_weight import compute_sample_weight
 
@@ -19,26 +19,10 @@ from accelegrad.sklearn import (
     AcceleGradRegressorCV,
 )
 from accelegrad.sklearn.cv import best_alpha
-from reference.losses import OTHER_NAMES, PARAMETER, loss_values
 
 ALPHAS = [1.0, 1e-1, 1e-2]
 # Where three alphas are enough for a test, the best one is often at an end.
 AT_AN_END = pytest.mark.filterwarnings("ignore:The best alpha:UserWarning")
-
-
-def mean_loss(fitted, X, y, weights=None):
-    """Return the mean of a fitted estimator's own loss, by the formulas of `reference`."""
-    name = OTHER_NAMES.get(fitted.loss, fitted.loss)
-    if not is_classifier(fitted):
-        parameter = getattr(fitted, PARAMETER.get(name, ""), 0.0)
-        scale = 1.0 if name == "quantile" else fitted.target_scale_
-        losses = loss_values(name, fitted.predict(X), y, parameter=parameter * scale)
-    elif fitted.loss == "log_loss":
-        return log_loss(y, fitted.predict_proba(X), sample_weight=weights)
-    else:
-        signs = np.where(y[:, None] == fitted.classes_, 1, -1)
-        losses = loss_values(name, fitted.decision_function(X), signs).sum(axis=1)
-    return np.average(losses, weights=weights)
 
 
 @pytest.fixture(scope="module")

@@ -31,20 +31,15 @@ def naive(X, classes, weights, x, k, l2, intercept):
     return loss / math.fsum(weights) + l2 / 2 * math.fsum(w @ w for w in W)
 
 
-@pytest.mark.parametrize(
-    ("intercept", "weighted", "kind"), [(True, True, np.asarray), (False, False, sp.csr_array)]
-)
-def test_value_and_gradient(intercept, weighted, kind):
+@pytest.mark.parametrize(("plain", "kind"), [(False, np.asarray), (True, sp.csr_array)])
+def test_value_and_gradient(plain, kind):
     X, classes, weights = data()
-    given = weights if weighted else None
-    model = MultinomialModel(
-        kind(X), classes, 3, l2=0.1, fit_intercept=intercept, sample_weight=given
-    )
+    given = {} if plain else {"fit_intercept": True, "sample_weight": weights}
+    model = MultinomialModel(kind(X), classes, 3, l2=0.1, **given)
     x = np.random.default_rng(1).standard_normal(model.n_parameters)
-    used = weights if weighted else np.ones(len(X))
 
     def reference(x):
-        return naive(X, classes, used, x, 3, 0.1, intercept)
+        return naive(X, classes, np.ones(60) if plain else weights, x, 3, 0.1, not plain)
 
     value, gradient = model.value_and_gradient(x)
     assert value == pytest.approx(reference(x), rel=1e-12)
@@ -52,8 +47,9 @@ def test_value_and_gradient(intercept, weighted, kind):
     slopes = [(reference(x + step) - reference(x - step)) / 2e-5 for step in steps]
     np.testing.assert_allclose(gradient, slopes, atol=1e-9)
     pairs = [model.batch_value_and_gradient(x, rows) for rows in np.arange(60).reshape(30, 2)]
-    assert np.mean([found[0] for found in pairs]) == pytest.approx(value)
-    np.testing.assert_allclose(np.mean([g for _, g in pairs], axis=0), gradient, atol=1e-12)
+    values, gradients = zip(*pairs, strict=True)
+    assert np.mean(values) == pytest.approx(value)
+    np.testing.assert_allclose(np.mean(gradients, axis=0), gradient, atol=1e-12)
     assert np.isfinite(np.append(*model.value_and_gradient(1e4 * x)[::-1])).all()
     with pytest.raises(ValueError, match="a dual gap needs l2 > 0"):
         MultinomialDual(MultinomialModel(X, classes, 3))
@@ -63,19 +59,18 @@ def test_value_and_gradient(intercept, weighted, kind):
 
 def test_minibatches_of_several_classes_are_proved_by_the_dual():
     X, y = load_iris(return_X_y=True)
-    options = {"alpha": 1e-2, "tol": 1e-2, "random_state": 0}
     exact = AcceleGradClassifier(alpha=1e-2, tol=1e-9).fit(X, y)
     for batch_size in (4, 1000):
-        fit = AcceleGradClassifier(batch_size=batch_size, **options).fit(X, y)
+        options = {"alpha": 1e-2, "tol": 1e-2, "random_state": 0, "batch_size": batch_size}
+        fit = AcceleGradClassifier(**options).fit(X, y)
         assert fit.method_ == "accelegrad"
         assert fit.coef_.shape == (3, 4)
         assert fit.converged_
         assert fit.gap_ <= 1e-2 * fit.objective_
         assert fit.objective_ - fit.gap_ <= exact.objective_ <= fit.objective_ + exact.gap_
-        again = AcceleGradClassifier(batch_size=batch_size, **options).fit(X, y)
+        again = AcceleGradClassifier(**options).fit(X, y)
         np.testing.assert_array_equal(fit.coef_, again.coef_)
-    l1 = AcceleGradClassifier(
-        penalty="l1", batch_size=4, max_iter=300, tol=None, random_state=0
-    ).fit(X, y)  # without an l2 term nothing is proved
+    options = {"batch_size": 4, "max_iter": 300, "tol": None, "random_state": 0}
+    l1 = AcceleGradClassifier(penalty="l1", **options).fit(X, y)  # nothing is proved without l2
     assert l1.gap_ == l1.objective_
     assert l1.score(X, y) > 0.9

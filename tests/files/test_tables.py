@@ -5,9 +5,7 @@ import decimal
 import gzip
 import lzma
 import sys
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +17,7 @@ from accelegrad.sklearn import AcceleGradClassifier
 
 pandas = pytest.importorskip("pandas", reason="the extra files is not installed")
 
-COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
+COMPRESSIONS = {
     "": bytes,
     ".bz2": bz2.compress,
     ".gz": gzip.compress,
@@ -255,7 +253,7 @@ def test_targets_by_name_and_number(tmp_path):
     bare = written(tmp_path, CSV, "bare.csv")
     refused(bare, "no column 't'", "no header", target="t")
     assert [open_table(bare, Wanted(target)).target for target in (0, -1, None)] == [0, 2, 2]
-    known: dict[str, Any] = {"columns": (Column("a"), Column("b")), "optional": True}
+    known = {"columns": (Column("a"), Column("b")), "optional": True}
     refused(bare, "'a', 'b'", "no header", "--by-position", target=0, **known)
     known["by_position"] = True
     refused(bare, "without a header", "'t'", target="t", **known)
@@ -471,7 +469,7 @@ def test_indices_that_repeat_or_do_not_fit(tmp_path):
     np.savez(path, **right, format="csr")
     assert_rows(path, [[2.0, 0.0, 4.0], [0.0, 0.0, 0.0], [0.0, 4.0, 0.0]])
     assert open_table(path).whole().X.has_canonical_format
-    wrong: list[dict[str, Any]] = [{"indices": [2, 0, 3, 1]}, {"indices": [2, 0, -1, 1]}]
+    wrong = [{"indices": [2, 0, 3, 1]}, {"indices": [2, 0, -1, 1]}]
     wrong += [{"indptr": [0, 3, 2, 4]}, {"indptr": [0, 3, 3, 5]}, {"data": list("abcd")}]
     for changes in wrong:
         for kind in ("csr", "csc"):
@@ -499,7 +497,7 @@ def test_what_an_npz_file_has_to_hold(tmp_path):
         refused(path, "y must hold numbers", targets=Targets.NUMBERS)
     refused(path, "target is 2", target=2)
     refused(path, "found 3 columns, but 2 features are expected", n_features=2)
-    wrong: list[tuple[dict[str, Any], str]] = [
+    wrong = [
         ({"X": X.astype(str)}, "X must hold numbers"),
         ({"X": X + 1j}, "X must hold numbers"),
         ({"X": X[0]}, "two dimensions"),

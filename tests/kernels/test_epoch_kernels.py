@@ -213,7 +213,7 @@ SHORT = [
     # Only the intercept of x0 is not zero.
     Config("accelegrad", ball=True, l2=0.01, intercept=True, shift=0.7),
     # The other losses, and columns of very different scales.
-    Config("distance_free", loss="squared", decades=3, options=dict(initial_radius=1e-4)),
+    Config("distance_free", l2=0.01, loss="squared", decades=3, options=dict(initial_radius=1e-4)),
     Config("distance_free", loss="squared_epsilon_insensitive", l2=0.01, loss_parameter=0.2),
     Config("distance_free", loss="quantile", smoothing=0.2, loss_parameter=0.8, intercept=True),
     Config("accelegrad", ball=True, l2=1e-3, loss="squared_hinge", decades=3, intercept=True),

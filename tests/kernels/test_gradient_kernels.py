@@ -96,7 +96,9 @@ def test_a_pass_gives_what_the_products_give(loss, layout, dtype):
             assert at.gradient.dtype == at.margins.dtype == at.derivatives.dtype == np.float64
             assert type(at.value) is float
             for call in calls:
-                for found, expected in zip(compiled(*call, threads=threads), plain(*call)):
+                for found, expected in zip(
+                    compiled(*call, threads=threads), plain(*call), strict=True
+                ):
                     assert_close(found, expected)
 
 

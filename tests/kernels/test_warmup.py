@@ -4,7 +4,6 @@ import argparse
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,13 +19,13 @@ from processes import run_python
 MODULES = (dense_steps, dual_ascent, gradient, rows, sparse_steps)
 
 
-def compiled() -> dict[str, int]:
+def compiled():
     """Return for how many choices of types there is code in this process, by kernel."""
     parts = [part for module in MODULES for part in vars(module).values()]
     return {k.__name__: len(k.versions) for k in parts if isinstance(k, compiling.Kernel)}
 
 
-def test_warming_up_leaves_nothing_to_compile(capsys) -> None:
+def test_warming_up_leaves_nothing_to_compile(capsys):
     parser = argparse.ArgumentParser()
     warmup.add_warmup(parser.add_subparsers())
     given = parser.parse_args(["warmup"])
@@ -102,7 +101,7 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 
 @pytest.fixture
-def package(tmp_path: Path) -> Path:
+def package(tmp_path):
     folder = tmp_path / "package"
     folder.mkdir()
     (folder / "parts.py").write_text(PARTS.format(factor=2))
@@ -110,13 +109,13 @@ def package(tmp_path: Path) -> Path:
     return folder
 
 
-def processes(package: Path, code: str, **variables: str) -> list[str]:
+def processes(package, code, **variables):
     variables = {"NUMBA_CACHE_DIR": "", **variables}
     return run_python(PROCESSES + code, str(package), **variables).splitlines()
 
 
 @needs_fork
-def test_a_kernel_is_kept_and_compiled_anew_when_what_it_calls_changes(package: Path) -> None:
+def test_a_kernel_is_kept_and_compiled_anew_when_what_it_calls_changes(package):
     code = f"""
 print(end(begin()), end(begin()), sep="\\n")
 (folder / "parts.py").write_text({PARTS.format(factor=333)!r})
@@ -131,7 +130,7 @@ for ending in ("nbi", "nbc"):
 
 
 @needs_fork
-def test_without_any_folder_kernels_are_compiled_in_each_process(package, tmp_path) -> None:
+def test_without_any_folder_kernels_are_compiled_in_each_process(package, tmp_path):
     (package / "__pycache__").write_text("in the way")
     (tmp_path / "file").write_text("in the way")
     home = {"XDG_CACHE_HOME": str(tmp_path / "file"), "HOME": str(tmp_path / "file")}
@@ -140,7 +139,7 @@ def test_without_any_folder_kernels_are_compiled_in_each_process(package, tmp_pa
 
 
 @needs_fork
-def test_processes_that_compile_at_the_same_time_while_one_is_killed(package: Path) -> None:
+def test_processes_that_compile_at_the_same_time_while_one_is_killed(package):
     code = """
 import time
 kinds = ["float64", "float32", "int64", "int8"]
@@ -158,14 +157,14 @@ for kind in kinds:
 
 @needs_fork
 @pytest.mark.skipif(get_host_cpu_name() == "generic", reason="Numba does not know this CPU")
-def test_code_for_one_cpu_is_not_used_on_another(package: Path) -> None:
+def test_code_for_one_cpu_is_not_used_on_another(package):
     """A folder may be shared by machines; code for a newer CPU ends an older one's process."""
     once, this = "print(end(begin()))", get_host_cpu_name()
     found = [processes(package, once, NUMBA_CPU_NAME=cpu) for cpu in (this, "generic", this)]
     assert found == [["42.0 True"], ["42.0 True"], ["42.0 False"]]
 
 
-def test_a_process_says_once_that_it_compiles(package: Path) -> None:
+def test_a_process_says_once_that_it_compiles(package):
     code = """
 import sys, numpy as np
 sys.path.insert(0, sys.argv[1])
@@ -178,7 +177,7 @@ for kind in ("float64", "float32"):
     assert said == compiling.WAITING
 
 
-def test_importing_loads_neither_numba_nor_scikit_learn() -> None:
+def test_importing_loads_neither_numba_nor_scikit_learn():
     code = """
 import sys, accelegrad, accelegrad.cli.main
 slow = {"numba", "llvmlite", "sklearn", "matplotlib", "pandas", "plotly", "torch", "jax"}
@@ -187,7 +186,7 @@ print(sorted(slow & {name.partition(".")[0] for name in sys.modules}))
     assert run_python(code) == "[]"
 
 
-def test_only_data_from_20_megabytes_compile_gradients() -> None:
+def test_only_data_from_20_megabytes_compile_gradients():
     code = """
 import sys
 import numpy as np, scipy.sparse as sp

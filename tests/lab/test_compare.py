@@ -123,7 +123,7 @@ def test_the_curves_are_right(classes):
     y = 2.0 * labels(np.where(np.arange(6) == 2, 0.0, X)) - 3
     X = np.delete(X, 2, axis=1)
 
-    def value(w: np.ndarray) -> float:  # written down anew
+    def value(w):  # written down anew
         return float(loss_values("logistic", X @ w, y).mean() + 0.01 / 2 * w @ w)
 
     exact = LogisticRegression(C=1 / 1.2, fit_intercept=False, tol=1e-10, solver="newton-cholesky")
