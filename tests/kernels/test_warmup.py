@@ -4,6 +4,7 @@ import argparse
 import os
 import subprocess
 import sys
+from itertools import product
 
 import numpy as np
 import pytest
@@ -37,21 +38,19 @@ def test_warming_up_leaves_nothing_to_compile(capsys):
     assert before | wanted == before
     assert all(before.values())
     X, y = np.eye(5), np.array([1.0, -1.0, 1.0, 1.0, -1.0])
-    with kernels.use("always"):
-        for data in (np.float64, np.float32):
-            for index in (np.int32, np.int64):
-                whole = sp.csr_array(X.astype(data))
-                parts = whole.data, whole.indices.astype(index), whole.indptr.astype(index)
-                for locked in (False, True):
-                    dense = X.astype(data)
-                    for array in (dense, *parts):
-                        array.flags.writeable = not locked
-                    for matrix in (dense, sp.csr_array(parts, shape=X.shape)):
-                        model = LinearModel(matrix, y, "hinge", fit_intercept=True)
-                        model.value_and_gradient(np.ones(6))
-                        for method in ("accelegrad", "adagrad"):
-                            own = dict(method=method, batch_size=2, max_iter=5, rng=0)
-                            assert minimize(model, np.zeros(6), **own).nit == 5
+    kinds = product((np.float64, np.float32), (np.int32, np.int64), (False, True))
+    for data, index, locked in kinds:
+        dense, whole = X.astype(data), sp.csr_array(X.astype(data))
+        parts = whole.data, whole.indices.astype(index), whole.indptr.astype(index)
+        for array in (dense, *parts):
+            array.flags.writeable = not locked
+        for matrix in (dense, sp.csr_array(parts, shape=X.shape)):
+            model = LinearModel(matrix, y, "hinge", fit_intercept=True)
+            with kernels.use("always"):
+                model.value_and_gradient(np.ones(6))
+                for method in ("accelegrad", "adagrad"):
+                    own = dict(method=method, batch_size=2, max_iter=5, rng=0)
+                    assert minimize(model, np.zeros(6), **own).nit == 5
     assert compiled() == before
 
 

@@ -314,6 +314,13 @@ WRONG = [
 ]
 
 
+WRONG_ROWS = ([], [[0]], [0.5], [True], 3, [-1], [23])
+
+
+def batch(rows):
+    return lambda model: model.batch_value_and_gradient(np.zeros(5), rows)
+
+
 def built(options):
     """Return the call that makes a model with these arguments."""
     y = np.ones(options["X"].shape[0]) if "X" in options else GOOD_Y
@@ -329,13 +336,7 @@ def built(options):
         (lambda m: m.at(np.zeros(5, dtype=complex)), "w must be real"),
         (lambda m: m.batch_value_and_gradient(np.zeros(6), [0]), "w must be a vector of 5"),
         (lambda m: m.distance_bound(np.zeros(6)), "x0 must be a vector of 5 numbers"),
-        *(
-            (
-                lambda m, rows=rows: m.batch_value_and_gradient(np.zeros(5), rows),
-                "rows must be (a vector|row numbers from 0 to 22)",
-            )
-            for rows in ([], [[0]], [0.5], [True], 3, [-1], [23])
-        ),
+        *((batch(rows), "rows must be (a v|row numbers from 0 to 22)") for rows in WRONG_ROWS),
         (
             lambda m: LinearModel(m.X, m.y, fit_intercept=True).value(np.zeros(5)),
             r"w must be a vector of 6 numbers .* the intercept, which comes last\)",

@@ -206,11 +206,3 @@ def test_a_bound_is_tight_where_only_intercepts_are_off_and_classes_far_apart():
     bound = MultinomialDual(model).at(off)
     assert bound <= fit.objective_
     assert fit.objective_ - bound <= 1e-4 * fit.objective_
-
-
-def test_a_warm_start_at_the_minimum_is_the_end():
-    X, y = load_digits(return_X_y=True)
-    fit = AcceleGradClassifier(alpha=1e-2, warm_start=True).fit(X, y)
-    fit.fit(X, y)
-    assert fit.converged_
-    assert fit.n_iter_ <= 2

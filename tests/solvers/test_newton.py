@@ -35,9 +35,8 @@ def run(rule, oracle, x0, steps):
     return found
 
 
-def solved(model, steps=40, rule=None, seed=0):
-    oracle = CurvedOracle(model, np.random.default_rng(seed))
-    rule = SketchedNewton() if rule is None else rule
+def solved(model, steps=40):
+    rule, oracle = SketchedNewton(), CurvedOracle(model, np.random.default_rng(0))
     state = rule.init(np.zeros(model.n_parameters))
     for _ in range(steps):
         try:
@@ -48,10 +47,10 @@ def solved(model, steps=40, rule=None, seed=0):
 
 
 class Matrix:
-    scaled = True
+    scaled, patience = True, 0.0
 
-    def __init__(self, matrix, cost, patience=0.0):
-        self.matrix, self.cost, self.patience = matrix, cost, patience
+    def __init__(self, matrix, cost):
+        self.matrix, self.cost = matrix, cost
 
     def solve(self, vector):
         return np.linalg.solve(self.matrix, vector)
@@ -197,11 +196,9 @@ def test_rows_in_periods_and_rare_columns_do_not_mislead_samples():
 
 @pytest.mark.parametrize("loss", ["squared", "logistic", "absolute"])
 def test_dependent_empty_and_badly_scaled_columns_do_no_harm(loss):
-    plain = problem(loss, rows=400)
-    units = 10.0 ** np.linspace(-8, 8, 8)
-    X = np.column_stack([plain.X * units, plain.X[:, 0] * units[0], np.zeros(400)])
-    hard = ag.LinearModel(X, plain.y, loss)
-    easy = ag.LinearModel(plain.X, plain.y, loss)
+    easy, units = problem(loss, rows=400, l2=0.0), 10.0 ** np.linspace(-8, 8, 8)
+    X = np.column_stack([easy.X * units, easy.X[:, 0] * units[0], np.zeros(400)])
+    hard = ag.LinearModel(X, easy.y, loss)
     found = ag.minimize(hard, method="accelegrad-newton", max_iter=60, rng=0).fun
     best = ag.minimize(easy, rtol=1e-10, max_iter=300, rng=0).fun
     assert best * (1 - 1e-9) <= found <= best * (1 + 1e-6)
@@ -270,6 +267,8 @@ def test_the_last_word_of_rounding_is_told_and_what_does_not_fit_refused():
         CurvedOracle(problem("hinge"), np.random.default_rng(0))
     with pytest.raises(ValueError, match="memory"):
         SketchedNewton(memory=-1)
+    with pytest.raises(ValueError, match="needs a LinearModel with l2 > 0, or few columns"):
+        ag.minimize(kinked(rows=5, l2=0.0), method="accelegrad-newton")
 
 
 def kinked(loss="hinge", rows=600, l2=1e-2):
@@ -321,11 +320,6 @@ def test_mu_stops_shrinking_where_the_goal_allows_it():
     own, smooth = seen[-1][2].model, oracle.sum.model.at(seen[-1][2].point)
     assert 0.01 * goal < smoothing_gap(own, smooth) <= goal
     assert seen[-1][2].value - seen[-1][2].dual_value <= goal
-
-
-def test_without_a_bound_the_method_says_what_it_needs():
-    with pytest.raises(ValueError, match="needs a LinearModel with l2 > 0, or few columns"):
-        ag.minimize(kinked(rows=5, l2=0.0), method="accelegrad-newton")
 
 
 def test_bounds_without_an_l2_term_are_not_had_at_every_point():

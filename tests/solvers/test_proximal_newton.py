@@ -221,17 +221,6 @@ def test_constant_columns_leave_nothing_but_rounding_around_their_mean(seed):
     assert found.fun == pytest.approx(expected.cost, rel=1e-9)
 
 
-@pytest.mark.parametrize("loss", ["squared", "logistic"])
-@pytest.mark.parametrize("intercept", [False, True])
-def test_without_a_goal_a_run_ends_at_rounding(loss, intercept):
-    model = problem(loss, fit_intercept=intercept)
-    result = ag.minimize(model, penalty=ag.L1(0.05), max_iter=500)
-    assert result.success
-    assert result.status == ag.Status.AT_ROUNDING
-    assert result.nit < 50
-    assert result.gap <= 1e-9 * result.fun
-
-
 def uneven(seed, loss):
     """Return a model whose columns have sizes of 1e-3 to 1e3, and an l1 term for it."""
     rng = np.random.default_rng(seed)
@@ -270,23 +259,14 @@ def test_numbers_that_overflow_end_the_run_and_say_so():
     assert result.status in (ag.Status.NON_FINITE, ag.Status.LINE_SEARCH_FAILED)
 
 
-RESUMED = {
-    "logistic, wide": (dict(loss="logistic", rows=120, columns=400), dict(penalty=ag.L1(2e-3))),
-    "squared, wide csr": (
-        dict(kind="csr", rows=150, columns=500, fit_intercept=True),
-        dict(penalty=ag.L1(1e-3)),
-    ),
-    "hinge": (dict(loss="hinge", columns=8, fit_intercept=True), dict(penalty=ag.L1(1e-2))),
-    "huber, box": (dict(loss="huber", rows=3000), dict(feasible_set=ag.Box(-0.1, 0.1))),
-}
+WIDE = dict(kind="csr", rows=150, columns=500, fit_intercept=True)
 
 
 @pytest.mark.parametrize("stop", [1, 3])
-@pytest.mark.parametrize("case", RESUMED)
-def test_a_resumed_run_is_the_run_that_was_not_stopped(case, stop, tmp_path):
-    given, terms = RESUMED[case]
+@pytest.mark.parametrize("given", [dict(loss="logistic", rows=120, columns=400), WIDE])
+def test_a_resumed_run_knows_which_columns_move(given, stop, tmp_path):
     model, file = problem(**given), tmp_path / "run.agc"
-    options = dict(rtol=1e-11, max_iter=7, **terms)
+    options = dict(rtol=1e-11, max_iter=7, penalty=ag.L1(1e-3))
     whole = ag.minimize(model, rng=4, **options)
     ag.minimize(model, rng=4, **{**options, "max_iter": stop}, checkpoint=file)
     resumed = ag.minimize(model, rng=99, **options, resume=file)
