@@ -17,12 +17,7 @@ from accelegrad.sklearn import AcceleGradClassifier
 
 pandas = pytest.importorskip("pandas", reason="the extra files is not installed")
 
-COMPRESSIONS = {
-    "": bytes,
-    ".bz2": bz2.compress,
-    ".gz": gzip.compress,
-    ".xz": lzma.compress,
-}
+COMPRESSIONS = {"": bytes, ".bz2": bz2.compress, ".gz": gzip.compress, ".xz": lzma.compress}
 RNG = np.random.default_rng(9)
 X = RNG.standard_normal((40, 3)).round(3)
 X[RNG.random(X.shape) < 0.4] = 0.0
@@ -416,13 +411,13 @@ def test_kinds_of_parquet_columns(tmp_path):
     pyarrow = pytest.importorskip("pyarrow", reason="the extra files is not installed")
     parquet = pytest.importorskip("pyarrow.parquet")
     path, words = tmp_path / "a.parquet", np.where(Y > 0, "jä", "no").tolist()
+    columns = {"a": X[:, 0], "b": Y > 0, "c": X[:, 1].astype(np.float32)}
     for kind in (pyarrow.string(), pyarrow.large_string(), pyarrow.binary()):
         labels = pyarrow.array(words).cast(kind)
         for column in (labels, labels.dictionary_encode()):
-            columns = {"a": X[:, 0], "b": Y > 0, "c": X[:, 1].astype(np.float32), "t": column}
-            parquet.write_table(pyarrow.table(columns), path, row_group_size=9)
-            single = X[:, 1].astype(np.float32)
-            assert_rows(path, np.column_stack([X[:, 0], Y > 0, single]), words)
+            table = pyarrow.table({**columns, "t": column})
+            parquet.write_table(table, path, row_group_size=9)
+            assert_rows(path, np.column_stack([*columns.values()]), words)
     money = pyarrow.array([decimal.Decimal(str(x)) for x in X[:, 0]])
     parquet.write_table(pyarrow.table({"a": money, "t": Y}), path)
     assert_rows(path, X[:, :1], Y)

@@ -40,10 +40,6 @@ def pair(estimator, X, y, weights=None, **options):
     return [fed(mode, copy(estimator), X, y, weights, **options) for mode in MODES]
 
 
-def classifiers(X, y, **options):
-    return pair(AcceleGradClassifier(random_state=0, **options), X, y, classes=[0, 1])
-
-
 def assert_same(found, expected, rtol=1e-7, atol=1e-9):
     """Rounding is multiplied by the steps: some hundred of them make 1e-9 of 1e-15 at most."""
     assert found.n_iter_ == expected.n_iter_
@@ -54,7 +50,8 @@ def assert_same(found, expected, rtol=1e-7, atol=1e-9):
 def assert_same_after(feed, **options):
     """Feed compiled steps and the rule's with rows and labels, after the first ones."""
     X, y, _, _ = data()
-    estimators = classifiers(X, y, **options)
+    first = AcceleGradClassifier(random_state=0, **options)
+    estimators = pair(first, X, y, classes=[0, 1])
     for mode, estimator in zip(MODES, estimators, strict=True):
         with kernels.use(mode):
             feed(estimator, X, y)

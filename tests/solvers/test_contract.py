@@ -41,11 +41,8 @@ def on_cluster(X, y, weight, loss, **options):
 
 
 #: Another implementation is tested by another line here.
-KINDS = {
-    "memory": in_memory,
-    **{f"{k} chunks": streamed(k) for k in (1, 3, 17)},
-    "dask": on_cluster,
-}
+KINDS = {f"{k} chunks": streamed(k) for k in (1, 3, 17)}
+KINDS |= {"memory": in_memory, "dask": on_cluster}
 DATA = {
     "dense": {},
     "columns": {"order": "F"},
@@ -80,9 +77,8 @@ class Case:
 
     def check(self, w, shares, value, gradient):
         losses = np.logaddexp(0, -self.y * (self.A @ w))
-        assert_allclose(
-            value, shares @ losses + self.l2 / 2 * np.sum(w[self.penalised] ** 2), 1e-12
-        )
+        term = self.l2 / 2 * np.sum(w[self.penalised] ** 2)
+        assert_allclose(value, shares @ losses + term, 1e-12)
         expected = self.A.T @ (shares * self.slopes(w)) + self.l2 * w * self.penalised
         assert_allclose(gradient, expected, rtol=1e-10, atol=1e-13)
 
@@ -97,14 +93,9 @@ anywhere = pytest.mark.parametrize(
 
 
 @pytest.fixture(autouse=True)
-def small_parts(monkeypatch):
-    """Put no more than three chunks of 14 rows together."""
+def small_parts_and_cluster(request, monkeypatch):
+    """Put no more than three chunks of 14 rows together, and start the cluster where it is needed."""
     monkeypatch.setattr(streamed_model, "BLOCK_ENTRIES", 3 * 15 * (D + streamed_model.VECTORS))
-
-
-@pytest.fixture(autouse=True)
-def cluster(request):
-    """Start the cluster where a test needs it."""
     if request.node.get_closest_marker("xdist_group"):
         request.getfixturevalue("dask_client")
 

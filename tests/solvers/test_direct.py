@@ -13,7 +13,6 @@ from accelegrad.sklearn import AcceleGradClassifier
 from accelegrad.solvers.direct import DirectNewton
 
 LABELS = ("logistic", "squared_hinge", "modified_huber")
-NUMBERS = ("huber", "squared_epsilon_insensitive", "squared")
 
 
 def rows_for(loss):

@@ -44,10 +44,6 @@ def split(vector, shapes):
     return [[torch.tensor(next(parts)).reshape(shape) for shape in group] for group in shapes]
 
 
-def joined(groups):
-    return np.concatenate([p.detach().numpy().ravel() for group in groups for p in group])
-
-
 class Parameters:
     """A vector as torch parameters in groups, with an optimizer."""
 
@@ -71,7 +67,8 @@ class Parameters:
 
     @property
     def x(self):
-        return joined(self.groups)
+        params = (param for group in self.groups for param in group)
+        return np.concatenate([param.detach().numpy().ravel() for param in params])
 
     @property
     def output(self):

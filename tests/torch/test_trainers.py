@@ -66,19 +66,14 @@ def test_lightning(tmp_path):
         def configure_optimizers(self):
             return AcceleGrad(self.parameters(), **OPTIONS)
 
-    loader = torch.utils.data.DataLoader(
-        torch.utils.data.TensorDataset(DATA, TARGET), batch_size=16
-    )
+    rows = torch.utils.data.TensorDataset(DATA, TARGET)
+    loader = torch.utils.data.DataLoader(rows, batch_size=16)
+    silent = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary"), False)
 
     def trainer(epochs):
-        return pl.Trainer(
-            max_epochs=epochs,
-            accelerator="cpu",
-            callbacks=[Averaging(), pl.callbacks.ModelCheckpoint(tmp_path, save_last=True)],
-            default_root_dir=tmp_path,
-            num_sanity_val_steps=0,
-            **dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary"), False),
-        )
+        callbacks = [Averaging(), pl.callbacks.ModelCheckpoint(tmp_path, save_last=True)]
+        options = {"accelerator": "cpu", "default_root_dir": tmp_path, "num_sanity_val_steps": 0}
+        return pl.Trainer(max_epochs=epochs, callbacks=callbacks, **options, **silent)
 
     module = Module()
     trainer(2).fit(module, loader, loader)
