@@ -50,7 +50,6 @@ def model_of(client, **options):
 
 
 def processes(client):
-    """Return the ids of the workers' processes."""
     return sorted(client.run(os.getpid).values())
 
 
@@ -60,7 +59,6 @@ def minimum():
 
 
 def run_and(model, after, action, **options):
-    """Minimise, and do something after so many iterations."""
     seen = []
 
     def callback(x):

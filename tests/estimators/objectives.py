@@ -8,7 +8,6 @@ from reference.losses import OTHER_NAMES, PARAMETER, loss_values
 
 
 def mean_loss(fitted, X, y, weights=None):
-    """Return the mean of a fitted estimator's own loss."""
     name = OTHER_NAMES.get(fitted.loss, fitted.loss)
     if not is_classifier(fitted):
         parameter = getattr(fitted, PARAMETER.get(name, ""), 0.0)

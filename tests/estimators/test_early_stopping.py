@@ -31,11 +31,10 @@ def test_a_run_ends_when_its_own_loss_on_held_out_rows_stalls(estimator, n_class
     """Longer and longer runs on the rows that are left show what early stopping looked at."""
     X, y = noisy(n_classes)
     classes = y if n_classes else None
-    X_left, X_held, y_left, y_held = train_test_split(
-        X, y, test_size=30, stratify=classes, random_state=0
-    )
-    estimator.set_params(tol=None)
+    parts = train_test_split(X, y, test_size=30, stratify=classes, random_state=0)
+    X_left, X_held, y_left, y_held = parts
     waits = 2
+    estimator.set_params(tol=None)
     options = {"early_stopping": True, "validation_fraction": 0.25, "n_iter_no_change": waits}
     early = type(estimator)(**estimator.get_params() | options).fit(X, y)
     assert early.n_samples_seen_ == 90
@@ -55,9 +54,7 @@ def test_a_run_ends_when_its_own_loss_on_held_out_rows_stalls(estimator, n_class
 def test_it_is_no_convergence_and_no_reason_to_warn(multi_class):
     X, y = noisy(3)
     options = {"alpha": 1e-6, "multi_class": multi_class, "tol": 1e-6, "early_stopping": True}
-    early, late = (
-        AcceleGradClassifier(**options, n_iter_no_change=waits).fit(X, y) for waits in (1, 1000)
-    )
+    early, late = (AcceleGradClassifier(**options, n_iter_no_change=n).fit(X, y) for n in (1, 1000))
     assert early.n_iter_ < late.n_iter_
     assert 1e-6 * early.objective_ < early.gap_ < np.inf
     assert not early.converged_

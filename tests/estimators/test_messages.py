@@ -27,6 +27,11 @@ def test_several_quantiles_have_no_single_score():
     assert AcceleGradRegressor("quantile", quantile=0.5).fit(X, Y).score(X, Y) > 0.3
 
 
+def test_another_seed_gives_another_model():
+    usual, other = (AcceleGradRegressor(**SHORT, random_state=seed).fit(X, Y) for seed in (None, 1))
+    assert not np.array_equal(usual.coef_, other.coef_)
+
+
 def with_gap(values, gap):
     given = np.array(values, dtype=object)
     given[3] = gap
@@ -88,8 +93,3 @@ def test_the_same_call_gives_the_same_model(name):
     once, again = FITS[name](), FITS[name]()
     np.testing.assert_array_equal(once.coef_, again.coef_)
     np.testing.assert_array_equal(once.intercept_, again.intercept_)
-
-
-def test_another_seed_gives_another_model():
-    usual, other = (AcceleGradRegressor(**SHORT, random_state=seed).fit(X, Y) for seed in (None, 1))
-    assert not np.array_equal(usual.coef_, other.coef_)

@@ -102,9 +102,6 @@ def test_the_summary_of_a_fit():
     lines = text.splitlines()
     assert lines[-3].split() == ["x3", f"{fitted.coef_[3]:+.6g}"]
     assert lines[-1] == "and 2 smaller ones"
-
-
-def test_the_summary_of_classes_and_of_zeros():
     two = AcceleGradClassifier().fit(X, np.where(Y[:, 1] > 0.0, "up", "down"))
     assert "classes        down, up (positive coefficients: up)" in str(two.summary())
     rows = np.random.default_rng(0).standard_normal((360, 3))

@@ -77,9 +77,7 @@ def test_columns_far_from_their_centre_are_no_obstacle():
 @pytest.mark.parametrize(
     "options",
     [{"alpha": 0.1, "penalty": p, "average": a} for p in PENALTIES for a in (True, False, "auto")]
-    + [
-        {"alpha": 1e-2, "average": True, "batch_size": size} for size in (32, 1000)
-    ],  # more than the rows, too
+    + [{"alpha": 1e-2, "average": True, "batch_size": size} for size in (32, 1000)],
 )
 def test_each_point_meets_the_tolerance(binary, options):
     """The value of an average is not known to the run itself, which went on to max_iter."""
@@ -109,6 +107,25 @@ def test_what_the_best_constant_gets(loss, expected):
     assert null_value >= min(values) - 1e-4
 
 
+def test_minibatches_of_several_classes_are_proved_by_the_dual(flowers):
+    X, y = flowers
+    exact = AcceleGradClassifier(alpha=1e-2, tol=1e-9).fit(X, y)
+    for batch_size in (4, 1000):
+        options = {"alpha": 1e-2, "tol": 1e-2, "random_state": 0, "batch_size": batch_size}
+        fit = AcceleGradClassifier(**options).fit(X, y)
+        assert fit.method_ == "accelegrad"
+        assert fit.coef_.shape == (3, 4)
+        assert fit.converged_
+        assert fit.gap_ <= 1e-2 * fit.objective_
+        assert fit.objective_ - fit.gap_ <= exact.objective_ <= fit.objective_ + exact.gap_
+        again = AcceleGradClassifier(**options).fit(X, y)
+        np.testing.assert_array_equal(fit.coef_, again.coef_)
+    options = {"batch_size": 4, "max_iter": 300, "tol": None, "random_state": 0}
+    l1 = AcceleGradClassifier(penalty="l1", **options).fit(X, y)  # nothing is proved without l2
+    assert l1.gap_ == l1.objective_
+    assert l1.score(X, y) > 0.9
+
+
 def test_an_objective_of_zero_is_the_minimum_whatever_the_diameter():
     # Losses are nonnegative, so zero is a bound that holds everywhere; the diameter's does not.
     fit = AcceleGradClassifier(
@@ -132,7 +149,7 @@ def test_zero_weights_leave_rows_and_their_class_out(flowers):
     np.testing.assert_allclose(weighted.coef_, removed.coef_, rtol=1e-8)
 
 
-def test_weights_may_be_a_number_or_objects(binary):
+def test_weights_may_be_numbers_or_objects_and_those_of_classes_are_factors(binary):
     X, y = binary
     objects = np.full(y.size, 2, dtype=object)
     fits = [AcceleGradClassifier().fit(X, y, weights).coef_ for weights in (None, 2.0, objects)]
@@ -141,10 +158,6 @@ def test_weights_may_be_a_number_or_objects(binary):
         ValueError, match=r"sample_weight must be >= 0, but sample_weight\[0\] is -1"
     ):
         AcceleGradClassifier().fit(X, y, -1.0)
-
-
-def test_class_weights_are_factors_of_the_weights(binary):
-    X, y = binary
     by_hand = dict(enumerate(y.size / (2 * np.bincount(y))))
     each = np.where(y == 1, by_hand[1], by_hand[0])
     balanced, given, sampled = (
@@ -307,9 +320,8 @@ def test_sets_hold_for_each_class_and_leave_the_intercepts_free(flowers):
 
 def test_sparsify_and_densify(binary):
     X, y = binary
-    classifier, regressor = (
-        kind(penalty="l1", alpha=1e-2) for kind in (AcceleGradClassifier, AcceleGradRegressor)
-    )
+    kinds = (AcceleGradClassifier, AcceleGradRegressor)
+    classifier, regressor = (kind(penalty="l1", alpha=1e-2) for kind in kinds)
     for fit, given in ((classifier, y), (regressor, y), (regressor, np.column_stack([y, -y]))):
         fit.fit(X, given)
         before, predicted = fit.coef_.copy(), fit.predict(X)
@@ -335,9 +347,7 @@ def test_the_progress_bar(binary, capsys):
 @pytest.mark.parametrize("name", accelegrad.sklearn.__all__)
 def test_docstrings_describe_every_parameter_with_its_default(name):
     kind = getattr(accelegrad.sklearn, name)
-    described = re.findall(
-        r"^    (\w+) : .*, default (.*)\n        [^ ]", kind.__doc__, re.MULTILINE
-    )
+    described = re.findall(r"^    (\w+) : .*, default (.*)\n        [^ ]", kind.__doc__, re.M)
     parameters = inspect.signature(kind).parameters.values()
     shown = [(each.name, str(each.default)) for each in parameters]
     assert [(name, default.strip('"')) for name, default in described] == shown

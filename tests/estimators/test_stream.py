@@ -164,14 +164,11 @@ def test_fit_forgets_what_was_fitted_before_but_for_a_warm_start():
     assert warm.partial_fit(X[:20], y[:20]).n_samples_seen_ == ROWS + 20
 
 
-def test_a_last_chunk_of_one_row_empty_chunks_and_a_late_label():
+def test_a_last_chunk_of_one_row_empty_chunks_a_late_label_and_many_classes():
     X, y = data()
     y[50] = 7.0
     chunks = [(X[:0], y[:0]), (X[:50], y[:50]), (X[50:50], y[50:50]), (X[50:51], y[50:51])]
     agree(classifier().fit(chunks), classifier().fit(X[:51], y[:51]))
-
-
-def test_many_classes_in_a_chunk_are_not_taken_for_numbers():
     X, y = np.random.default_rng(0).standard_normal((200, 3)), np.tile(np.arange(25), 8)
     options = {"loss": "hinge", "alpha": 1.0, "tol": 0.1}  # warnings are errors here
     agree(classifier(**options).fit(parts(X, y, size=40)), classifier(**options).fit(X, y))
@@ -332,9 +329,6 @@ def test_memory_is_flat_in_rows_and_passes(tmp_path, name):
         sizes, most = [same_rows(tmp_path, name, repeats) for repeats in (5, 50)], 2_000_000
     few, many = json.loads(run_python(PEAKS, json.dumps([name, sizes])))
     assert many - few < most, (few, many)
-
-
-# `fit` without targets
 
 
 @pytest.mark.parametrize("X", [np.ones((4, 2)), [[1.0, 2.0]] * 4, ((1.0, 2.0), (3.0, 4.0))])

@@ -33,7 +33,6 @@ def written(folder, text, name="table.csv"):
 
 
 def rows_of(path, rows="whole", **wanted):
-    """All blocks of a file as one table."""
     table = open_table(path, Wanted(**wanted))
     blocks = [table.whole()] if rows == "whole" else list(table.blocks(rows))
     dense = [part.X.toarray() if sp.issparse(part.X) else part.X for part in blocks]
@@ -99,7 +98,7 @@ def test_libsvm_variants(tmp_path, text):
     assert_rows(written(tmp_path, text, "data"), X_SMALL, [1.0, -1.0], n_features=3)
 
 
-def test_the_width_of_a_libsvm_file(tmp_path):
+def test_the_width_of_a_libsvm_file_and_its_faults(tmp_path):
     # No row has feature 1, so that the base cannot be told from the data.
     assert_rows(written(tmp_path, "1 2:5\n0 3:7\n", "a"), [[0, 5, 0], [0, 0, 7]], n_features=3)
     np.testing.assert_array_equal(rows_of(tmp_path / "a")[0], [[0, 5, 0], [0, 0, 7]])
@@ -115,6 +114,13 @@ def test_the_width_of_a_libsvm_file(tmp_path):
     for given in (0, -3, 1.5, True, "3", 2**31):
         with pytest.raises((TypeError, ValueError), match="n_features must be"):
             open_table(path, Wanted(n_features=given))
+    path = written(tmp_path, "1 1:2 3:1\n1 4:2 5:1\n", "a")
+    refused(path, "line 2: the index is 5, but 3 features are expected", n_features=3)
+    for text in ("", "\n \r\n\t\n", "# only\n\n# comments\n"):
+        for ending, compress in COMPRESSIONS.items():
+            refused(written(tmp_path, compress(text.encode()), f"a{ending}"), "at least one")
+    refused(written(tmp_path, "1\n-1\n", "a"), "no row has an index:value", "n_features")
+    refused(written(tmp_path, "1 1:2\n".encode("utf-16"), "a"), "line 1: ", "UTF-16")
 
 
 BAD_LINES = ["abc 1:2", "1,2 1:2", "nan 1:2", "1 1:2 3", "1 a:3", "1 1.5:3", "1 1:x", "1 1:nan"]
@@ -129,16 +135,6 @@ def test_the_first_bad_line_is_named(tmp_path, line):
     text = f"1 1:2\n# a comment\n\n{line}\n" + "1 1:1\n" * 9 + "later\n"
     for rows in ("whole", 3):
         refused(written(tmp_path, text, "a"), "line 4: ", rows=rows)
-
-
-def test_faults_of_libsvm_files(tmp_path):
-    path = written(tmp_path, "1 1:2 3:1\n1 4:2 5:1\n", "a")
-    refused(path, "line 2: the index is 5, but 3 features are expected", n_features=3)
-    for text in ("", "\n \r\n\t\n", "# only\n\n# comments\n"):
-        for ending, compress in COMPRESSIONS.items():
-            refused(written(tmp_path, compress(text.encode()), f"a{ending}"), "at least one")
-    refused(written(tmp_path, "1\n-1\n", "a"), "no row has an index:value", "n_features")
-    refused(written(tmp_path, "1 1:2\n".encode("utf-16"), "a"), "line 1: ", "UTF-16")
 
 
 @pytest.mark.parametrize("name", ["none", "none.bz2", "none.csv", "none.npz", "none.parquet"])
@@ -225,7 +221,7 @@ def test_a_first_line_of_names_or_numbers(tmp_path):
         refused(written(tmp_path, f"1,{mark},0\n2,3,1\n"), "row 1", "'column 1' has no value")
 
 
-def test_names_of_columns(tmp_path):
+def test_names_of_columns_and_targets_by_name_and_number(tmp_path):
     path = written(tmp_path, "a,b,a,t\n1,2,3,0\n4,5,6,1\n")
     refused(path, "2 columns have the same name, 'a'")
     refused(path, "'a'", target="t", columns=(Column("b"),), optional=True)
@@ -235,9 +231,6 @@ def test_names_of_columns(tmp_path):
     # A model that knows its columns does not care for others.
     known = {"target": "t", "columns": (Column("c"), Column("a")), "optional": True}
     assert_rows(tmp_path / "index.csv", X[:, [2, 0]], Y, **known)
-
-
-def test_targets_by_name_and_number(tmp_path):
     path = written(tmp_path, "a, b ,t\n" + CSV)
     for target, column in (("a", 0), ("b", 1), ("t", 2), (0, 0), (-1, 2), (-3, 0), (None, 2)):
         assert_rows(path, np.delete(TABLE, column, axis=1), TABLE[:, column], target=target)
@@ -322,7 +315,7 @@ def test_missing_cells(tmp_path):
     refused(written(tmp_path, "a,b,t\n,1,2\n,3,4\n"), "'a' has no values", "--drop 'a'")
 
 
-def test_text_columns_are_categories(tmp_path):
+def test_text_columns_are_categories_unless_by_mistake(tmp_path):
     colours = np.array(["red", "green, dark", "blue"])[np.arange(40) % 3]
     frame = pandas.DataFrame({"x": X[:, 0], "colour": colours, "t": Y})
     frame.to_csv(tmp_path / "table.csv", index=False)
@@ -341,9 +334,6 @@ def test_text_columns_are_categories(tmp_path):
         got, _ = rows_of(tmp_path / "new.csv", columns=table.columns, optional=True)
     np.testing.assert_array_equal(got, [[1, 0, 0, 1], [2, 0, 0, 0]])
     refused(tmp_path / "table.csv", "'colour' is 'red', but it must be a number", numbers_only=True)
-
-
-def test_text_by_mistake_is_refused(tmp_path):
     cells = [str(number) for number in range(40)]
     cells[17] = "x"
     frame = pandas.DataFrame({"a": cells, "x": X[:, 0], "t": Y})
@@ -372,9 +362,8 @@ def test_labels_that_turn_into_text(tmp_path, place):
     labels[place] = "two\nlines"
     pandas.DataFrame(X).assign(t=labels).to_csv(tmp_path / "a.csv", index=False)
     assert_rows(tmp_path / "a.csv", X, labels, target="t")
-    done = AcceleGradClassifier().fit(
-        partial(open_table(tmp_path / "a.csv", Wanted("t")).chunks, 6)
-    )
+    table = open_table(tmp_path / "a.csv", Wanted("t"))
+    done = AcceleGradClassifier().fit(partial(table.chunks, 6))
     np.testing.assert_array_equal(done.classes_, ["1", "2", "two\nlines"])
     for rows in ("whole", 6):
         words = (f"row {place + 1}", "two\\nlines", "number")
@@ -439,9 +428,6 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch, missing, name):
     assert_rows(written(tmp_path, SMALL, "a.svm"), X_SMALL, n_features=3)
 
 
-# npz
-
-
 @pytest.mark.parametrize(
     ("kind", "compressed"), [("csr", False), ("csc", True), ("coo", False), ("dia", True)]
 )
@@ -456,20 +442,6 @@ def test_every_sparse_format(tmp_path, kind, compressed):
     assert_rows(path, X, Y)
     np.savez(path, **arrays | {"format": "lil"}, y=Y)
     refused(path)
-
-
-def test_indices_that_repeat_or_do_not_fit(tmp_path):
-    right = {"data": [1.0, 2.0, 3.0, 4.0], "indices": [2, 0, 2, 1], "indptr": [0, 3, 3, 4]}
-    path, right = tmp_path / "table.npz", right | {"shape": [3, 3], "y": [1.0, 2.0, 3.0]}
-    np.savez(path, **right, format="csr")
-    assert_rows(path, [[2.0, 0.0, 4.0], [0.0, 0.0, 0.0], [0.0, 4.0, 0.0]])
-    assert open_table(path).whole().X.has_canonical_format
-    wrong = [{"indices": [2, 0, 3, 1]}, {"indices": [2, 0, -1, 1]}]
-    wrong += [{"indptr": [0, 3, 2, 4]}, {"indptr": [0, 3, 3, 5]}, {"data": list("abcd")}]
-    for changes in wrong:
-        for kind in ("csr", "csc"):
-            np.savez(path, **right | changes, format=kind)
-            refused(path)
 
 
 @pytest.mark.parametrize("kind", [">f8", "<f4", ">i2", "?"])
@@ -521,3 +493,14 @@ def test_what_an_npz_file_has_to_hold(tmp_path):
             refused(path, f"{'X' if arrays['y'] is Y else 'y'} contains {word}")
         sp.save_npz(path, sp.csc_matrix(bad))
         refused(path, f"X contains {word}", optional=True)
+    right = {"data": [1.0, 2.0, 3.0, 4.0], "indices": [2, 0, 2, 1], "indptr": [0, 3, 3, 4]}
+    path, right = tmp_path / "table.npz", right | {"shape": [3, 3], "y": [1.0, 2.0, 3.0]}
+    np.savez(path, **right, format="csr")
+    assert_rows(path, [[2.0, 0.0, 4.0], [0.0, 0.0, 0.0], [0.0, 4.0, 0.0]])
+    assert open_table(path).whole().X.has_canonical_format
+    wrong = [{"indices": [2, 0, 3, 1]}, {"indices": [2, 0, -1, 1]}]
+    wrong += [{"indptr": [0, 3, 2, 4]}, {"indptr": [0, 3, 3, 5]}, {"data": list("abcd")}]
+    for changes in wrong:
+        for kind in ("csr", "csc"):
+            np.savez(path, **right | changes, format=kind)
+            refused(path)

@@ -1,18 +1,22 @@
-"""One compiled pass against the products of NumPy and SciPy, bit for bit against itself."""
+"""One compiled pass against the products of NumPy and SciPy, and the compiled losses one by one."""
 
 import os
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 
+import numba
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import row_sums
 from accelegrad import LinearModel, kernels
-from accelegrad.kernels import gradient
 from accelegrad.kernels.gradient import block_ends
+from accelegrad.kernels.loss_shape import for_kernels
+from accelegrad.kernels.losses import logistic_slope, loss_and_slope
+from accelegrad.models.losses import LOSSES as TABLE
+from accelegrad.models.losses import make_loss
 from processes import run_python
 
 LOSSES = [*row_sums.LOSSES, *(f"smoothed_{name}" for name in row_sums.KINKED)]
@@ -96,10 +100,9 @@ def test_a_pass_gives_what_the_products_give(loss, layout, dtype):
             assert at.gradient.dtype == at.margins.dtype == at.derivatives.dtype == np.float64
             assert type(at.value) is float
             for call in calls:
-                for found, expected in zip(
-                    compiled(*call, threads=threads), plain(*call), strict=True
-                ):
-                    assert_close(found, expected)
+                (value, gradient), expected = compiled(*call, threads=threads), plain(*call)
+                assert_close(value, expected[0])
+                assert_close(gradient, expected[1])
 
 
 def test_many_callers_at_once_get_the_same_bits():
@@ -111,6 +114,23 @@ def test_many_callers_at_once_get_the_same_bits():
         for found in pool.map(lambda _: model.value_and_gradient(w), range(40)):
             assert found[0] == value
             np.testing.assert_array_equal(found[1], gradient)
+
+
+def test_arrays_that_cannot_be_written_to_or_have_gaps():
+    X, y = data("logistic")
+    model = LinearModel(X, y, fit_intercept=True)
+    w = point(model)
+    expected = compiled(model.value_and_gradient, w)
+    kernel = gradient.passed
+    known = len(kernel.versions)
+    locked, spread = X.copy(), np.repeat(w, 2)[::2]
+    locked.flags.writeable = spread.flags.writeable = False
+    found = compiled(LinearModel(locked, y, fit_intercept=True).value_and_gradient, spread)
+    assert found[0] == expected[0]
+    np.testing.assert_array_equal(found[1], expected[1])
+    assert len(kernel.versions) == known
+    assert w.flags.writeable
+    assert X.flags.writeable
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -177,23 +197,6 @@ def test_nothing_of_the_size_of_x_is_allocated(layout):
         assert min(peaks) < 50_000  # X takes 3 to 6 million bytes, one vector of all rows 160,000
 
 
-def test_arrays_that_cannot_be_written_to_or_have_gaps():
-    X, y = data("logistic")
-    model = LinearModel(X, y, fit_intercept=True)
-    w = point(model)
-    expected = compiled(model.value_and_gradient, w)
-    kernel = gradient.passed
-    known = len(kernel.versions)
-    locked, spread = X.copy(), np.repeat(w, 2)[::2]
-    locked.flags.writeable = spread.flags.writeable = False
-    found = compiled(LinearModel(locked, y, fit_intercept=True).value_and_gradient, spread)
-    assert found[0] == expected[0]
-    np.testing.assert_array_equal(found[1], expected[1])
-    assert len(kernel.versions) == known
-    assert w.flags.writeable
-    assert X.flags.writeable
-
-
 def test_small_data_and_other_layouts_are_left_to_the_products():
     def wanted(X):
         return kernels.wanted(kernels.readable(X))
@@ -224,9 +227,6 @@ def test_settings_hold_within_their_block():
     with pytest.raises(KeyError), kernels.use(threads=5):
         raise KeyError
     assert kernels.threads() == before
-
-
-def test_wrong_settings():
     with pytest.raises(ValueError, match=r"mode must be .*'allways'; did you mean 'always'"):
         kernels.use("allways").__enter__()
     with pytest.raises(ValueError, match="threads must be a whole number >= 1, but it is 0"):
@@ -287,3 +287,44 @@ def test_where_arrays_are_in_memory_does_not_matter(d, loss):
             at = model.at(w)
             seen.add((at.value, at.gradient.tobytes(), at.margins.tobytes()))
     assert len(seen) == 1
+
+
+KINKED = [name for name, entry in TABLE.items() if not entry.smooth]
+
+
+@numba.njit(error_model="numpy")
+def at_margins(loss, margins, y, values, slopes):
+    """Fill in values and slopes, those of the logistic loss also by the function for them alone."""
+    for i in range(margins.size):
+        values[i], slopes[0, i] = loss_and_slope(loss, margins[i], y)
+        slopes[1, i] = logistic_slope(margins[i], y) if loss is None else slopes[0, i]
+
+
+def compiled_losses(loss, margins, y):
+    values, slopes = np.empty(margins.size), np.empty((2, margins.size))
+    at_margins(for_kernels(loss.shape), margins, y, values, slopes)
+    np.testing.assert_array_equal(*slopes)
+    return values, slopes[0]
+
+
+def margins_and_targets(loss):
+    """Return pairs with margins everywhere, at and next to where the formula changes."""
+    changes = [0.0, 0.25, 0.8, 0.4, 0.65, 0.12, 0.28, 1.0, 2.0]
+    near = np.concatenate([[c, np.nextafter(c, 9), np.nextafter(c, -9)] for c in changes])
+    margins = np.concatenate([np.linspace(-3, 3, 121), near, -near, [-800.0, 800.0, 1e12, -1e12]])
+    for y in (-1.0, 1.0) if loss.classification else (-1.0, 0.0, 0.25, 2.0):
+        yield margins + (0.0 if loss.classification else y), y
+
+
+@pytest.mark.parametrize(
+    ("name", "smoothing"),
+    [*((name, 0.0) for name in TABLE), *((name, mu) for name in KINKED for mu in (0.4, 1e-9))],
+)
+def test_values_and_slopes_are_those_of_the_losses(name, smoothing):
+    loss = make_loss(name, **row_sums.EXTRAS).smoothed(smoothing)
+    for margins, y in margins_and_targets(loss):
+        found_value, found_slope = compiled_losses(loss, margins, y)
+        value, slope = loss.value_and_derivative(margins, np.full(margins.size, y))
+        # An exponential, a logarithm and a sum: on each side some three roundings of eps.
+        np.testing.assert_allclose(found_value, value, rtol=2e-15, atol=1e-300)
+        np.testing.assert_allclose(found_slope, slope, rtol=2e-15, atol=1e-300)

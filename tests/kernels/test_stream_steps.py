@@ -93,16 +93,10 @@ def test_a_thousand_steps_with_rebases(alpha, monkeypatch):
     assert used[-1].numbers["rebases"] > 1
 
 
-def test_rows_that_wait_for_a_batch_are_used_once():
+def test_rows_that_wait_for_a_batch_and_dense_and_huge_ones_are_used_once():
     def feed(estimator, X, y):
         for first in range(0, 40, 5):  # fewer than a batch
             estimator.partial_fit(X[first : first + 5], y[first : first + 5])
-
-    assert_same_after(feed)
-
-
-def test_dense_and_huge_rows_amid_sparse_ones():
-    def feed(estimator, X, y):
         huge = X[:32].copy()
         huge.data[-1] = 1e200  # whose square is beyond the range of floats
         with np.errstate(over="ignore", invalid="ignore"):

@@ -118,6 +118,18 @@ def test_an_evaluation_does_not_change_with_the_callers_array():
     np.testing.assert_array_equal(at.gradient, expected[1])
 
 
+def test_repr():
+    X, y = data("huber", dtype=np.float32)
+    given = {"l2": 0.25, "fit_intercept": True, "sample_weight": np.arange(23)}
+    assert repr(LinearModel(sp.csr_array(X), y, "huber", delta=2, **given)) == (
+        "LinearModel(23 x 5 CSR float32, weighted, loss=Huber(delta=2.0), l2=0.25, "
+        "fit_intercept=True)"
+    )
+    assert repr(LinearModel(X, np.sign(y))) == (
+        "LinearModel(23 x 5 dense float32, loss=Logistic(), l2=0, fit_intercept=False)"
+    )
+
+
 def test_parameters_of_other_types_and_huge_weights_are_taken():
     X, y = data("squared")
     w = np.ones(5)
@@ -257,18 +269,6 @@ def test_distance_bound_holds(loss):
             assert bound <= (farthest + np.linalg.norm(x0)) * (1.0 + 1e-8)
     for options in ({}, {"l2": 1.0, "fit_intercept": True}):
         assert model_of(loss, X, y, **options).distance_bound() == math.inf
-
-
-def test_repr():
-    X, y = data("huber", dtype=np.float32)
-    given = {"l2": 0.25, "fit_intercept": True, "sample_weight": np.arange(23)}
-    assert repr(LinearModel(sp.csr_array(X), y, "huber", delta=2, **given)) == (
-        "LinearModel(23 x 5 CSR float32, weighted, loss=Huber(delta=2.0), l2=0.25, "
-        "fit_intercept=True)"
-    )
-    assert repr(LinearModel(X, np.sign(y))) == (
-        "LinearModel(23 x 5 dense float32, loss=Logistic(), l2=0, fit_intercept=False)"
-    )
 
 
 def bad_entry(X, row, entry):

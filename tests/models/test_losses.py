@@ -84,15 +84,12 @@ def margins(name, y):
     return np.concatenate([grid, kinks(name, y), [y, 0.0]])
 
 
-def test_every_loss_has_a_plain_formula():
+def test_every_loss_has_a_plain_formula_and_its_line_in_the_documentation():
     assert set(LOSSES) <= set(PLAIN)
     for name, entry in LOSSES.items():
         assert entry.name == name
         assert make_loss(entry.sklearn_name) == make_loss(name)
         assert make_loss(name).has_one_kink is (name in ("hinge", "absolute", "quantile"))
-
-
-def test_the_documentation_names_every_loss():
     page = (Path(__file__).parents[2] / "docs" / "estimators.md").read_text("utf-8")
     for entry in LOSSES.values():
         assert f'| `"{entry.sklearn_name}"` |' in page, entry.name

@@ -102,20 +102,13 @@ def small_parts_and_cluster(request, monkeypatch):
 
 @every
 @anywhere
-def test_points_know_value_gradient_and_sums(kind, data):
-    case = Case(kind, **DATA[data])
-    at = case.model.at(case.p)
-    case.check(case.p, case.shares, at.value, at.gradient)
-    assert_allclose(at.squared_slopes, case.shares @ case.slopes(case.p) ** 2, rtol=1e-12)
-    assert at.dual_value <= at.value
-    assert_allclose(case.model.column_squares(), case.shares @ case.A[:, :D] ** 2, rtol=1e-10)
-
-
-@every
-@anywhere
-def test_points_between_two_are_as_evaluated_there(kind, data):
+def test_points_know_value_gradient_and_sums_there_and_between(kind, data):
     case = Case(kind, **DATA[data])
     p, q = case.model.at(case.p), case.model.at(case.q)
+    case.check(case.p, case.shares, p.value, p.gradient)
+    assert_allclose(p.squared_slopes, case.shares @ case.slopes(case.p) ** 2, rtol=1e-12)
+    assert p.dual_value <= p.value
+    assert_allclose(case.model.column_squares(), case.shares @ case.A[:, :D] ** 2, rtol=1e-10)
     for t in (0.0, 0.3, 1.0):
         between = case.model.between(p, q, t)
         w = case.p + t * (case.q - case.p)
@@ -189,7 +182,7 @@ def test_minima_are_the_same_and_proved(kind, data, loss):
     assert expected.fun - expected.gap <= found.fun
 
 
-def test_an_evaluation_is_one_pass_and_points_between_none():
+def test_an_evaluation_is_one_pass_and_methods_from_row_to_row_are_refused():
     passes = []
 
     def chunks():
@@ -207,9 +200,6 @@ def test_an_evaluation_is_one_pass_and_points_between_none():
     assert len(passes) == 2
     model.sampled(10, 0, p)
     assert len(passes) == 3
-
-
-def test_methods_from_row_to_row_refuse_rows_that_are_elsewhere():
     with pytest.raises(ValueError, match="in memory"):
         ag.minimize(Case("3 chunks").model, method="dual-ascent")
 

@@ -224,6 +224,15 @@ def test_far_outliers_do_not_make_steps_too_long():
     assert oracle.best.model.dual_gap < 1e-6 * oracle.best.value
 
 
+def test_a_sample_gives_the_start_where_rows_are_many():
+    model = problem(rows=20_000, columns=8)
+    oracle = CurvedOracle(model, np.random.default_rng(0))
+    guess = oracle.guess(np.zeros(8))
+    minimum = solved(model).best.value
+    start = model.value(np.zeros(8))
+    assert model.value(guess) - minimum < 0.05 * (start - minimum)
+
+
 @pytest.mark.parametrize("kind", ["dense", "csr"])
 def test_many_columns_are_left_to_what_gradients_tell(kind):
     model = problem(kind=kind, rows=200, columns=2000, l2=1e-2)
@@ -245,15 +254,6 @@ def test_costly_curvature_is_a_last_resort():
     assert not any(sketches[: int(first.patience)])
     assert sketches[-1] > 0
     assert oracle.best.model.dual_gap < 1e-9
-
-
-def test_a_sample_gives_the_start_where_rows_are_many():
-    model = problem(rows=20_000, columns=8)
-    oracle = CurvedOracle(model, np.random.default_rng(0))
-    guess = oracle.guess(np.zeros(8))
-    minimum = solved(model).best.value
-    start = model.value(np.zeros(8))
-    assert model.value(guess) - minimum < 0.05 * (start - minimum)
 
 
 def test_the_last_word_of_rounding_is_told_and_what_does_not_fit_refused():
@@ -302,7 +302,7 @@ def steps(oracle, count):
     return seen
 
 
-def test_mu_shrinks_by_a_factor_at_a_time_and_never_grows():
+def test_mu_shrinks_by_a_factor_at_a_time_until_the_goal_allows_it():
     oracle = SmoothedCurvedOracle(kinked(), np.random.default_rng(0), lambda value: 0.0)
     seen = steps(oracle, 40)
     sizes = np.array([mu for mu, _, _ in seen])
@@ -311,9 +311,6 @@ def test_mu_shrinks_by_a_factor_at_a_time_and_never_grows():
     assert set(np.round(ratios, 9)) == {1.0, LARGEST_SHRINK}
     assert [changed for _, changed, _ in seen][1:] == list(ratios > 1)
     assert seen[-1][2].value - seen[-1][2].dual_value < 1e-2 * seen[-1][2].value
-
-
-def test_mu_stops_shrinking_where_the_goal_allows_it():
     goal = 1e-3
     oracle = SmoothedCurvedOracle(kinked(), np.random.default_rng(0), lambda value: goal)
     seen = steps(oracle, 60)

@@ -45,7 +45,6 @@ def loss_of(model, data, target):
 
 
 def share(rows):
-    """This rank's part of a batch."""
     return rows.chunk(dist.get_world_size())[dist.get_rank()]
 
 

@@ -13,7 +13,7 @@ from accelegrad.torch import AcceleGrad, AdaGradNorm, minimize, recalibrate
 from processes import run_python
 
 KINDS = [AcceleGrad, AdaGradNorm]
-UNTUNED_OR_NOT = [{}, {"diagonal": False}, {"diameter": 2.0}, {"diameter": 2.0, "diagonal": True}]
+OPTIONS = [{}, {"diagonal": False}, {"diameter": 2.0}, {"diameter": 2.0, "diagonal": True}]
 
 
 class Additive(torch.nn.Sequential):
@@ -74,7 +74,7 @@ def test_looking_at_the_average_changes_nothing(kind, dtype):
     assert not torch.equal(evaluated, before)
 
 
-def test_steps_in_evaluation_mode():
+def test_steps_in_evaluation_mode_or_to_set_up_state_do_not_count():
     run = Run(diameter=2.0)
     run.step(3)
     run.optimizer.eval()
@@ -90,9 +90,6 @@ def test_steps_in_evaluation_mode():
     run.optimizer.step()
     assert torch.equal(run.values(), before)
     assert run.optimizer.iteration == 3
-
-
-def test_the_step_that_sets_up_state_does_not_count():
     run = Run()
     for group in run.optimizer.param_groups:
         group["lr"] = 0.0
@@ -114,7 +111,7 @@ def test_copies_and_pickles_go_on_alike(kind):
         assert torch.equal(each.values(), run.values())
 
 
-def test_functions_are_not_saved_and_kept_on_loading():
+def test_a_loaded_state_brings_its_method_and_functions_stay():
     run, loaded = (Run(diameter=2.0, projection=lambda x: x.clamp(-0.1, 0.1)) for _ in range(2))
     run.step(3)
     state = run.optimizer.state_dict()
@@ -122,9 +119,6 @@ def test_functions_are_not_saved_and_kept_on_loading():
     loaded.optimizer.load_state_dict(state)
     assert callable(loaded.optimizer.param_groups[0]["projection"])
     assert state["param_groups"][0]["penalty"] is None
-
-
-def test_a_loaded_state_brings_its_method():
     run, loaded = Run(diagonal=False), Run()
     run.step(5)
     loaded.model.load_state_dict(run.model.state_dict())
@@ -148,9 +142,7 @@ def test_half_precision_is_as_good_as_its_points():
     assert torch.allclose(exact.values(), coarse.values().float(), atol=0.05)
 
 
-@pytest.mark.parametrize(
-    "options", [*UNTUNED_OR_NOT, {"diameter": 2.0, "projection": "ball"}, None]
-)
+@pytest.mark.parametrize("options", [*OPTIONS, {"diameter": 2.0, "projection": "ball"}, None])
 def test_three_tensors_at_most_allocated_once(options):
     run = Run(AdaGradNorm) if options is None else Run(**options)
 
@@ -262,7 +254,7 @@ def test_steps_without_finite_gradients_are_skipped(kind, bad):
     assert torch.isfinite(run.values()).all()
 
 
-@pytest.mark.parametrize("options", UNTUNED_OR_NOT)
+@pytest.mark.parametrize("options", OPTIONS)
 def test_autograd_goes_through_steps(options):
     """The slope of a point after three steps with respect to the first gradient and lr."""
     start = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
