@@ -41,6 +41,13 @@ def test_several_quantiles_are_certified_each_and_together():
     assert sum(values) == pytest.approx(several.objective_, rel=1e-12)
 
 
+def test_several_quantiles_have_no_single_score():
+    fitted = AcceleGradRegressor("quantile", quantile=[0.1, 0.5, 0.9]).fit(X, Y[:, 0])
+    with pytest.raises(ValueError, match=r"quantile=\[0\.1, 0\.5, 0\.9\] predicts 3.*pinball"):
+        fitted.score(X, Y[:, 0])
+    assert AcceleGradRegressor("quantile", quantile=0.5).fit(X, Y[:, 0]).score(X, Y[:, 0]) > 0.3
+
+
 def test_quantiles_do_not_cross_on_request():
     far, options = 50.0 * X, {"quantile": [0.45, 0.5, 0.55], "alpha": 0.0}
     plain, sorted_ = (

@@ -82,11 +82,11 @@ class Case:
         signal = signal / signal.std() + 0.3 * rng.standard_normal(N)
         labels = make_loss(config.loss).classification
         self.y = np.where(signal > 0, 1.0, -1.0) if labels else signal
-        weights = rng.random(N) * (rng.random(N) > 0.1) if config.weighted else None
-        self.shares = None if weights is None else weights / weights.sum()
+        weights = rng.random(N) * (rng.random(N) > 0.1)
+        self.shares = weights / weights.sum() if config.weighted else None
         parameter = LOSSES[config.loss].parameter
         own = {} if parameter is None else {parameter.name: config.loss_parameter}
-        own |= dict(l2=config.l2, fit_intercept=config.intercept, sample_weight=weights)
+        own |= dict(l2=config.l2, fit_intercept=config.intercept, sample_weight=self.shares)
         model = ag.LinearModel(self.X.astype(np.float64), self.y, config.loss, **own)
         self.model = model.with_loss(model.loss.smoothed(config.smoothing))
         size = D + config.intercept
