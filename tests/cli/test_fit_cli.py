@@ -144,6 +144,7 @@ def test_options_reach_the_estimator(tmp_path, run):
         (["--chunk-rows", "3"], "--chunk-rows is of use with --stream only"),
         (["--stream", "--chunk-rows", "0"], "--chunk-rows must be a whole number >= 1"),
         (["--stream", "--dask", "local"], "--stream and --dask cannot be used together"),
+        (["--dask", "somewhere"], "--dask must be 'local' or the address of a scheduler"),
         (["--quantile", "0.3"], "--quantile is of no use with the loss log_loss"),
         (["--loss", "huber", "--balanced"], "--balanced is for classes"),
         (["--n-features", "2"], "the index is 3, but 2 features are expected"),
