@@ -45,7 +45,6 @@ def run(capsys):
 
 
 def lines(text):
-    """The printed lines as names and values."""
     pairs = (line.partition("  ") for line in text.splitlines() if not line.startswith(" "))
     return {name: value.strip() for name, _, value in pairs}
 
@@ -69,9 +68,6 @@ def svm(folder):
     path = folder / "data.svm"
     dump_svmlight_file(X, LABELS, str(path), zero_based=False)
     return path
-
-
-# What is right
 
 
 def test_the_command_of_the_issue(tmp_path, run):
@@ -138,9 +134,6 @@ def test_options_reach_the_estimator(tmp_path, run):
     assert load_model(run.fit(svm(tmp_path), "--penalty", "none")).penalty is None
 
 
-# What is wrong
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -151,6 +144,7 @@ def test_options_reach_the_estimator(tmp_path, run):
         (["--chunk-rows", "3"], "--chunk-rows is of use with --stream only"),
         (["--stream", "--chunk-rows", "0"], "--chunk-rows must be a whole number >= 1"),
         (["--stream", "--dask", "local"], "--stream and --dask cannot be used together"),
+        (["--dask", "somewhere"], "--dask must be 'local' or the address of a scheduler"),
         (["--quantile", "0.3"], "--quantile is of no use with the loss log_loss"),
         (["--loss", "huber", "--balanced"], "--balanced is for classes"),
         (["--n-features", "2"], "the index is 3, but 2 features are expected"),
@@ -201,7 +195,7 @@ def test_names_from_a_file_cannot_steer_the_terminal(tmp_path, run):
     assert "\x1b" not in run.fails("predict", model, data)
 
 
-def test_data_that_do_not_fit_the_model(tmp_path, run):
+def test_numbers_are_scored_against_numbers_in_data_that_fit_the_model(tmp_path, run):
     data = write_csv(tmp_path / "houses.csv", {**features(), "price": PRICES})
     model = run.fit(data, "--loss", "huber")
     fewer = write_csv(tmp_path / "fewer.csv", {"size": X[:, 0], "age": X[:, 1]})
@@ -210,6 +204,20 @@ def test_data_that_do_not_fit_the_model(tmp_path, run):
     bare = write_csv(tmp_path / "bare.csv", features())
     assert "--score needs the true targets" in run.fails("predict", model, bare, "--score")
     assert "the loss huber gives no probabilities" in run.fails("predict", model, bare, "--proba")
+    words = PRICES.astype(object)
+    words[50] = "much"
+    wrong = write_csv(tmp_path / "new.csv", {**features(), "price": words})
+    message = run.fails("predict", model, wrong, "--score")
+    assert "row 51: the column 'price' is 'much', but it must be a finite number" in message
+    told, fitted = lines(run("predict", model, data, "--score")), load_model(model)
+    assert float(told["R^2"]) == pytest.approx(fitted.score(X, PRICES), abs=1e-6)
+    error = np.abs(fitted.predict(X) - PRICES).mean()
+    assert float(told["mean absolute error"]) == pytest.approx(error, rel=1e-7)
+    # Without a score the targets do not matter.
+    assert len(table(run("predict", model, wrong))) == 121
+    for options in ([], ["--stream", "--chunk-rows", "9"]):
+        message = run.fails("fit", wrong, "--loss", "huber", "--out", model, *options)
+        assert "row 51: the column 'price' is 'much'" in message
 
 
 def test_warnings_and_help_go_to_standard_error(tmp_path, run, capsys):
@@ -267,9 +275,6 @@ def test_ctrl_c_writes_no_model_before_there_is_one(tmp_path, run, monkeypatch):
     assert not (tmp_path / "m.agm").exists()
 
 
-# Scores
-
-
 @pytest.mark.parametrize(
     ("classes", "labels", "places"),
     [
@@ -297,28 +302,6 @@ def test_labels_that_the_model_does_not_know_are_told(tmp_path, run):
     assert told["labels not known to the model"] == "90 rows: 'other'"
 
 
-def test_numbers_are_scored_against_numbers(tmp_path, run):
-    data = write_csv(tmp_path / "houses.csv", {**features(), "price": PRICES})
-    model = run.fit(data, "--loss", "huber")
-    words = PRICES.astype(object)
-    words[50] = "much"
-    wrong = write_csv(tmp_path / "new.csv", {**features(), "price": words})
-    message = run.fails("predict", model, wrong, "--score")
-    assert "row 51: the column 'price' is 'much', but it must be a finite number" in message
-    told, fitted = lines(run("predict", model, data, "--score")), load_model(model)
-    assert float(told["R^2"]) == pytest.approx(fitted.score(X, PRICES), abs=1e-6)
-    error = np.abs(fitted.predict(X) - PRICES).mean()
-    assert float(told["mean absolute error"]) == pytest.approx(error, rel=1e-7)
-    # Without a score the targets do not matter.
-    assert len(table(run("predict", model, wrong))) == 121
-    for options in ([], ["--stream", "--chunk-rows", "9"]):
-        message = run.fails("fit", wrong, "--loss", "huber", "--out", model, *options)
-        assert "row 51: the column 'price' is 'much'" in message
-
-
-# Which column is which
-
-
 def test_a_target_by_number_is_remembered(tmp_path, run):
     data = tmp_path / "plain.csv"
     np.savetxt(data, np.column_stack([LABELS, X]), delimiter=",")
@@ -332,10 +315,7 @@ def test_a_target_by_number_is_remembered(tmp_path, run):
     assert lines(shown)["target"] == "column 0"
     assert shown.splitlines()[-3].startswith("column 2  ")  # as the file counts them
     np.savez(tmp_path / "data.npz", X=X, y=LABELS)
-    assert (
-        run("inspect", run.fit(tmp_path / "data.npz"))
-        .splitlines()[-3]
-        .startswith("column 1 of X  ")
-    )
+    shown = run("inspect", run.fit(tmp_path / "data.npz"))
+    assert shown.splitlines()[-3].startswith("column 1 of X  ")
     np.savetxt(data, X, delimiter=",")
     assert [float(row[0]) for row in table(run("predict", model, data))[1:]] == predicted

@@ -62,8 +62,3 @@ def test_fit_on_a_cluster_of_its_own_whose_workers_keep_freed_memory(data, tmp_p
     assert load_model(out).converged_
     assert found
     assert min(int(size) for sizes in found.values() for size in sizes) >= 1 << 28
-
-
-def test_wrong_clusters_are_refused(data, tmp_path, capsys):
-    assert main(["fit", str(data), "--dask", "somewhere", "--out", str(tmp_path / "m.agm")]) == 1
-    assert "--dask must be 'local' or the address of a scheduler" in capsys.readouterr().err

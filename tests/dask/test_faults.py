@@ -49,18 +49,12 @@ def model_of(client, **options):
     return RowModel([delayed(read)(part) for part in range(4)], client=client, **OPTIONS, **options)
 
 
-def processes(client):
-    """Return the ids of the workers' processes."""
-    return sorted(client.run(os.getpid).values())
-
-
 def minimum():
     X, y = plain_data()
     return ag.minimize(ag.StreamedModel([(X, y)], **OPTIONS), **RUN)
 
 
 def run_and(model, after, action, **options):
-    """Minimise, and do something after so many iterations."""
     seen = []
 
     def callback(x):
@@ -78,14 +72,14 @@ def die(X, shares, victim):
 
 
 def test_a_killed_worker_changes_nothing(client):
-    victim = processes(client)[0]
+    victim = min(client.run(os.getpid).values())
     expected, model = minimum(), model_of(client)
     result = run_and(model, 2, lambda: model.over_chunks(partial(die, victim=victim)))
     assert result.success
     assert_allclose(result.x, expected.x, rtol=0, atol=1e-9)
     # Once more, with rows that have to be read again if they were not.
     assert_allclose(model.value(expected.x), expected.fun, rtol=1e-12)
-    assert victim not in processes(client)
+    assert victim not in client.run(os.getpid).values()
 
 
 def test_workers_join_and_leave(dask_processes, client):

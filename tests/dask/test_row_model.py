@@ -37,7 +37,6 @@ def blocks_of(X, y, cuts, weight=None):
 
 
 def iterates(model, **options):
-    """Return all points of a run, one a row."""
     points = []
     result = ag.minimize(model, callback=lambda x: points.append(x.copy()), rng=3, **options)
     return np.array(points), result
@@ -60,7 +59,6 @@ WAYS = {
 
 
 def split_options(given):
-    """Return the options of the model and those of the run."""
     given = {"l2": 1e-2, **given}
     model = {name: given.pop(name) for name in ("loss", "fit_intercept", "l2") if name in given}
     return model, given
@@ -149,17 +147,13 @@ def workers_of(client, model):
     return [order.index(*places[part.key]) for part in model.cluster.parts]
 
 
-def test_blocks_are_spread_evenly_unless_they_are_on_workers_already(dask_client):
+def test_blocks_are_spread_evenly_and_many_put_together(dask_client):
     X, y = plain_data()
     rows, targets = da.from_array(X, chunks=(100, D)), da.from_array(y, chunks=100)
     assert workers_of(dask_client, RowModel(rows, targets, l2=0.1)) == [0, 0, 0, 1, 1, 1]
     last = list(dask_client.nthreads())[1]
     there = dask_client.persist([rows, targets], workers=[last])
     assert workers_of(dask_client, RowModel(*there, l2=0.1)) == [1] * 6
-
-
-def test_many_blocks_are_put_together_and_empty_ones_left_out():
-    X, y = plain_data()
     model = RowModel(blocks_of(X, y, np.arange(0, N, 4)), l2=0.1)  # 151, the first of them empty
     assert len(model.cluster.parts) == 51  # of three blocks each: at most 64
     assert_allclose(model.value(np.ones(D)), ag.LinearModel(X, y, l2=0.1).value(np.ones(D)))
@@ -248,9 +242,6 @@ def test_an_evaluation_is_one_round_trip_and_lost_margins_are_computed_again():
     assert_allclose(model.between(p, q, 0.3).value, expected.value(w), rtol=1e-12)
 
 
-# Files
-
-
 PARTS = [slice(0, 240), slice(240, 400), slice(400, N)]
 
 
@@ -285,7 +276,6 @@ def test_files_are_read_by_the_workers(kind, tmp_path):
 
 
 def counted(path, part):
-    """Read a block, and note it in a file of its own."""
     (path / uuid4().hex).touch()
     X, y = plain_data()
     return X[part], y[part]
@@ -307,9 +297,6 @@ def test_files_that_cannot_be_read_are_named(tmp_path):
     np.save(tmp_path / "y.npy", np.array([print] * N, dtype=object), allow_pickle=True)
     with pytest.raises(ValueError, match="Python objects"):
         RowModel(read_files([(tmp_path / "X.npy", tmp_path / "y.npy")]), l2=0.1)
-
-
-# Mistakes
 
 
 SPOILT = {

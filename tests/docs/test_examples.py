@@ -24,15 +24,12 @@ def test_every_example_is_tested():
     assert all(path.name.startswith("plot_") for path in EXAMPLES.glob("gallery/*.py"))
 
 
-def test_text_classifiers(capsys, monkeypatch):
+def test_text_classifiers_and_constrained_models(capsys, monkeypatch):
     monkeypatch.delenv("ACCELEGRAD_DATA", raising=False)  # generated text is quicker
     out = printed("text_classifiers.py", capsys)
     gaps = re.findall(r"within ([0-9.]+) of the minimum", out)
     assert len(gaps) == 4
     assert max(map(float, gaps)) < 0.2
-
-
-def test_constrained_models(capsys):
     out = printed("constrained_models.py", capsys)
     least, left = re.findall(r"least weight (\S+),", out), re.findall(r"(\S+) of the initial", out)
     assert len(least) == len(left) == 4

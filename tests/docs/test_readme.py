@@ -56,8 +56,8 @@ def test_every_dependency_has_its_reason():
 
 
 def test_docstrings():
-    for name in ("accelegrad.front_door", "accelegrad.optax", "accelegrad.geometry.sets"):
-        module = importlib.import_module(name)
-        result = doctest.testmod(module)
+    estimators = (f"sklearn.{name}" for name in ("classifier", "regressor", "cv"))
+    for name in ("front_door", "optax", "geometry.sets", *estimators):
+        result = doctest.testmod(importlib.import_module(f"accelegrad.{name}"))
         assert result.attempted > 0
         assert result.failed == 0

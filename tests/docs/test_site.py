@@ -53,7 +53,7 @@ def test_the_reference_has_every_public_name_and_no_other():
     assert sorted(documented) == sorted(public | BESIDES)
 
 
-def test_code_that_pages_show_exists():
+def test_code_that_pages_show_and_names_that_they_write_exist():
     shown = [
         (DOCS / file, name)
         for page in DOCS.glob("*.md")
@@ -67,9 +67,6 @@ def test_code_that_pages_show_exists():
         for part in name.split("."):
             (found,) = (node for node in nodes if getattr(node, "name", None) == part)
             nodes = getattr(found, "body", [])
-
-
-def test_names_that_are_written_down_exist():
     pages = [ROOT / "README.md", *DOCS.glob("*.md"), *ROOT.glob("src/**/*.py")]
     named = {name: page for page in pages for name in re.findall(NAME, page.read_text("utf-8"))}
     assert len(named) > 20
@@ -80,13 +77,15 @@ def test_names_that_are_written_down_exist():
             pytest.fail(f"{page}: {name} does not exist")
 
 
-def test_every_status_is_explained():
+def test_every_status_is_explained_and_every_page_listed():
     text = (DOCS / "status.md").read_text("utf-8")
     explained = re.findall(r"^\| `([A-Z_]+)` \|", text, re.MULTILINE)
     assert sorted(explained) == sorted(status.name for status in ag.Status)
+    listed = set(re.findall(r"^([\w-]+)$", (DOCS / "index.md").read_text("utf-8"), re.MULTILINE))
+    assert {page.stem for page in DOCS.glob("*.md")} - {"index"} <= listed
 
 
-def test_links_in_the_sources_lead_somewhere():
+def test_links_in_the_sources_lead_somewhere_and_pictures_have_their_examples():
     made, followed = ("auto_examples/", "generated/"), 0  # `make docs` makes and checks those
     for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.glob("*.md")):
         for link in re.findall(r"\]\(([^)#\s]+)", page.read_text("utf-8")):
@@ -94,14 +93,6 @@ def test_links_in_the_sources_lead_somewhere():
                 assert (page.parent / link).exists(), f"{page.name}: {link}"
                 followed += 1
     assert followed > 50
-
-
-def test_every_page_is_listed():
-    listed = set(re.findall(r"^([\w-]+)$", (DOCS / "index.md").read_text("utf-8"), re.MULTILINE))
-    assert {page.stem for page in DOCS.glob("*.md")} - {"index"} <= listed
-
-
-def test_pictures_in_the_pages_have_their_examples():
     drawn = {path.stem for path in (ROOT / "examples" / "gallery").glob("plot_*.py")}
     assert len(drawn) >= 12
     for page in DOCS.glob("*.md"):
@@ -121,14 +112,11 @@ def test_wrong_links_are_found(tmp_path):
     assert done.stderr == nowhere + "a.html loads https://example.org/x.png\n"
 
 
-def test_every_extra_is_tried_before_a_release():
+def test_every_extra_is_tried_before_a_release_and_versions_agree():
     for folder, tried in ((ROOT, release.TRIED), (ROOT / "lab", release.TRIED_WITH_LAB)):
         project = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]
         for_users = set(project["optional-dependencies"]) - {"dev", "docs", "release", "test"}
         assert set(tried) == {"", *for_users}
-
-
-def test_the_lab_and_the_citation_have_the_version_of_the_library():
     project = tomllib.loads((ROOT / "lab" / "pyproject.toml").read_text("utf-8"))["project"]
     assert accelegrad_lab.__version__ == ag.__version__
     assert f"accelegrad[files]=={ag.__version__}" in project["dependencies"]

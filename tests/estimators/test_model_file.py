@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +27,7 @@ X = RNG.standard_normal((90, 4))
 SIDES = (X @ [1.0, -2.0, 0.5, 0.0] + 0.1 * RNG.standard_normal(90) > 0).astype(int)
 THIRDS = np.argsort(np.argsort(X[:, 0])) // 30
 
-FITTED: dict[str, Any] = {
+FITTED = {
     "objects": lambda: AcceleGradClassifier().fit(X, np.array(["no", "jä"], dtype=object)[SIDES]),
     "bools": lambda: AcceleGradClassifier().fit(X, SIDES.astype(bool)),
     "multinomial": lambda: AcceleGradClassifier(alpha=1e-2).fit(X, THIRDS - 1),
@@ -47,7 +45,7 @@ FITTED: dict[str, Any] = {
 }
 
 
-def same(first: Any, second: Any) -> bool:
+def same(first, second):
     """Whether two values are of the same kind and equal, bit for bit."""
     if sp.issparse(first):
         return sp.issparse(second) and same(first.toarray(), second.toarray())
@@ -64,7 +62,7 @@ def same(first: Any, second: Any) -> bool:
 
 
 @pytest.mark.parametrize("name", FITTED)
-def test_round_trip(tmp_path: Path, name: str) -> None:
+def test_round_trip(tmp_path, name):
     estimator = FITTED[name]()
     path = tmp_path / "model.agm"
     save_model(estimator, path)
@@ -84,7 +82,7 @@ def test_round_trip(tmp_path: Path, name: str) -> None:
         assert all(file[name].dtype != object for name in file.files)
 
 
-def test_names_and_version(tmp_path: Path) -> None:
+def test_names_and_version(tmp_path):
     pandas = pytest.importorskip("pandas", reason="pandas makes columns with names")
     frame = pandas.DataFrame(X, columns=["a", "b", "ü", "d"])
     path = tmp_path / "model.agm"
@@ -100,10 +98,7 @@ def test_names_and_version(tmp_path: Path) -> None:
         save_model(estimator, path, feature_names=["a", "b"])
 
 
-# What is refused
-
-
-def changed(path: Path, **changes: Any) -> None:
+def changed(path, **changes):
     """Write the model file anew with other content under some names of the header."""
     with np.load(path) as file:
         arrays = {name: file[name] for name in file.files}
@@ -117,13 +112,13 @@ def changed(path: Path, **changes: Any) -> None:
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> Path:
+def model(tmp_path):
     path = tmp_path / "model.agm"
     save_model(AcceleGradClassifier().fit(X, SIDES), path)
     return path
 
 
-def test_another_version_or_kind_of_file(tmp_path: Path, model: Path) -> None:
+def test_another_version_or_kind_of_file(tmp_path, model):
     changed(model, version=FORMAT.version + 1)
     with pytest.raises(ArchiveError, match=r"version 2 cannot be read.*reads .* version 1"):
         load_model(model)
@@ -158,7 +153,7 @@ def test_another_version_or_kind_of_file(tmp_path: Path, model: Path) -> None:
         ({"accelegrad": 3}, ".*the version must be text"),
     ],
 )
-def test_a_header_that_makes_no_sense(model: Path, changes: dict[str, Any], words: str) -> None:
+def test_a_header_that_makes_no_sense(model, changes, words):
     changed(model, **changes)
     with pytest.raises(ArchiveError, match=f"the model file is damaged{words}"):
         load_model(model)
@@ -188,9 +183,7 @@ def test_a_header_that_makes_no_sense(model: Path, changes: dict[str, Any], word
         ({"n_features_in_": 4.5}, "n_features_in_ must be a whole number"),
     ],
 )
-def test_a_model_that_makes_no_sense(
-    tmp_path: Path, attributes: dict[str, Any], words: str
-) -> None:
+def test_a_model_that_makes_no_sense(tmp_path, attributes, words):
     """It is neither written nor, where a careless program has written it, read."""
     path, estimator = tmp_path / "model.agm", AcceleGradClassifier().fit(X, SIDES)
     for name, value in attributes.items():
@@ -205,7 +198,7 @@ def test_a_model_that_makes_no_sense(
         load_model(path)
 
 
-def test_what_cannot_be_saved(tmp_path: Path) -> None:
+def test_what_cannot_be_saved(tmp_path):
     path = tmp_path / "model.agm"
     with pytest.raises(NotFittedError):
         save_model(AcceleGradClassifier(), path)

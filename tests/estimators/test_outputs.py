@@ -20,11 +20,10 @@ def pinball(level, residual):
 
 
 def test_several_quantiles_are_certified_each_and_together():
-    several = AcceleGradRegressor("quantile", quantile=LEVELS, alpha=0.0).fit(X, Y[:, 0])
-    singles = [
-        AcceleGradRegressor("quantile", quantile=level, alpha=0.0).fit(X, Y[:, 0])
-        for level in LEVELS
-    ]
+    several, *singles = (
+        AcceleGradRegressor("quantile", quantile=levels, alpha=0.0).fit(X, Y[:, 0])
+        for levels in (LEVELS, *LEVELS)
+    )
     assert several.coef_.shape == (3, 4)
     np.testing.assert_array_equal(several.coef_, [single.coef_ for single in singles])
     assert several.gap_ == sum(single.gap_ for single in singles)
@@ -42,12 +41,19 @@ def test_several_quantiles_are_certified_each_and_together():
     assert sum(values) == pytest.approx(several.objective_, rel=1e-12)
 
 
+def test_several_quantiles_have_no_single_score():
+    fitted = AcceleGradRegressor("quantile", quantile=[0.1, 0.5, 0.9]).fit(X, Y[:, 0])
+    with pytest.raises(ValueError, match=r"quantile=\[0\.1, 0\.5, 0\.9\] predicts 3.*pinball"):
+        fitted.score(X, Y[:, 0])
+    assert AcceleGradRegressor("quantile", quantile=0.5).fit(X, Y[:, 0]).score(X, Y[:, 0]) > 0.3
+
+
 def test_quantiles_do_not_cross_on_request():
-    few, far = X[:12], 50.0 * X
-    close = [0.45, 0.5, 0.55]
-    plain = AcceleGradRegressor("quantile", quantile=close, alpha=0.0).fit(few, Y[:12, 0])
-    sorted_ = AcceleGradRegressor("quantile", quantile=close, alpha=0.0, non_crossing=True)
-    sorted_.fit(few, Y[:12, 0])
+    far, options = 50.0 * X, {"quantile": [0.45, 0.5, 0.55], "alpha": 0.0}
+    plain, sorted_ = (
+        AcceleGradRegressor("quantile", non_crossing=given, **options).fit(X[:12], Y[:12, 0])
+        for given in (False, True)
+    )
     assert (np.diff(plain.predict(far)) < 0).any()  # else this would test nothing
     assert (np.diff(sorted_.predict(far)) >= 0).all()
     np.testing.assert_array_equal(sorted_.predict(far), np.sort(plain.predict(far), axis=1))
@@ -62,9 +68,8 @@ def test_several_outputs():
     # A gap of g leaves a distance of sqrt(2 g / alpha) to the coefficients of the minimum.
     distance = np.linalg.norm(several.coef_ - peer.coef_)
     assert distance <= np.sqrt(2 * several.gap_ / 0.01) + 1e-9
-    objective = (
-        0.5 * ((several.predict(X) - Y) ** 2).mean(axis=0).sum() + 0.005 * (several.coef_**2).sum()
-    )
+    losses = ((several.predict(X) - Y) ** 2).sum(axis=1) / 2
+    objective = losses.mean() + 0.005 * (several.coef_**2).sum()
     assert several.objective_ == pytest.approx(objective, rel=1e-12)
     assert several.fit(X, Y[:, 0]).predict(X).shape == (150,)
     one = AcceleGradRegressor().fit(X, Y[:, :1])
@@ -104,15 +109,10 @@ def test_the_summary_of_a_fit():
     lines = text.splitlines()
     assert lines[-3].split() == ["x3", f"{fitted.coef_[3]:+.6g}"]
     assert lines[-1] == "and 2 smaller ones"
-
-
-def test_the_summary_of_classes_and_of_zeros():
     two = AcceleGradClassifier().fit(X, np.where(Y[:, 1] > 0.0, "up", "down"))
     assert "classes        down, up (positive coefficients: up)" in str(two.summary())
-    rng = np.random.default_rng(0)
-    many = AcceleGradClassifier(multi_class="ovr").fit(
-        rng.standard_normal((360, 3)), np.arange(360) % 12
-    )
+    rows = np.random.default_rng(0).standard_normal((360, 3))
+    many = AcceleGradClassifier(multi_class="ovr").fit(rows, np.arange(360) % 12)
     text = str(many.summary())
     assert "classes        12: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ...\n" in text
     assert max(map(len, text.splitlines())) <= 120

@@ -37,9 +37,6 @@ def many_flowers(flowers):
     return X[order], y[order]
 
 
-# ---------------------------------------------------------------------------- what is learnt
-
-
 @pytest.mark.parametrize("loss", ["log_loss", "hinge", "modified_huber"])
 def test_a_stream_learns_what_fit_learns(binary, many_flowers, loss):
     X, y = binary
@@ -72,7 +69,7 @@ def test_the_rules_weights_go_on_across_chunks(binary):
     np.testing.assert_allclose(classifier.intercept_[0], expected[-1], rtol=1e-10)
 
 
-def test_weights_of_a_stream_count_across_chunks():
+def test_weights_count_across_chunks_and_the_share_of_one_is_of_its_loss_alone():
     X, y = numbers()
 
     def coefficients(weights):
@@ -85,10 +82,6 @@ def test_weights_of_a_stream_count_across_chunks():
     np.testing.assert_allclose(ones, coefficients(np.full(400, 7.0)), rtol=1e-9)
     # In batches and chunks of their own all weigh the same.
     assert np.linalg.norm(coefficients(np.repeat([1.0, 3.0], 200)) - ones) > 1e-3
-
-
-def test_the_share_of_a_chunk_is_of_its_loss_alone():
-    X, y = numbers()
     problem = Objective("squared", 0.5, 0.0, None, True).on(X, y, None)
     point = np.random.default_rng(1).standard_normal(6)
     found = ChunkOracle(problem, [np.arange(y.size)], 0.25)(point)
@@ -117,9 +110,6 @@ def test_classes_are_those_of_the_first_call(many_flowers):
         classifier.partial_fit(X[known], y[known], classes=[0, 1, 2])
     with pytest.raises(ValueError, match="'balanced' is not supported for partial_fit"):
         AcceleGradClassifier(class_weight="balanced").partial_fit(X, y, classes=[0, 1, 2])
-
-
-# ----------------------------------------------------------------------------- the first rows
 
 
 def test_single_rows_are_classified_as_well_as_by_sgd():
@@ -192,9 +182,6 @@ def test_a_stream_goes_on_after_pickling(rows):
     np.testing.assert_array_equal(one.coef_, two.coef_)
 
 
-# ---------------------------------------------------------------------------------- after fit
-
-
 @pytest.mark.parametrize(
     ("loss", "factor"), [("squared_error", 1.0), ("absolute_error", 100.0), ("huber", 100.0)]
 )
@@ -242,9 +229,6 @@ def test_the_weights_of_a_fit_count_in_the_stream_after_it(tmp_path):
         return np.linalg.norm(fit.coef_ - before)
 
     assert 0.0 < moved(100.0) < 0.1 * moved(1.0)
-
-
-# -------------------------------------------------------------------- parameters that change
 
 
 CLASSIFIER = {
@@ -328,10 +312,7 @@ def test_a_changed_parameter_keeps_what_was_learnt():
         assert regressor.score(X, y) > before - 0.05
 
 
-# ------------------------------------------------------------------------- rows without weight
-
-
-def test_a_chunk_without_weight_is_no_row():
+def test_a_chunk_without_weight_is_no_row(many_flowers):
     X, y = numbers()
     plain, others = AcceleGradRegressor(random_state=0), AcceleGradRegressor(random_state=0)
     none = np.zeros(20)
@@ -344,9 +325,6 @@ def test_a_chunk_without_weight_is_no_row():
         others.partial_fit(X[:20], y[:20], sample_weight=none)
     np.testing.assert_array_equal(others.coef_, plain.coef_)
     assert others.n_samples_seen_ == plain.n_samples_seen_ == 300
-
-
-def test_a_chunk_of_a_class_without_weight_is_no_row(many_flowers):
     X, y = many_flowers
     classifier = AcceleGradClassifier(class_weight={0: 0.0}, random_state=0)
     classifier.partial_fit(X[y > 0], y[y > 0], classes=[0, 1, 2])

@@ -15,7 +15,6 @@ from accelegrad.sklearn import (
 )
 
 SHORT_PATH = {"alphas": [1e-1, 1e-2], "cv": 3}
-TWO_ALPHAS = "ignore:The best alpha:UserWarning"  # either is at an end of the grid
 ESTIMATORS = [
     AcceleGradClassifier(),
     AcceleGradRegressor(),
@@ -27,16 +26,12 @@ IN_OWN_PROCESS = "check_array_api_input"
 IS_CHILD = os.environ.get("SCIPY_ARRAY_API") == "1"
 
 
-def name_of(check):
-    return getattr(check, "func", check).__name__
-
-
 # One check sets max_iter=1000 itself, on weights from 1e-4 to 1e3: the miss is true.
 @pytest.mark.filterwarnings("ignore:.*missed tol:sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.filterwarnings(TWO_ALPHAS)
+@pytest.mark.filterwarnings("ignore:The best alpha:UserWarning")  # it is at an end of the grid
 @parametrize_with_checks(ESTIMATORS)
 def test_scikit_learns_checks(estimator, check):
-    if IS_CHILD or name_of(check) != IN_OWN_PROCESS:
+    if IS_CHILD or getattr(check, "func", check).__name__ != IN_OWN_PROCESS:
         check(estimator)
 
 

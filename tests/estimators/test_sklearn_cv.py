@@ -5,10 +5,10 @@ import warnings
 
 import numpy as np
 import pytest
-from sklearn.base import is_classifier
+from objectives import mean_loss
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.exceptions import UndefinedMetricWarning
-from sklearn.metrics import log_loss, make_scorer, max_error, mean_absolute_error
+from sklearn.metrics import make_scorer, max_error, mean_absolute_error
 from sklearn.model_selection import GroupKFold, LeaveOneOut
 from sklearn.utils.class_weight import compute_sample_weight
 
@@ -19,26 +19,10 @@ from accelegrad.sklearn import (
     AcceleGradRegressorCV,
 )
 from accelegrad.sklearn.cv import best_alpha
-from reference.losses import OTHER_NAMES, PARAMETER, loss_values
 
 ALPHAS = [1.0, 1e-1, 1e-2]
 # Where three alphas are enough for a test, the best one is often at an end.
 AT_AN_END = pytest.mark.filterwarnings("ignore:The best alpha:UserWarning")
-
-
-def mean_loss(fitted, X, y, weights=None):
-    """Return the mean of a fitted estimator's own loss, by the formulas of `reference`."""
-    name = OTHER_NAMES.get(fitted.loss, fitted.loss)
-    if not is_classifier(fitted):
-        parameter = getattr(fitted, PARAMETER.get(name, ""), 0.0)
-        scale = 1.0 if name == "quantile" else fitted.target_scale_
-        losses = loss_values(name, fitted.predict(X), y, parameter=parameter * scale)
-    elif fitted.loss == "log_loss":
-        return log_loss(y, fitted.predict_proba(X), sample_weight=weights)
-    else:
-        signs = np.where(y[:, None] == fitted.classes_, 1, -1)
-        losses = loss_values(name, fitted.decision_function(X), signs).sum(axis=1)
-    return np.average(losses, weights=weights)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +54,7 @@ def test_an_alpha_without_a_score_is_not_chosen(rows):
 
 
 @AT_AN_END
-def test_no_alpha_with_a_score_is_an_error(rows):
+def test_groups_stay_together_and_no_alpha_with_a_score_is_an_error(rows):
     X, y = rows
     # Single rows have a loss, but no R^2.
     chosen = AcceleGradRegressorCV("quantile", alphas=ALPHAS, cv=LeaveOneOut()).fit(X[:8], y[:8])
@@ -83,11 +67,6 @@ def test_no_alpha_with_a_score_is_an_error(rows):
         alone.fit(X[:8], y[:8])
     with pytest.raises(ValueError, match="scoring gives NaN"):
         AcceleGradRegressorCV(alphas=ALPHAS, cv=3, scoring=nan_for(ALPHAS)).fit(X, y)
-
-
-@AT_AN_END
-def test_groups_stay_together(rows):
-    X, y = rows
     groups = np.arange(60) % 4
     chosen = AcceleGradRegressorCV(alphas=ALPHAS, cv=GroupKFold(4), random_state=0)
     chosen.fit(X, y, groups=groups)
@@ -100,31 +79,33 @@ def test_groups_stay_together(rows):
         AcceleGradRegressorCV(alphas=ALPHAS, scoring=["r2", "neg_max_error"]).fit(X, y)
 
 
+def largest_error(estimator, X, y, weights=None):
+    return -max_error(y, estimator.predict(X))
+
+
+def mean_error(estimator, X, y, weights):
+    return -mean_absolute_error(y, estimator.predict(X), sample_weight=weights)
+
+
 @pytest.mark.parametrize(
-    ("scoring", "weighted"),
+    ("scoring", "plain"),
     [
-        ("neg_max_error", False),
-        (make_scorer(max_error, greater_is_better=False), False),
-        (lambda estimator, X, y: -max_error(y, estimator.predict(X)), False),
-        ("neg_mean_absolute_error", True),
-        (make_scorer(mean_absolute_error, greater_is_better=False), True),
-        (None, True),
+        ("neg_max_error", largest_error),
+        (make_scorer(max_error, greater_is_better=False), largest_error),
+        (lambda estimator, X, y: largest_error(estimator, X, y), largest_error),
+        ("neg_mean_absolute_error", mean_error),
+        (make_scorer(mean_absolute_error, greater_is_better=False), mean_error),
+        (None, lambda *given: -mean_loss(*given)),
     ],
 )
-def test_weights_go_to_the_scorers_that_take_them(rows, scoring, weighted):
+def test_weights_go_to_the_scorers_that_take_them(rows, scoring, plain):
     X, y = rows
     weights = np.random.default_rng(0).uniform(0.1, 3.0, 60)
     split = [(np.arange(30), np.arange(30, 60))]
     chosen = AcceleGradRegressorCV(alphas=[1e-2], cv=split, scoring=scoring)
     chosen.fit(X, y, sample_weight=weights)
     alone = AcceleGradRegressor(alpha=1e-2).fit(X[:30], y[:30], sample_weight=weights[:30])
-    predicted, held = alone.predict(X[30:]), weights[30:] if weighted else None
-    if scoring is None:
-        expected = -mean_loss(alone, X[30:], y[30:], held)
-    elif weighted:
-        expected = -mean_absolute_error(y[30:], predicted, sample_weight=held)
-    else:
-        expected = -max_error(y[30:], predicted)
+    expected = plain(alone, X[30:], y[30:], weights[30:])
     assert chosen.scores_[0, 0] == pytest.approx(expected, rel=1e-12)
 
 

@@ -7,8 +7,6 @@ import gc
 import json
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +24,7 @@ from processes import run_python
 ROWS, WIDTH, CHUNK = 230, 6, 50
 
 
-def data(seed: int = 3) -> tuple[np.ndarray, np.ndarray]:
+def data(seed=3):
     """Rows with many zeros, the last column empty after the first rows, and labels -1 and 1."""
     rng = np.random.default_rng(seed)
     X = np.where(rng.random((ROWS, WIDTH)) < 0.5, rng.standard_normal((ROWS, WIDTH)).round(3), 0.0)
@@ -35,16 +33,16 @@ def data(seed: int = 3) -> tuple[np.ndarray, np.ndarray]:
     return X, y
 
 
-def parts(*arrays: Any, size: int = CHUNK) -> list[tuple[Any, ...]]:
+def parts(*arrays, size=CHUNK):
     n = arrays[0].shape[0]
     return [tuple(a[start : start + size] for a in arrays) for start in range(0, n, size)]
 
 
-def classifier(**options: Any) -> AcceleGradClassifier:
+def classifier(**options):
     return AcceleGradClassifier(random_state=5, **options)
 
 
-def agree(streamed: Any, whole: Any) -> None:
+def agree(streamed, whole):
     """Both prove their gaps on the same objective, so that each bounds the other."""
     assert streamed.converged_
     assert streamed.gap_ <= max(streamed.tol, 1e-12) * streamed.objective_
@@ -57,36 +55,35 @@ def agree(streamed: Any, whole: Any) -> None:
         np.testing.assert_array_equal(streamed.classes_, whole.classes_)
 
 
-def libsvm(path: Path, X: Any, y: Any, compress: Callable[[bytes], bytes] = bytes) -> Path:
+def libsvm(path, X, y, compress=bytes):
     plain = path.parent / "plain"
     dump_svmlight_file(X, y, str(plain), zero_based=False)
     path.write_bytes(compress(plain.read_bytes()))
     return path
 
 
-# Sources
+def npy(folder, X, y):
+    np.save(folder / "X.npy", X)
+    np.save(folder / "y.npy", y)
+    return folder / "X.npy", str(folder / "y.npy")
 
 
-def saved(save: Callable[..., None], path: Path, *given: Any, **named: Any) -> Path:
-    save(path, *given, **named)
-    return path
+def npz(folder, y, **arrays):
+    np.savez(folder / "rows.npz", **arrays, y=y)
+    return folder / "rows.npz"
 
 
-def npy(folder: Path, X: Any, y: Any) -> tuple[Path, str]:
-    return saved(np.save, folder / "X.npy", X), str(saved(np.save, folder / "y.npy", y))
-
-
-def sparse_npz(folder: Path, X: Any, y: Any) -> Path:
+def sparse_npz(folder, X, y):
     sp.save_npz(folder / "sparse.npz", sp.csr_matrix(X))
-    return saved(np.savez, folder / "sparse.npz", **np.load(folder / "sparse.npz"), y=y)
+    return npz(folder, y, **np.load(folder / "sparse.npz"))
 
 
 # The same rows in the same chunks from everywhere.
-SOURCES: dict[str, Callable[[Path, Any, Any], Any]] = {
+SOURCES = {
     "arrays": lambda _, X, y: (X, y),
     "mapped": lambda folder, X, y: tuple(np.load(p, mmap_mode="r") for p in npy(folder, X, y)),
     "npy": npy,
-    "npz": lambda folder, X, y: saved(np.savez, folder / "dense.npz", X=X, y=y),
+    "npz": lambda folder, X, y: npz(folder, y, X=X),
     "npz sparse": sparse_npz,
     "csr": lambda _, X, y: (sp.csr_matrix(X), y),
     "libsvm.bz2": lambda folder, X, y: libsvm(folder / "data.bz2", X, y, bz2.compress),
@@ -97,29 +94,25 @@ SOURCES: dict[str, Callable[[Path, Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_a_stream_is_fitted_as_rows_in_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_a_stream_is_fitted_as_rows_in_memory(tmp_path, monkeypatch, name):
     monkeypatch.setattr(formats, "rows_per_block", lambda _: CHUNK)
-    options = {"alpha": 1e-2, "tol": 1e-9}
-    streamed = classifier(**options).fit(SOURCES[name](tmp_path, *data()))
-    whole = classifier(**options).fit(*data())
-    agree(streamed, whole)
+    streamed, whole = (classifier(alpha=1e-2, tol=1e-9) for _ in range(2))
+    agree(streamed.fit(SOURCES[name](tmp_path, *data())), whole.fit(*data()))
     assert streamed.n_features_in_ == WIDTH
     # The objective is strongly convex in the weights.
-    off = np.sqrt(2 * (streamed.gap_ + whole.gap_) / options["alpha"])
+    off = np.sqrt(2 * (streamed.gap_ + whole.gap_) / 1e-2)
     assert np.linalg.norm(streamed.coef_ - whole.coef_) <= 2 * off
 
 
 @pytest.mark.parametrize("given", [{-1: 0.0, 1: 1.0, 3: 2.0}, "balanced"])
-def test_weights_of_classes(given: Any) -> None:
+def test_weights_of_classes(given):
     X, y = data()
     y[X[:, 0] + np.random.default_rng(1).standard_normal(ROWS) > 1.0] = 3.0
     chosen = {"alpha": 1e-3, "class_weight": given}
     agree(classifier(**chosen).fit(parts(X, y)), classifier(**chosen).fit(X, y))
 
 
-def test_weights_go_along_and_rows_without_weight_are_no_rows() -> None:
+def test_weights_go_along_and_rows_without_weight_are_no_rows():
     X, y = data()
     weights = np.random.default_rng(2).uniform(0.5, 2.0, ROWS)
     weights[60:160] = 0.0  # two chunks, and a part of a third
@@ -132,14 +125,14 @@ def test_weights_go_along_and_rows_without_weight_are_no_rows() -> None:
         AcceleGradRegressor().fit((X, y, np.zeros(ROWS)))
 
 
-def test_few_passes_prove_a_gap() -> None:
+def test_few_passes_prove_a_gap():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((20_000, 20)) * rng.uniform(0.1, 5.0, 20)
     z = X @ rng.standard_normal(20) / 5 + rng.standard_normal(20_000)
     passes = [0]
 
-    def source(y: np.ndarray) -> Callable[[], Iterator[Any]]:
-        def chunks() -> Iterator[Any]:
+    def source(y):
+        def chunks():
             passes[0] += 1
             yield from parts(X, y, size=1000)
 
@@ -158,7 +151,7 @@ def test_few_passes_prove_a_gap() -> None:
         assert passes[0] <= limit, estimator
 
 
-def test_fit_forgets_what_was_fitted_before_but_for_a_warm_start() -> None:
+def test_fit_forgets_what_was_fitted_before_but_for_a_warm_start():
     X, y = data()
     used = classifier().fit(X[:, :2], np.where(y > 0, "yes", "no"))
     used.partial_fit(X[:9, :2], ["no"] * 9)
@@ -171,17 +164,11 @@ def test_fit_forgets_what_was_fitted_before_but_for_a_warm_start() -> None:
     assert warm.partial_fit(X[:20], y[:20]).n_samples_seen_ == ROWS + 20
 
 
-# Edges
-
-
-def test_a_last_chunk_of_one_row_empty_chunks_and_a_late_label() -> None:
+def test_a_last_chunk_of_one_row_empty_chunks_a_late_label_and_many_classes():
     X, y = data()
     y[50] = 7.0
     chunks = [(X[:0], y[:0]), (X[:50], y[:50]), (X[50:50], y[50:50]), (X[50:51], y[50:51])]
     agree(classifier().fit(chunks), classifier().fit(X[:51], y[:51]))
-
-
-def test_many_classes_in_a_chunk_are_not_taken_for_numbers() -> None:
     X, y = np.random.default_rng(0).standard_normal((200, 3)), np.tile(np.arange(25), 8)
     options = {"loss": "hinge", "alpha": 1.0, "tol": 0.1}  # warnings are errors here
     agree(classifier(**options).fit(parts(X, y, size=40)), classifier(**options).fit(X, y))
@@ -213,15 +200,17 @@ USED_UP = iter(parts(Z, LABELS))
         (lambda: USED_UP, ValueError, "the same chunks in every pass, but chunk 1 is not"),
     ],
 )
-def test_wrong_sources(source: Any, error: type[Exception], message: str) -> None:
+def test_wrong_sources(source, error, message):
     with pytest.raises(error, match=message):
         AcceleGradRegressor().fit(source)
+    with pytest.raises(ValueError, match="sample_weight cannot be given beside a stream"):
+        AcceleGradRegressor().fit(data(), sample_weight=np.ones(ROWS))
 
 
-def test_ctrl_c_keeps_what_is_fitted() -> None:
+def test_ctrl_c_keeps_what_is_fitted():
     chunks, passes = parts(*data()), [0]
 
-    def interrupted() -> Iterator[Any]:
+    def interrupted():
         passes[0] += 1
         if passes[0] == 6:
             raise KeyboardInterrupt
@@ -235,14 +224,11 @@ def test_ctrl_c_keeps_what_is_fitted() -> None:
     assert fitted.score(*data()) > 0.8
 
 
-# Memory
-
-
-def kept_by(use: Callable[[Callable[[], Iterator[Any]]], None]) -> int:
+def kept_by(use):
     """Return how many of the chunks that were read are still there, without garbage collection."""
-    seen: list[Any] = []
+    seen = []
 
-    def chunks() -> Iterator[Any]:
+    def chunks():
         for X, y in parts(*data(), size=23):
             copied = X.copy()
             seen.append(weakref.ref(copied))
@@ -259,8 +245,8 @@ def kept_by(use: Callable[[Callable[[], Iterator[Any]]], None]) -> int:
 
 
 @pytest.mark.parametrize("options", [{}, {"diameter": 3.0}, {"penalty": "l1"}, {"loss": "hinge"}])
-def test_every_chunk_is_let_go(options: Any) -> None:
-    def feed(chunks: Callable[[], Iterator[Any]]) -> None:
+def test_every_chunk_is_let_go(options):
+    def feed(chunks):
         estimator = classifier(**options)
         for X, y in chunks():
             estimator.partial_fit(X, y, classes=[-1, 1])
@@ -315,7 +301,7 @@ print(json.dumps([peak(fit, size) for size in sizes]))
 """
 
 
-def same_rows(folder: Path, kind: str, repeats: int) -> str:
+def same_rows(folder, kind, repeats):
     """Write the same 500 rows of 30 numbers, so many times."""
     rng = np.random.default_rng(4)
     X = rng.standard_normal((500, 30)).round(2)
@@ -337,7 +323,7 @@ FILES = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("svm", "csv", "
 
 
 @pytest.mark.parametrize("name", ["hinge", "classes", *FILES])
-def test_memory_is_flat_in_rows_and_passes(tmp_path: Path, name: str) -> None:
+def test_memory_is_flat_in_rows_and_passes(tmp_path, name):
     sizes, most = list[Any]([50_000, 400_000]), 8 * 350_000  # one vector
     if name not in ("hinge", "classes"):  # X has 6 MB; a pass that keeps its chunks adds as much
         sizes, most = [same_rows(tmp_path, name, repeats) for repeats in (5, 50)], 2_000_000
@@ -345,16 +331,8 @@ def test_memory_is_flat_in_rows_and_passes(tmp_path: Path, name: str) -> None:
     assert many - few < most, (few, many)
 
 
-# `fit` without targets
-
-
-def test_weights_beside_a_stream_are_refused() -> None:
-    with pytest.raises(ValueError, match="sample_weight cannot be given beside a stream"):
-        classifier().fit(data(), sample_weight=np.ones(ROWS))
-
-
 @pytest.mark.parametrize("X", [np.ones((4, 2)), [[1.0, 2.0]] * 4, ((1.0, 2.0), (3.0, 4.0))])
-def test_a_table_without_targets_is_no_stream(X: Any) -> None:
+def test_a_table_without_targets_is_no_stream(X):
     with pytest.raises(ValueError, match="requires y to be passed, but the target y is None"):
         classifier().fit(X)
     assert not is_stream(X)

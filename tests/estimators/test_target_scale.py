@@ -4,7 +4,6 @@ import pickle
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 
 from accelegrad.sklearn import AcceleGradRegressor, AcceleGradRegressorCV
 from accelegrad.sklearn.model_file import load_model, save_model
@@ -66,22 +65,6 @@ def test_what_is_no_scale_is_refused(given):
     for kind in (AcceleGradRegressor, AcceleGradRegressorCV):
         with pytest.raises((TypeError, ValueError), match=r"target_scale must be a .*number > 0"):
             kind("huber", target_scale=given).fit(X, y)
-
-
-# ------------------------------------------------------------------------ folds, streams, files
-
-
-@pytest.mark.parametrize("loss", ["absolute_error", "huber"])
-def test_a_path_has_the_scale_of_its_rows(loss):
-    X, y = houses(90)
-    alphas = [10.0, 1.0, 1e-1, 1e-2, 0.0]
-    chosen = AcceleGradRegressorCV(loss, alphas=alphas, cv=3, tol=1e-7).fit(X, y)
-    assert chosen.target_scale_ == AcceleGradRegressor(loss).fit(X, y).target_scale_
-    other = clone(chosen).fit(X, 1e-4 * y)
-    assert other.alpha_ == chosen.alpha_
-    unit = 1e-4 if loss in LINEAR else 1e-8
-    np.testing.assert_allclose(other.scores_, unit * chosen.scores_, rtol=1e-4)
-    np.testing.assert_allclose(other.objectives_, unit * chosen.objectives_, rtol=1e-6)
 
 
 @pytest.mark.parametrize("size", [7, 300])

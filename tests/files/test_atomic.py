@@ -39,9 +39,8 @@ def test_a_file_takes_its_place_when_it_is_complete_and_else_not(tmp_path, error
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions and links are POSIX's")
 def test_permissions_and_links_are_kept(tmp_path):
-    plain, whole, private, link = (
-        tmp_path / name for name in ("plain", "whole", "private", "link")
-    )
+    names = ("plain", "whole", "private", "link")
+    plain, whole, private, link = (tmp_path / name for name in names)
     (tmp_path / "folder").mkdir()
     real = tmp_path / "folder" / "real"
     plain.touch()
@@ -88,65 +87,51 @@ def test_standard_output_that_goes_to_a_file_is_not_replaced(tmp_path):
     assert list(tmp_path.iterdir()) == [tmp_path / "output"]
 
 
-# Writes that fail
-
 FULL = os.strerror(errno.ENOSPC)
 
 
 class FailsOnce(io.FileIO):
     """A file on a disk that is full at one write, and has room again at the next."""
 
-    def __init__(self, handle, which):
-        super().__init__(handle, "wb")
-        self.left = which
+    left = 0  # writes of all files until then
+
+    def __init__(self, handle, mode):
+        super().__init__(handle, mode)
 
     def write(self, content):
-        self.left -= 1
-        if self.left == 0:
+        FailsOnce.left -= 1
+        if FailsOnce.left == 0:
             raise OSError(errno.ENOSPC, FULL)
         return super().write(content)
 
 
-def write_checkpoint(path):
-    def square(x):
-        return x @ x, 2.0 * x
-
-    ag.minimize(square, np.ones(3), method="accelegrad", max_iter=4, checkpoint=path)
+def failure(path, which):
+    """Write a checkpoint where one write fails, and return the error."""
+    FailsOnce.left = which
+    options = {"method": "accelegrad", "max_iter": 4, "checkpoint": path}
+    try:
+        ag.minimize(lambda x: (x @ x, 2.0 * x), np.ones(3), **options)
+    except OSError as error:
+        return error
+    return None
 
 
 def test_a_full_disk_at_any_write_loses_nothing(tmp_path, monkeypatch):
-    path, fdopen = tmp_path / "file", os.fdopen
-    write_checkpoint(path)
+    path, which = tmp_path / "file", 1
+    assert failure(path, 0) is None
     before = path.read_bytes()
-    failed = 0
-    for which in range(1, 1000):
-        used = []
-
-        def opened(handle, mode, which=which, used=used):
-            used.append(FailsOnce(handle, which))
-            return used[-1]
-
-        monkeypatch.setattr(os, "fdopen", opened)
-        error = None
-        try:
-            write_checkpoint(path)
-        except OSError as caught:
-            error = caught
-        finally:
-            monkeypatch.setattr(os, "fdopen", fdopen)
-        assert list(tmp_path.iterdir()) == [path]
-        if error is None:
-            assert used[0].left > 0
-            break
-        failed += 1
+    monkeypatch.setattr(os, "fdopen", FailsOnce)
+    while error := failure(path, which):
         assert error.errno == errno.ENOSPC
         assert f"{path} is as it was before: {FULL}" in str(error)
         assert path.read_bytes() == before
-    assert failed >= 5
+        assert list(tmp_path.iterdir()) == [path]
+        which += 1
+    assert FailsOnce.left > 0  # there were fewer writes
+    assert list(tmp_path.iterdir()) == [path]
+    assert which > 5
     path.unlink()
-    monkeypatch.setattr(os, "fdopen", lambda handle, mode: FailsOnce(handle, 1))
-    with pytest.raises(OSError, match="file was not written: "):
-        write_checkpoint(path)
+    assert "file was not written: " in str(failure(path, 1))
     assert not list(tmp_path.iterdir())
 
 
@@ -156,9 +141,8 @@ def test_a_model_that_cannot_be_written_is_not_lost(tmp_path, monkeypatch, capsy
     data.write_text("1 1:1\n-1 1:-1\n1 1:2\n-1 2:1\n")
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    first = iter([1])
-    monkeypatch.setattr(os, "fdopen", lambda handle, mode: FailsOnce(handle, next(first, 0)))
-    path = tmp_path / "model.agm"
+    monkeypatch.setattr(os, "fdopen", FailsOnce)
+    FailsOnce.left, path = 1, tmp_path / "model.agm"
     assert main(["fit", str(data), "--out", str(path), "--no-progress"]) == 1
     told = capsys.readouterr().err
     assert f"model.agm was not written: {FULL}" in told

@@ -1,14 +1,11 @@
-"""Damaged files: a clear error or the right content, never another exception or wrong numbers.
-
-A flipped bit, a size that cannot be true, a checksum that does not fit: in checkpoints, model files
-and npz data.
-"""
+"""Damaged files: a clear error or the right content, never another exception or wrong numbers."""
 
 import io
 import struct
 import tracemalloc
 import zipfile
 from contextlib import contextmanager
+from itertools import product
 
 import numpy as np
 import pytest
@@ -33,15 +30,14 @@ def square(x):
     return 0.5 * float(x @ x), x
 
 
-def run(**options):
-    return ag.minimize(square, np.ones(2), diameter=4.0, max_iter=6, **options)
+def run(max_iter=6, **options):
+    return ag.minimize(square, np.ones(2), diameter=4.0, max_iter=max_iter, **options)
 
 
 @pytest.fixture
 def saved_run(tmp_path):
-    path = tmp_path / "run.agc"
-    ag.minimize(square, np.ones(2), diameter=4.0, max_iter=3, checkpoint=path)
-    return path
+    run(max_iter=3, checkpoint=tmp_path / "run.agc")
+    return tmp_path / "run.agc"
 
 
 @pytest.fixture
@@ -104,16 +100,12 @@ def test_arrays_of_every_kind_and_shape_come_back(tmp_path, kind, shape):
         assert got.flags.writeable
 
 
-# Flipped bits
-
-
-def loaded(model):
-    estimator = load_model(model)
-    return estimator.predict(X).tolist(), estimator.coef_.tobytes(), estimator.get_params()
-
-
 def test_flipped_bits_of_a_model_file(model):
-    assert_noticed(model, lambda: loaded(model), ArchiveError, 0, slice(None, None, 2))
+    def load():
+        estimator = load_model(model)
+        return estimator.predict(X).tolist(), estimator.coef_.tobytes(), estimator.get_params()
+
+    assert_noticed(model, load, ArchiveError, 0, slice(None, None, 2))
 
 
 # The zip directory, which stands at the end, and some of what is before.
@@ -151,9 +143,6 @@ def test_flipped_bits_of_a_parquet_table(tmp_path):
     assert_noticed(path, load, DataError, 1, slice(None, None, 5), mostly=0.25)
 
 
-# Sizes that cannot be true
-
-
 def npy(shape, kind="<f8", content=b"\0" * 16):
     """Return a .npy file whose header may claim anything."""
     file = io.BytesIO()
@@ -171,8 +160,8 @@ def rewritten(path, changes, method=zipfile.ZIP_STORED):
             file.writestr(name, content)
 
 
+#: Shapes of 16 bytes of numbers that claim terabytes, or nonsense
 HUGE = [(10**12,), (2**62, 2**62), (10**30,), (0, 2**62), (-2, -1)]
-"""Shapes of 16 bytes of numbers that claim terabytes, or nonsense."""
 
 
 # What is not read of a smaller array is not checked: the checksum is of the whole entry.
@@ -223,12 +212,11 @@ def test_npz_data_that_claim_more_than_their_file(tmp_path, name, shape):
 
 
 def test_a_sparse_shape_that_nothing_bears_out(tmp_path):
-    path = tmp_path / "table.npz"
-    for kind in ("csr", "csc", "coo", "dia"):
-        for shape in ([10**13, 2], [30, 10**13], [-30, 2], [30], [30, 2, 1]):
-            npz(path, X, SIDES, kind, shape=np.array(shape))
-            with little_memory(), pytest.raises(DataError, match=str(path)):
-                open_table(path).whole()
+    path, shapes = tmp_path / "table.npz", ([10**13, 2], [30, 10**13], [-30, 2], [30], [30, 2, 1])
+    for kind, shape in product(("csr", "csc", "coo", "dia"), shapes):
+        npz(path, X, SIDES, kind, shape=np.array(shape))
+        with little_memory(), pytest.raises(DataError, match=str(path)):
+            open_table(path).whole()
 
 
 @pytest.mark.parametrize("compressed", [False, True])

@@ -5,9 +5,7 @@ import decimal
 import gzip
 import lzma
 import sys
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,12 +17,7 @@ from accelegrad.sklearn import AcceleGradClassifier
 
 pandas = pytest.importorskip("pandas", reason="the extra files is not installed")
 
-COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
-    "": bytes,
-    ".bz2": bz2.compress,
-    ".gz": gzip.compress,
-    ".xz": lzma.compress,
-}
+COMPRESSIONS = {"": bytes, ".bz2": bz2.compress, ".gz": gzip.compress, ".xz": lzma.compress}
 RNG = np.random.default_rng(9)
 X = RNG.standard_normal((40, 3)).round(3)
 X[RNG.random(X.shape) < 0.4] = 0.0
@@ -40,7 +33,6 @@ def written(folder, text, name="table.csv"):
 
 
 def rows_of(path, rows="whole", **wanted):
-    """All blocks of a file as one table."""
     table = open_table(path, Wanted(**wanted))
     blocks = [table.whole()] if rows == "whole" else list(table.blocks(rows))
     dense = [part.X.toarray() if sp.issparse(part.X) else part.X for part in blocks]
@@ -68,8 +60,6 @@ def refused(path, *parts, rows="whole", **wanted):
     for part in parts:
         assert part in message, message
 
-
-# LIBSVM text
 
 SMALL = "+1 1:0.5 3:-2\n-1 2:1e-3\n"
 X_SMALL = np.array([[0.5, 0.0, -2.0], [0.0, 1e-3, 0.0]])
@@ -108,7 +98,7 @@ def test_libsvm_variants(tmp_path, text):
     assert_rows(written(tmp_path, text, "data"), X_SMALL, [1.0, -1.0], n_features=3)
 
 
-def test_the_width_of_a_libsvm_file(tmp_path):
+def test_the_width_of_a_libsvm_file_and_its_faults(tmp_path):
     # No row has feature 1, so that the base cannot be told from the data.
     assert_rows(written(tmp_path, "1 2:5\n0 3:7\n", "a"), [[0, 5, 0], [0, 0, 7]], n_features=3)
     np.testing.assert_array_equal(rows_of(tmp_path / "a")[0], [[0, 5, 0], [0, 0, 7]])
@@ -124,6 +114,13 @@ def test_the_width_of_a_libsvm_file(tmp_path):
     for given in (0, -3, 1.5, True, "3", 2**31):
         with pytest.raises((TypeError, ValueError), match="n_features must be"):
             open_table(path, Wanted(n_features=given))
+    path = written(tmp_path, "1 1:2 3:1\n1 4:2 5:1\n", "a")
+    refused(path, "line 2: the index is 5, but 3 features are expected", n_features=3)
+    for text in ("", "\n \r\n\t\n", "# only\n\n# comments\n"):
+        for ending, compress in COMPRESSIONS.items():
+            refused(written(tmp_path, compress(text.encode()), f"a{ending}"), "at least one")
+    refused(written(tmp_path, "1\n-1\n", "a"), "no row has an index:value", "n_features")
+    refused(written(tmp_path, "1 1:2\n".encode("utf-16"), "a"), "line 1: ", "UTF-16")
 
 
 BAD_LINES = ["abc 1:2", "1,2 1:2", "nan 1:2", "1 1:2 3", "1 a:3", "1 1.5:3", "1 1:x", "1 1:nan"]
@@ -138,19 +135,6 @@ def test_the_first_bad_line_is_named(tmp_path, line):
     text = f"1 1:2\n# a comment\n\n{line}\n" + "1 1:1\n" * 9 + "later\n"
     for rows in ("whole", 3):
         refused(written(tmp_path, text, "a"), "line 4: ", rows=rows)
-
-
-def test_faults_of_libsvm_files(tmp_path):
-    path = written(tmp_path, "1 1:2 3:1\n1 4:2 5:1\n", "a")
-    refused(path, "line 2: the index is 5, but 3 features are expected", n_features=3)
-    for text in ("", "\n \r\n\t\n", "# only\n\n# comments\n"):
-        for ending, compress in COMPRESSIONS.items():
-            refused(written(tmp_path, compress(text.encode()), f"a{ending}"), "at least one")
-    refused(written(tmp_path, "1\n-1\n", "a"), "no row has an index:value", "n_features")
-    refused(written(tmp_path, "1 1:2\n".encode("utf-16"), "a"), "line 1: ", "UTF-16")
-
-
-# Any text
 
 
 @pytest.mark.parametrize("name", ["none", "none.bz2", "none.csv", "none.npz", "none.parquet"])
@@ -178,8 +162,6 @@ def test_garbage_is_a_data_error(tmp_path):
         for name in ("garbage", "garbage.csv", "garbage.npz", "garbage.parquet"):
             refused(written(tmp_path, garbage, name))
 
-
-# CSV: the first line
 
 CSV = "1,2.5,-3\n0,0,1e-7\n4,-1e300,.1\n"
 TABLE = np.array([[1.0, 2.5, -3.0], [0.0, 0.0, 1e-7], [4.0, -1e300, 0.1]])
@@ -239,7 +221,7 @@ def test_a_first_line_of_names_or_numbers(tmp_path):
         refused(written(tmp_path, f"1,{mark},0\n2,3,1\n"), "row 1", "'column 1' has no value")
 
 
-def test_names_of_columns(tmp_path):
+def test_names_of_columns_and_targets_by_name_and_number(tmp_path):
     path = written(tmp_path, "a,b,a,t\n1,2,3,0\n4,5,6,1\n")
     refused(path, "2 columns have the same name, 'a'")
     refused(path, "'a'", target="t", columns=(Column("b"),), optional=True)
@@ -249,9 +231,6 @@ def test_names_of_columns(tmp_path):
     # A model that knows its columns does not care for others.
     known = {"target": "t", "columns": (Column("c"), Column("a")), "optional": True}
     assert_rows(tmp_path / "index.csv", X[:, [2, 0]], Y, **known)
-
-
-def test_targets_by_name_and_number(tmp_path):
     path = written(tmp_path, "a, b ,t\n" + CSV)
     for target, column in (("a", 0), ("b", 1), ("t", 2), (0, 0), (-1, 2), (-3, 0), (None, 2)):
         assert_rows(path, np.delete(TABLE, column, axis=1), TABLE[:, column], target=target)
@@ -262,16 +241,13 @@ def test_targets_by_name_and_number(tmp_path):
     bare = written(tmp_path, CSV, "bare.csv")
     refused(bare, "no column 't'", "no header", target="t")
     assert [open_table(bare, Wanted(target)).target for target in (0, -1, None)] == [0, 2, 2]
-    known: dict[str, Any] = {"columns": (Column("a"), Column("b")), "optional": True}
+    known = {"columns": (Column("a"), Column("b")), "optional": True}
     refused(bare, "'a', 'b'", "no header", "--by-position", target=0, **known)
     known["by_position"] = True
     refused(bare, "without a header", "'t'", target="t", **known)
     assert_rows(bare, TABLE[:, 1:], TABLE[:, 0], target=0, **known)
     refused(path, "'b'", "feature of the model", target=1, **known)
     refused(written(tmp_path, "a,b\n"), "at least one", **known)
-
-
-# CSV: cells
 
 
 def test_numbers_as_they_are_written_elsewhere(tmp_path):
@@ -339,10 +315,7 @@ def test_missing_cells(tmp_path):
     refused(written(tmp_path, "a,b,t\n,1,2\n,3,4\n"), "'a' has no values", "--drop 'a'")
 
 
-# Text columns
-
-
-def test_text_columns_are_categories(tmp_path):
+def test_text_columns_are_categories_unless_by_mistake(tmp_path):
     colours = np.array(["red", "green, dark", "blue"])[np.arange(40) % 3]
     frame = pandas.DataFrame({"x": X[:, 0], "colour": colours, "t": Y})
     frame.to_csv(tmp_path / "table.csv", index=False)
@@ -361,9 +334,6 @@ def test_text_columns_are_categories(tmp_path):
         got, _ = rows_of(tmp_path / "new.csv", columns=table.columns, optional=True)
     np.testing.assert_array_equal(got, [[1, 0, 0, 1], [2, 0, 0, 0]])
     refused(tmp_path / "table.csv", "'colour' is 'red', but it must be a number", numbers_only=True)
-
-
-def test_text_by_mistake_is_refused(tmp_path):
     cells = [str(number) for number in range(40)]
     cells[17] = "x"
     frame = pandas.DataFrame({"a": cells, "x": X[:, 0], "t": Y})
@@ -392,16 +362,12 @@ def test_labels_that_turn_into_text(tmp_path, place):
     labels[place] = "two\nlines"
     pandas.DataFrame(X).assign(t=labels).to_csv(tmp_path / "a.csv", index=False)
     assert_rows(tmp_path / "a.csv", X, labels, target="t")
-    done = AcceleGradClassifier().fit(
-        partial(open_table(tmp_path / "a.csv", Wanted("t")).chunks, 6)
-    )
+    table = open_table(tmp_path / "a.csv", Wanted("t"))
+    done = AcceleGradClassifier().fit(partial(table.chunks, 6))
     np.testing.assert_array_equal(done.classes_, ["1", "2", "two\nlines"])
     for rows in ("whole", 6):
         words = (f"row {place + 1}", "two\\nlines", "number")
         refused(tmp_path / "a.csv", *words, rows=rows, target="t", targets=Targets.NUMBERS)
-
-
-# Parquet
 
 
 def test_parquet_is_read_as_csv_is(tmp_path):
@@ -434,13 +400,13 @@ def test_kinds_of_parquet_columns(tmp_path):
     pyarrow = pytest.importorskip("pyarrow", reason="the extra files is not installed")
     parquet = pytest.importorskip("pyarrow.parquet")
     path, words = tmp_path / "a.parquet", np.where(Y > 0, "jä", "no").tolist()
+    columns = {"a": X[:, 0], "b": Y > 0, "c": X[:, 1].astype(np.float32)}
     for kind in (pyarrow.string(), pyarrow.large_string(), pyarrow.binary()):
         labels = pyarrow.array(words).cast(kind)
         for column in (labels, labels.dictionary_encode()):
-            columns = {"a": X[:, 0], "b": Y > 0, "c": X[:, 1].astype(np.float32), "t": column}
-            parquet.write_table(pyarrow.table(columns), path, row_group_size=9)
-            single = X[:, 1].astype(np.float32)
-            assert_rows(path, np.column_stack([X[:, 0], Y > 0, single]), words)
+            table = pyarrow.table({**columns, "t": column})
+            parquet.write_table(table, path, row_group_size=9)
+            assert_rows(path, np.column_stack([*columns.values()]), words)
     money = pyarrow.array([decimal.Decimal(str(x)) for x in X[:, 0]])
     parquet.write_table(pyarrow.table({"a": money, "t": Y}), path)
     assert_rows(path, X[:, :1], Y)
@@ -462,9 +428,6 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch, missing, name):
     assert_rows(written(tmp_path, SMALL, "a.svm"), X_SMALL, n_features=3)
 
 
-# npz
-
-
 @pytest.mark.parametrize(
     ("kind", "compressed"), [("csr", False), ("csc", True), ("coo", False), ("dia", True)]
 )
@@ -479,20 +442,6 @@ def test_every_sparse_format(tmp_path, kind, compressed):
     assert_rows(path, X, Y)
     np.savez(path, **arrays | {"format": "lil"}, y=Y)
     refused(path)
-
-
-def test_indices_that_repeat_or_do_not_fit(tmp_path):
-    right = {"data": [1.0, 2.0, 3.0, 4.0], "indices": [2, 0, 2, 1], "indptr": [0, 3, 3, 4]}
-    path, right = tmp_path / "table.npz", right | {"shape": [3, 3], "y": [1.0, 2.0, 3.0]}
-    np.savez(path, **right, format="csr")
-    assert_rows(path, [[2.0, 0.0, 4.0], [0.0, 0.0, 0.0], [0.0, 4.0, 0.0]])
-    assert open_table(path).whole().X.has_canonical_format
-    wrong: list[dict[str, Any]] = [{"indices": [2, 0, 3, 1]}, {"indices": [2, 0, -1, 1]}]
-    wrong += [{"indptr": [0, 3, 2, 4]}, {"indptr": [0, 3, 3, 5]}, {"data": list("abcd")}]
-    for changes in wrong:
-        for kind in ("csr", "csc"):
-            np.savez(path, **right | changes, format=kind)
-            refused(path)
 
 
 @pytest.mark.parametrize("kind", [">f8", "<f4", ">i2", "?"])
@@ -515,7 +464,7 @@ def test_what_an_npz_file_has_to_hold(tmp_path):
         refused(path, "y must hold numbers", targets=Targets.NUMBERS)
     refused(path, "target is 2", target=2)
     refused(path, "found 3 columns, but 2 features are expected", n_features=2)
-    wrong: list[tuple[dict[str, Any], str]] = [
+    wrong = [
         ({"X": X.astype(str)}, "X must hold numbers"),
         ({"X": X + 1j}, "X must hold numbers"),
         ({"X": X[0]}, "two dimensions"),
@@ -544,3 +493,14 @@ def test_what_an_npz_file_has_to_hold(tmp_path):
             refused(path, f"{'X' if arrays['y'] is Y else 'y'} contains {word}")
         sp.save_npz(path, sp.csc_matrix(bad))
         refused(path, f"X contains {word}", optional=True)
+    right = {"data": [1.0, 2.0, 3.0, 4.0], "indices": [2, 0, 2, 1], "indptr": [0, 3, 3, 4]}
+    path, right = tmp_path / "table.npz", right | {"shape": [3, 3], "y": [1.0, 2.0, 3.0]}
+    np.savez(path, **right, format="csr")
+    assert_rows(path, [[2.0, 0.0, 4.0], [0.0, 0.0, 0.0], [0.0, 4.0, 0.0]])
+    assert open_table(path).whole().X.has_canonical_format
+    wrong = [{"indices": [2, 0, 3, 1]}, {"indices": [2, 0, -1, 1]}]
+    wrong += [{"indptr": [0, 3, 2, 4]}, {"indptr": [0, 3, 3, 5]}, {"data": list("abcd")}]
+    for changes in wrong:
+        for kind in ("csr", "csc"):
+            np.savez(path, **right | changes, format=kind)
+            refused(path)

@@ -1,30 +1,29 @@
-"""One compiled pass against the products of NumPy and SciPy, bit for bit against itself."""
+"""One compiled pass against the products of NumPy and SciPy, and the compiled losses one by one."""
 
 import os
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 
+import numba
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import row_sums
 from accelegrad import LinearModel, kernels
-from accelegrad.kernels import gradient
-from accelegrad.kernels.gradient import block_ends
+from accelegrad.kernels.gradient import block_ends, passed
+from accelegrad.kernels.loss_shape import for_kernels
+from accelegrad.kernels.losses import logistic_slope, loss_and_slope
+from accelegrad.models.losses import LOSSES as TABLE
+from accelegrad.models.losses import make_loss
 from processes import run_python
 
-EXTRAS = {"quantile": 0.3, "epsilon": 0.25, "delta": 0.8}
-CLASSIFICATION = ["logistic", "hinge", "squared_hinge", "modified_huber", "smoothed_hinge"]
-LOSSES = [
-    *CLASSIFICATION,
-    *("squared", "absolute", "huber", "quantile", "epsilon_insensitive"),
-    *("squared_epsilon_insensitive", "smoothed_absolute", "smoothed_quantile"),
-    "smoothed_epsilon_insensitive",
-]
+LOSSES = [*row_sums.LOSSES, *(f"smoothed_{name}" for name in row_sums.KINKED)]
 TYPES = [np.float64, np.float32]  # both are summed in float64
 
 
-def csr(index: type):
+def csr(index):
     def convert(X):
         matrix = sp.csr_array(X)
         parts = matrix.data, matrix.indices.astype(index), matrix.indptr.astype(index)
@@ -43,27 +42,21 @@ def _blocks_of_any_size(monkeypatch):
     monkeypatch.setattr(kernels, "ENTRIES_PER_SUM", 1)
 
 
-def data(loss: str, n: int = 203, d: int = 7, seed: int = 0, dtype: type = np.float64):
-    """Return a matrix with zeros and some empty rows, and targets that suit the loss."""
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.6)
-    X[3::50] = 0.0
-    noisy = X @ rng.normal(size=d) + 0.7 * rng.normal(size=n) + 0.3
-    y = np.where(noisy > 0, 1.0, -1.0) if loss in CLASSIFICATION else noisy
-    return X.astype(dtype), y
+def data(loss, n=203, d=7, dtype=np.float64):
+    return row_sums.data(loss.removeprefix("smoothed_"), n, d, dtype=dtype)
 
 
-def model_of(X, y, loss: str, **options) -> LinearModel:
+def model_of(X, y, loss, **options):
     plain = loss.removeprefix("smoothed_")
-    model = LinearModel(X, y, plain, **options, **EXTRAS)
+    model = row_sums.model_of(plain, X, y, **options)
     return model if plain == loss else model.smoothed(0.4)
 
 
-def point(model: LinearModel, seed: int = 3):
+def point(model, seed=3):
     return np.random.default_rng(seed).normal(size=model.n_parameters)
 
 
-def compiled(call, *arguments, threads: int = 1):
+def compiled(call, *arguments, threads=1):
     with kernels.use("always", threads=threads):
         return call(*arguments)
 
@@ -73,13 +66,9 @@ def plain(call, *arguments):
         return call(*arguments)
 
 
-def assert_close(found, expected, tolerance: float) -> None:
-    expected = np.asarray(expected)
-    size = np.abs(expected).max() if expected.size else 0.0
-    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * max(size, 1e-300))
+def assert_close(found, expected):
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12 * np.abs(expected).max())
 
-
-# The same numbers
 
 BATCHES = [
     np.array([0]),
@@ -93,36 +82,30 @@ BATCHES = [
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("loss", LOSSES)
-def test_a_pass_gives_what_the_products_give(loss: str, layout: str, dtype: type) -> None:
+def test_a_pass_gives_what_the_products_give(loss, layout, dtype):
     X, y = data(loss, dtype=dtype)
     weights = np.random.default_rng(1).integers(0, 4, len(y)).astype(float)
-    tolerance = 1e-12
-    for intercept in (False, True):
-        for weight in (None, weights):
-            options = {"l2": 0.3, "fit_intercept": intercept, "sample_weight": weight}
-            model = model_of(LAYOUTS[layout](X), y, loss, **options)
-            w = point(model)
-            value, gradient = plain(model.value_and_gradient, w)
-            before = plain(model.at, w)
-            assert compiled(kernels.wanted, kernels.readable(model.X))
-            for threads in (1, 2, 3):
-                found = compiled(model.value_and_gradient, w, threads=threads)
-                assert found[0] == pytest.approx(value, rel=tolerance)
-                assert_close(found[1], gradient, tolerance)
-                at = compiled(model.at, w, threads=threads)
-                assert_close(at.margins, before.margins, tolerance)
-                assert_close(at.derivatives, before.derivatives, tolerance)
-                assert at.gradient.dtype == at.margins.dtype == at.derivatives.dtype == np.float64
-                assert type(at.value) is float
-            for rows in BATCHES:
-                value, gradient = plain(model.batch_value_and_gradient, w, rows)
-                for threads in (1, 2):
-                    found = compiled(model.batch_value_and_gradient, w, rows, threads=threads)
-                    assert found[0] == pytest.approx(value, rel=tolerance)
-                    assert_close(found[1], gradient, tolerance)
+    for intercept, weight in product((False, True), (None, weights)):
+        options = {"l2": 0.3, "fit_intercept": intercept, "sample_weight": weight}
+        model = model_of(LAYOUTS[layout](X), y, loss, **options)
+        w = point(model)
+        assert compiled(kernels.wanted, kernels.readable(model.X))
+        before = plain(model.at, w)
+        calls = [(model.value_and_gradient, w)]
+        calls += [(model.batch_value_and_gradient, w, rows) for rows in BATCHES]
+        for threads in (1, 2, 3):
+            at = compiled(model.at, w, threads=threads)
+            assert_close(at.margins, before.margins)
+            assert_close(at.derivatives, before.derivatives)
+            assert at.gradient.dtype == at.margins.dtype == at.derivatives.dtype == np.float64
+            assert type(at.value) is float
+            for call in calls:
+                (value, gradient), expected = compiled(*call, threads=threads), plain(*call)
+                assert_close(value, expected[0])
+                assert_close(gradient, expected[1])
 
 
-def test_many_callers_at_once_get_the_same_bits() -> None:
+def test_many_callers_at_once_get_the_same_bits():
     X, y = data("logistic", n=5000)
     model = LinearModel(X, y)
     w = point(model)
@@ -133,24 +116,40 @@ def test_many_callers_at_once_get_the_same_bits() -> None:
             np.testing.assert_array_equal(found[1], gradient)
 
 
+def test_arrays_that_cannot_be_written_to_or_have_gaps():
+    X, y = data("logistic")
+    model = LinearModel(X, y, fit_intercept=True)
+    w = point(model)
+    expected = compiled(model.value_and_gradient, w)
+    known = len(passed.versions)
+    locked, spread = X.copy(), np.repeat(w, 2)[::2]
+    locked.flags.writeable = spread.flags.writeable = False
+    found = compiled(LinearModel(locked, y, fit_intercept=True).value_and_gradient, spread)
+    assert found[0] == expected[0]
+    np.testing.assert_array_equal(found[1], expected[1])
+    assert len(passed.versions) == known
+    assert w.flags.writeable
+    assert X.flags.writeable
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
     ("n", "d"), [(1, 1), (1, 5), (2, 1), (3, 2), (5, 1), (9, 4), (64, 3), (67, 1), (1, 300)]
 )
-def test_any_shape_on_more_threads_than_rows(n: int, d: int, layout: str) -> None:
+def test_any_shape_on_more_threads_than_rows(n, d, layout):
     rng = np.random.default_rng(n + d)
     X, y = rng.normal(size=(n, d)), np.where(rng.random(n) < 0.5, -1.0, 1.0)
     model = LinearModel(LAYOUTS[layout](X), y, fit_intercept=True)
     w = point(model)
-    value, gradient = plain(model.value_and_gradient, w)
+    expected = plain(model.at, w)
     for threads in (1, 2, 8):
-        found = compiled(model.value_and_gradient, w, threads=threads)
-        assert found[0] == pytest.approx(value, rel=1e-12)
-        assert_close(found[1], gradient, 1e-12)
-        assert_close(compiled(model.at, w, threads=threads).margins, X @ w[:-1] + w[-1], 1e-12)
+        at = compiled(model.at, w, threads=threads)
+        assert at.value == pytest.approx(expected.value, rel=1e-12)
+        assert_close(at.gradient, expected.gradient)
+        assert_close(at.margins, X @ w[:-1] + w[-1])
 
 
-def test_uneven_rows_are_split_by_entries() -> None:
+def test_uneven_rows_are_split_by_entries():
     lengths = np.array([0, 0, 50, 1, 1, 1, 1, 46, 0])
     ends = np.concatenate([[0], np.cumsum(lengths)])
     matrix = (np.ones(100), np.zeros(100, np.uint32), ends.astype(np.uint32))
@@ -165,7 +164,7 @@ def test_uneven_rows_are_split_by_entries() -> None:
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("layout", ["dense", "int32"])
-def test_nan_and_overflow_come_out_as_from_the_products(layout: str, loss: str) -> None:
+def test_nan_and_overflow_come_out_as_from_the_products(layout, loss):
     X, y = np.array([[1.0], [-2.0], [1.0], [0.5], [3.0]]), np.array([1.0, -1.0, 1.0, 1.0, -1.0])
     model = model_of(LAYOUTS[layout](X), y, loss)
     for w in (np.nan, np.inf, -np.inf, 1e300, -1e300, 1e155, 800.0, 0.0):
@@ -181,11 +180,8 @@ def test_nan_and_overflow_come_out_as_from_the_products(layout: str, loss: str) 
             np.testing.assert_allclose(at.derivatives, before.derivatives, rtol=1e-15, atol=1e-300)
 
 
-# Arrays are taken as they are
-
-
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_nothing_of_the_size_of_x_is_allocated(layout: str) -> None:
+def test_nothing_of_the_size_of_x_is_allocated(layout):
     X, y = data("logistic", n=20_000, d=40)
     model = LinearModel(LAYOUTS[layout](X), y)
     w, rows = point(model), np.arange(0, 20_000, 2)
@@ -200,28 +196,8 @@ def test_nothing_of_the_size_of_x_is_allocated(layout: str) -> None:
         assert min(peaks) < 50_000  # X takes 3 to 6 million bytes, one vector of all rows 160,000
 
 
-def test_arrays_that_cannot_be_written_to_or_have_gaps() -> None:
-    X, y = data("logistic")
-    model = LinearModel(X, y, fit_intercept=True)
-    w = point(model)
-    expected = compiled(model.value_and_gradient, w)
-    kernel = gradient.passed
-    known = len(kernel.versions)
-    locked, spread = X.copy(), np.repeat(w, 2)[::2]
-    locked.flags.writeable = spread.flags.writeable = False
-    found = compiled(LinearModel(locked, y, fit_intercept=True).value_and_gradient, spread)
-    assert found[0] == expected[0]
-    np.testing.assert_array_equal(found[1], expected[1])
-    assert len(kernel.versions) == known
-    assert w.flags.writeable
-    assert X.flags.writeable
-
-
-# When kernels are used
-
-
-def test_small_data_and_other_layouts_are_left_to_the_products() -> None:
-    def wanted(X) -> bool:
+def test_small_data_and_other_layouts_are_left_to_the_products():
+    def wanted(X):
         return kernels.wanted(kernels.readable(X))
 
     large = np.zeros((2500, 1000))  # 20 MB
@@ -238,7 +214,7 @@ def test_small_data_and_other_layouts_are_left_to_the_products() -> None:
         assert not wanted(large)
 
 
-def test_settings_hold_within_their_block() -> None:
+def test_settings_hold_within_their_block():
     before = kernels.threads()
     with kernels.use("never", threads=5):
         assert kernels.threads() == 5
@@ -250,9 +226,6 @@ def test_settings_hold_within_their_block() -> None:
     with pytest.raises(KeyError), kernels.use(threads=5):
         raise KeyError
     assert kernels.threads() == before
-
-
-def test_wrong_settings() -> None:
     with pytest.raises(ValueError, match=r"mode must be .*'allways'; did you mean 'always'"):
         kernels.use("allways").__enter__()
     with pytest.raises(ValueError, match="threads must be a whole number >= 1, but it is 0"):
@@ -262,13 +235,13 @@ def test_wrong_settings() -> None:
 
 
 @pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS"])
-def test_the_usual_variables_limit_the_threads(name) -> None:
+def test_the_usual_variables_limit_the_threads(name):
     code = "from accelegrad import kernels; print(kernels.threads())"
     names = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     assert run_python(code, **(dict.fromkeys(names, "") | {name: "1"})) == "1"
 
 
-def test_where_numba_does_not_compile_kernels_are_not_used() -> None:
+def test_where_numba_does_not_compile_kernels_are_not_used():
     code = """
 import numpy as np
 from accelegrad import LinearModel, kernels
@@ -279,7 +252,7 @@ with kernels.use("always"):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_process_has_threads_of_its_own() -> None:
+def test_a_forked_process_has_threads_of_its_own():
     code = """
 import os, warnings, numpy as np
 from accelegrad import kernels
@@ -299,7 +272,7 @@ with kernels.use("always", threads=2):
 
 @pytest.mark.parametrize("d", [5, 30])
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
-def test_where_arrays_are_in_memory_does_not_matter(d: int, loss: str) -> None:
+def test_where_arrays_are_in_memory_does_not_matter(d, loss):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((300, d)), np.sign(rng.standard_normal(300))
     model, x = LinearModel(X, y, loss, l2=0.01), rng.standard_normal(d)
@@ -313,3 +286,44 @@ def test_where_arrays_are_in_memory_does_not_matter(d: int, loss: str) -> None:
             at = model.at(w)
             seen.add((at.value, at.gradient.tobytes(), at.margins.tobytes()))
     assert len(seen) == 1
+
+
+KINKED = [name for name, entry in TABLE.items() if not entry.smooth]
+
+
+@numba.njit(error_model="numpy")
+def at_margins(loss, margins, y, values, slopes):
+    """Fill in values and slopes, those of the logistic loss also by the function for them alone."""
+    for i in range(margins.size):
+        values[i], slopes[0, i] = loss_and_slope(loss, margins[i], y)
+        slopes[1, i] = logistic_slope(margins[i], y) if loss is None else slopes[0, i]
+
+
+def compiled_losses(loss, margins, y):
+    values, slopes = np.empty(margins.size), np.empty((2, margins.size))
+    at_margins(for_kernels(loss.shape), margins, y, values, slopes)
+    np.testing.assert_array_equal(*slopes)
+    return values, slopes[0]
+
+
+def margins_and_targets(loss):
+    """Return pairs with margins everywhere, at and next to where the formula changes."""
+    changes = [0.0, 0.25, 0.8, 0.4, 0.65, 0.12, 0.28, 1.0, 2.0]
+    near = np.concatenate([[c, np.nextafter(c, 9), np.nextafter(c, -9)] for c in changes])
+    margins = np.concatenate([np.linspace(-3, 3, 121), near, -near, [-800.0, 800.0, 1e12, -1e12]])
+    for y in (-1.0, 1.0) if loss.classification else (-1.0, 0.0, 0.25, 2.0):
+        yield margins + (0.0 if loss.classification else y), y
+
+
+@pytest.mark.parametrize(
+    ("name", "smoothing"),
+    [*((name, 0.0) for name in TABLE), *((name, mu) for name in KINKED for mu in (0.4, 1e-9))],
+)
+def test_values_and_slopes_are_those_of_the_losses(name, smoothing):
+    loss = make_loss(name, **row_sums.EXTRAS).smoothed(smoothing)
+    for margins, y in margins_and_targets(loss):
+        found_value, found_slope = compiled_losses(loss, margins, y)
+        value, slope = loss.value_and_derivative(margins, np.full(margins.size, y))
+        # An exponential, a logarithm and a sum: on each side some three roundings of eps.
+        np.testing.assert_allclose(found_value, value, rtol=2e-15, atol=1e-300)
+        np.testing.assert_allclose(found_slope, slope, rtol=2e-15, atol=1e-300)

@@ -40,10 +40,6 @@ def pair(estimator, X, y, weights=None, **options):
     return [fed(mode, copy(estimator), X, y, weights, **options) for mode in MODES]
 
 
-def classifiers(X, y, **options):
-    return pair(AcceleGradClassifier(random_state=0, **options), X, y, classes=[0, 1])
-
-
 def assert_same(found, expected, rtol=1e-7, atol=1e-9):
     """Rounding is multiplied by the steps: some hundred of them make 1e-9 of 1e-15 at most."""
     assert found.n_iter_ == expected.n_iter_
@@ -51,10 +47,14 @@ def assert_same(found, expected, rtol=1e-7, atol=1e-9):
     np.testing.assert_allclose(found.intercept_, expected.intercept_, rtol=rtol, atol=atol)
 
 
-def assert_same_after(estimators, feed):
+def assert_same_after(feed, **options):
+    """Feed compiled steps and the rule's with rows and labels, after the first ones."""
+    X, y, _, _ = data()
+    first = AcceleGradClassifier(random_state=0, **options)
+    estimators = pair(first, X, y, classes=[0, 1])
     for mode, estimator in zip(MODES, estimators, strict=True):
         with kernels.use(mode):
-            feed(estimator)
+            feed(estimator, X, y)
     assert_same(*estimators)
 
 
@@ -85,38 +85,26 @@ def test_classifiers(name, n_classes, weighted, dtype):
 
 @pytest.mark.parametrize("alpha", [1e-4, 3.0])
 def test_a_thousand_steps_with_rebases(alpha, monkeypatch):
-    X, y, _, _ = data()
     used, advance = [], SparseSteps.advance
     monkeypatch.setattr(
         SparseSteps, "advance", lambda self, *given: used.append(self) or advance(self, *given)
     )
-    estimators = classifiers(X, y, alpha=alpha)
-    assert_same_after(estimators, lambda one: [one.partial_fit(X, y) for _ in range(25)])
+    assert_same_after(lambda one, *rows: [one.partial_fit(*rows) for _ in range(25)], alpha=alpha)
     assert used[-1].numbers["rebases"] > 1
 
 
-def test_rows_that_wait_for_a_batch_are_used_once():
-    X, y, _, _ = data()
-
-    def feed(estimator):
+def test_rows_that_wait_for_a_batch_and_dense_and_huge_ones_are_used_once():
+    def feed(estimator, X, y):
         for first in range(0, 40, 5):  # fewer than a batch
             estimator.partial_fit(X[first : first + 5], y[first : first + 5])
-
-    assert_same_after(classifiers(X, y), feed)
-
-
-def test_dense_and_huge_rows_amid_sparse_ones():
-    X, y, _, _ = data()
-    huge = X[:32].copy()
-    huge.data[-1] = 1e200  # whose square is beyond the range of floats
-
-    def feed(estimator):
+        huge = X[:32].copy()
+        huge.data[-1] = 1e200  # whose square is beyond the range of floats
         with np.errstate(over="ignore", invalid="ignore"):
             estimator.partial_fit(X[:150].toarray(), y[:150]).partial_fit(X[:150], y[:150])
             assert np.isfinite(estimator.coef_).all()
             estimator.partial_fit(huge, y[:32])
 
-    assert_same_after(classifiers(X, y), feed)
+    assert_same_after(feed)
 
 
 def test_a_chunk_changes_no_state_that_was_kept():
@@ -129,11 +117,7 @@ def test_a_chunk_changes_no_state_that_was_kept():
     np.testing.assert_array_equal(one.coef_, other.coef_)
 
 
-REGRESSORS = {
-    loss: {"loss": loss} for loss in ("squared_error", "absolute_error", "huber", "quantile")
-}
-
-
+REGRESSORS = ("squared_error", "absolute_error", "huber", "quantile")
 FIRST_CHUNKS = [
     *((name, n_classes, False) for name in CLASSIFIERS for n_classes in (2, 4)),
     *((name, 4, True) for name in ("log loss", "one against the rest")),
@@ -145,7 +129,7 @@ FIRST_CHUNKS = [
 def test_the_first_chunk_of_a_stream_begins_where_the_rule_does(name, n_classes, fitted):
     X, y, numbers, weights = data(n_classes=n_classes)
     if name in REGRESSORS:  # far from zero: the start has an intercept
-        y, first = numbers + 10.0, AcceleGradRegressor(**REGRESSORS[name], random_state=0)
+        y, first = numbers + 10.0, AcceleGradRegressor(name, random_state=0)
     else:
         first = AcceleGradClassifier(**CLASSIFIERS[name], random_state=0)
     options = {} if name in REGRESSORS else {"classes": range(n_classes)}

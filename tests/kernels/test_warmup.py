@@ -4,7 +4,7 @@ import argparse
 import os
 import subprocess
 import sys
-from pathlib import Path
+from itertools import product
 
 import numpy as np
 import pytest
@@ -20,13 +20,13 @@ from processes import run_python
 MODULES = (dense_steps, dual_ascent, gradient, rows, sparse_steps)
 
 
-def compiled() -> dict[str, int]:
+def compiled():
     """Return for how many choices of types there is code in this process, by kernel."""
     parts = [part for module in MODULES for part in vars(module).values()]
     return {k.__name__: len(k.versions) for k in parts if isinstance(k, compiling.Kernel)}
 
 
-def test_warming_up_leaves_nothing_to_compile(capsys) -> None:
+def test_warming_up_leaves_nothing_to_compile(capsys):
     parser = argparse.ArgumentParser()
     warmup.add_warmup(parser.add_subparsers())
     given = parser.parse_args(["warmup"])
@@ -38,21 +38,19 @@ def test_warming_up_leaves_nothing_to_compile(capsys) -> None:
     assert before | wanted == before
     assert all(before.values())
     X, y = np.eye(5), np.array([1.0, -1.0, 1.0, 1.0, -1.0])
-    with kernels.use("always"):
-        for data in (np.float64, np.float32):
-            for index in (np.int32, np.int64):
-                whole = sp.csr_array(X.astype(data))
-                parts = whole.data, whole.indices.astype(index), whole.indptr.astype(index)
-                for locked in (False, True):
-                    dense = X.astype(data)
-                    for array in (dense, *parts):
-                        array.flags.writeable = not locked
-                    for matrix in (dense, sp.csr_array(parts, shape=X.shape)):
-                        model = LinearModel(matrix, y, "hinge", fit_intercept=True)
-                        model.value_and_gradient(np.ones(6))
-                        for method in ("accelegrad", "adagrad"):
-                            own = dict(method=method, batch_size=2, max_iter=5, rng=0)
-                            assert minimize(model, np.zeros(6), **own).nit == 5
+    kinds = product((np.float64, np.float32), (np.int32, np.int64), (False, True))
+    for data, index, locked in kinds:
+        dense, whole = X.astype(data), sp.csr_array(X.astype(data))
+        parts = whole.data, whole.indices.astype(index), whole.indptr.astype(index)
+        for array in (dense, *parts):
+            array.flags.writeable = not locked
+        for matrix in (dense, sp.csr_array(parts, shape=X.shape)):
+            model = LinearModel(matrix, y, "hinge", fit_intercept=True)
+            with kernels.use("always"):
+                model.value_and_gradient(np.ones(6))
+                for method in ("accelegrad", "adagrad"):
+                    own = dict(method=method, batch_size=2, max_iter=5, rng=0)
+                    assert minimize(model, np.zeros(6), **own).nit == 5
     assert compiled() == before
 
 
@@ -71,38 +69,16 @@ from parts import part
 def double(x):
     return part(x[0])
 """
-# Numba is loaded once; each call is in a process of its own, which has not seen the modules.
-PROCESSES = """
-import os, signal, sys
-import numpy as np
-from pathlib import Path
-
-folder = Path(sys.argv[1])
-
-def begin(kind="float64"):
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        sys.path.insert(0, sys.argv[1])
-        sys.stderr = open(os.devnull, "w")
-        import twice
-        from accelegrad.kernels.compile import Waiting
-        found = float(twice.double(np.array([21], kind)))
-        os.write(write, f"{found} {Waiting.said}".encode())  # whether it said that it compiles
-        os._exit(0)
-    os.close(write)
-    return child, read
-
-def end(process):
-    os.waitpid(process[0], 0)
-    return os.read(process[1], 100).decode()
-import accelegrad.kernels.compile
+CALLS = """
+import sys, numpy as np
+sys.path.insert(0, sys.argv[1])
+import twice
+print(*(float(twice.double(np.array([21], kind))) for kind in sys.argv[2:]))
 """
-needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 
 @pytest.fixture
-def package(tmp_path: Path) -> Path:
+def package(tmp_path):
     folder = tmp_path / "package"
     folder.mkdir()
     (folder / "parts.py").write_text(PARTS.format(factor=2))
@@ -110,78 +86,56 @@ def package(tmp_path: Path) -> Path:
     return folder
 
 
-def processes(package: Path, code: str, **variables: str) -> list[str]:
-    variables = {"NUMBA_CACHE_DIR": "", **variables}
-    return run_python(PROCESSES + code, str(package), **variables).splitlines()
+def started(package, *kinds, **variables):
+    command = [sys.executable, "-c", CALLS, str(package), *kinds]
+    given = {"env": {**os.environ, "NUMBA_CACHE_DIR": "", **variables}, "text": True}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **given)
 
 
-@needs_fork
-def test_a_kernel_is_kept_and_compiled_anew_when_what_it_calls_changes(package: Path) -> None:
-    code = f"""
-print(end(begin()), end(begin()), sep="\\n")
-(folder / "parts.py").write_text({PARTS.format(factor=333)!r})
-print(end(begin()), end(begin()), sep="\\n")
-for ending in ("nbi", "nbc"):
-    for file in (folder / "__pycache__").glob("twice.double*." + ending):
-        file.write_bytes(b"damaged")
-    print(end(begin()))
-"""
-    kept, changed = ["42.0 True", "42.0 False"], ["6993.0 True", "6993.0 False"]
-    assert processes(package, code) == [*kept, *changed, "6993.0 True", "6993.0 True"]
+def called(package, *kinds, **variables):
+    """Return what a process of its own finds, and whether it said, once, that it compiles."""
+    found, said = started(package, *kinds or ["float64"], **variables).communicate()
+    assert said in ("", compiling.WAITING)
+    return found.strip(), said != ""
 
 
-@needs_fork
-def test_without_any_folder_kernels_are_compiled_in_each_process(package, tmp_path) -> None:
+def test_a_kernel_is_kept_and_compiled_anew_when_what_it_calls_changes(package):
+    assert [called(package) for _ in range(2)] == [("42.0", True), ("42.0", False)]
+    (package / "parts.py").write_text(PARTS.format(factor=333))
+    assert [called(package) for _ in range(2)] == [("6993.0", True), ("6993.0", False)]
+    for ending in ("nbi", "nbc"):
+        for file in (package / "__pycache__").glob(f"twice.double*.{ending}"):
+            file.write_bytes(b"damaged")
+        assert called(package) == ("6993.0", True)
+    assert called(package, "float32", "int64") == ("6993.0 6993.0", True)
+
+
+def test_without_any_folder_kernels_are_compiled_in_each_process(package, tmp_path):
     (package / "__pycache__").write_text("in the way")
     (tmp_path / "file").write_text("in the way")
     home = {"XDG_CACHE_HOME": str(tmp_path / "file"), "HOME": str(tmp_path / "file")}
-    twice = "print(end(begin())); print(end(begin()))"
-    assert processes(package, twice, **home) == ["42.0 True", "42.0 True"]
+    assert [called(package, **home) for _ in range(2)] == [("42.0", True)] * 2
 
 
-@needs_fork
-def test_processes_that_compile_at_the_same_time_while_one_is_killed(package: Path) -> None:
-    code = """
-import time
-kinds = ["float64", "float32", "int64", "int8"]
-killed = begin("float64")
-begun = [begin(kind) for kind in kinds]
-time.sleep(0.3)
-os.kill(killed[0], signal.SIGKILL)
-for process in begun:
-    print(end(process).split()[0])
-for kind in kinds:
-    print(end(begin(kind)))
-"""
-    assert processes(package, code) == ["42.0"] * 4 + ["42.0 False"] * 4
+def test_processes_that_compile_at_the_same_time_while_one_is_killed(package):
+    kinds = ["float64", "float32", "int64", "int8"]
+    killed, *others = (started(package, kind) for kind in ("float64", *kinds))
+    assert killed.stderr.read(1)  # it compiles
+    killed.kill()
+    killed.communicate()
+    assert [process.communicate()[0].strip() for process in others] == ["42.0"] * 4
+    assert [called(package, kind) for kind in kinds] == [("42.0", False)] * 4
 
 
-@needs_fork
 @pytest.mark.skipif(get_host_cpu_name() == "generic", reason="Numba does not know this CPU")
-def test_code_for_one_cpu_is_not_used_on_another(package: Path) -> None:
+def test_code_for_one_cpu_is_not_used_on_another(package):
     """A folder may be shared by machines; code for a newer CPU ends an older one's process."""
-    once, this = "print(end(begin()))", get_host_cpu_name()
-    found = [processes(package, once, NUMBA_CPU_NAME=cpu) for cpu in (this, "generic", this)]
-    assert found == [["42.0 True"], ["42.0 True"], ["42.0 False"]]
+    cpus = get_host_cpu_name(), "generic", get_host_cpu_name()
+    said = [called(package, NUMBA_CPU_NAME=cpu)[1] for cpu in cpus]
+    assert said == [True, True, False]
 
 
-def test_a_process_says_once_that_it_compiles(package: Path) -> None:
-    code = """
-import sys, numpy as np
-sys.path.insert(0, sys.argv[1])
-import twice
-for kind in ("float64", "float32"):
-    twice.double(np.ones(1, kind))
-"""
-    command = [sys.executable, "-c", code, str(package)]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
-    assert said == compiling.WAITING
-
-
-# Imports
-
-
-def test_importing_loads_neither_numba_nor_scikit_learn() -> None:
+def test_importing_loads_neither_numba_nor_scikit_learn():
     code = """
 import sys, accelegrad, accelegrad.cli.main
 slow = {"numba", "llvmlite", "sklearn", "matplotlib", "pandas", "plotly", "torch", "jax"}
@@ -190,7 +144,7 @@ print(sorted(slow & {name.partition(".")[0] for name in sys.modules}))
     assert run_python(code) == "[]"
 
 
-def test_only_data_from_20_megabytes_compile_gradients() -> None:
+def test_only_data_from_20_megabytes_compile_gradients():
     code = """
 import sys
 import numpy as np, scipy.sparse as sp

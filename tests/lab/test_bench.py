@@ -46,15 +46,12 @@ def results_of(times, suite=SOLVERS, **changes):
     return results
 
 
-def test_every_case_is_declared():
+def test_every_case_is_declared_and_its_rows_are_prepared():
     every = [(g, data, goal) for g, sets, goals in FULL for data in sets for goal in goals]
     assert len(set(every)) == len(every)
     assert {group for group, _, _ in every} == set(SUITES[EVERYDAY].groups)
     assert {goal for *_, goal in every} == set(GOALS)
     assert set(COLD) <= set(map("/".join, every))
-
-
-def test_rows_are_scaled_and_prepared():
     scaled = rows_of("diabetes-100, scaled")
     for values in (scaled.X, scaled.y):
         np.testing.assert_allclose(values.mean(axis=0), 0, atol=1e-12)
@@ -167,9 +164,8 @@ def test_solvers_of_one_colour_are_told_apart(tmp_path, monkeypatch):
 
 def test_profiles_of_a_hand_made_example():
     inf = math.inf
-    found = ratios(
-        {"p": {"a": 1, "b": 2}, "q": {"a": 3, "b": 1}, "r": {"a": inf, "b": 4}, "s": {"b": inf}}
-    )
+    times = {"p": {"a": 1, "b": 2}, "q": {"a": 3, "b": 1}, "r": {"a": inf, "b": 4}, "s": {"b": inf}}
+    found = ratios(times)
     assert found["p"] == {"a": 1, "b": 2}
     a, b = profile(found, "a"), profile(found, "b")
     assert (a.problems, b.problems) == (3, 4)
@@ -278,11 +274,7 @@ def test_processes_are_ended_and_replaced(monkeypatch):
         Worker(one_thread=True).call(slept, 0.0, True, limit=60.0)
 
 
-# -- the whole -------------------------------------------------------------------------------------
-
-
 def run(tmp_path, *options, folder="."):
-    """Return the folder of a benchmark, and its table."""
     assert main(["bench", *options, "--no-progress", "--out", str(tmp_path)]) == 0
     with (tmp_path / folder / "table.csv").open(encoding="utf-8") as file:
         return tmp_path / folder, list(csv.DictReader(file))
@@ -317,7 +309,7 @@ def test_the_benchmark_of_solvers(tmp_path, capsys):
         assert float(row["seconds"]) == min((r[1] for r in fits), default=math.inf)
 
 
-def test_everyday_fits(tmp_path):
+def test_the_benchmarks_of_everyday_fits_and_functions(tmp_path, monkeypatch):
     given = ["--everyday", "--quick", "--only", "small,ridge"]
     out, rows = run(tmp_path, *given, folder="everyday")
     assert "| diabetes-100, scaled, ridge |" in (out / "table.md").read_text("utf-8")
@@ -328,9 +320,6 @@ def test_everyday_fits(tmp_path):
     assert row["status"] == "reached"
     text = (out / "results.jsonl").read_text("utf-8")
     assert '"AcceleGrad, tol=1e-6"' in text  # which is shown and not counted
-
-
-def test_functions(tmp_path, monkeypatch):
     monkeypatch.setattr(stills, "draw_still", lambda _figure: {})
     chosen = ["--functions", "--only", "valley,lasso", "--solvers", "lbfgs-b,ad-gd,cvxpy"]
     _, rows = run(tmp_path, *chosen, "--time-limit", "600", folder="functions")

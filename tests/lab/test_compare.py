@@ -46,9 +46,8 @@ def libsvm_file(path, X, y):
 
 
 def request(data, out, **options):
-    return CompareRequest(
-        data, out, **{"progress": False, "epochs": 20, "peer_seconds": 1.0, **options}
-    )
+    usual = {"progress": False, "epochs": 20, "peer_seconds": 1.0}
+    return CompareRequest(data, out, **usual | options)
 
 
 def said(fact, out):
@@ -84,7 +83,7 @@ def classes(tmp_path_factory):
     return asked
 
 
-def test_the_report_has_every_method_and_peer(classes):
+def test_the_report_has_every_method_and_peer_and_what_it_claims_is_true(classes):
     words = text_of(classes.out / "index.html")
     names = [NAMES[method] for method in SMOOTH]
     peers = [PEERS[key].shown for key in COMPARED["logistic"].values()]
@@ -104,9 +103,6 @@ def test_the_report_has_every_method_and_peer(classes):
         assert fact in words, fact
     figures = {path.name for path in (classes.out / "figures").iterdir()}
     assert figures == {"epochs.png", "epochs.svg", "seconds.png", "seconds.svg"}
-
-
-def test_what_is_claimed_and_proved_is_true(classes):
     html = (classes.out / "index.html").read_text("utf-8")
     verdicts = re.findall(r'id="claim-([\w-]+)" class="claim" data-verdict="([\w-]+)"', html)
     assert verdicts == [("certified", "holds")]
@@ -123,7 +119,7 @@ def test_the_curves_are_right(classes):
     y = 2.0 * labels(np.where(np.arange(6) == 2, 0.0, X)) - 3
     X = np.delete(X, 2, axis=1)
 
-    def value(w: np.ndarray) -> float:  # written down anew
+    def value(w):  # written down anew
         return float(loss_values("logistic", X @ w, y).mean() + 0.01 / 2 * w @ w)
 
     exact = LogisticRegression(C=1 / 1.2, fit_intercept=False, tol=1e-10, solver="newton-cholesky")

@@ -37,7 +37,6 @@ def fit_of(goal, *, classes=2, sparse=False, defaults=True):
 
 
 def fitted(fit, name, setting=math.nan):
-    """Return the estimator of a peer, or ours, after a fit."""
     with quiet():  # some end before their tolerance
         return PEERS[name].make(fit, setting).fit(*fit.rows)
 

@@ -79,9 +79,6 @@ def test_minima_are_found_again(name):
     assert found.error <= 1e-9
 
 
-# -- peers -----------------------------------------------------------------------------------------
-
-
 def points_of(method, calls, *more):
     """Return points, values and gradients of a method on ||A x - b||^2/2, from ones."""
     rng = np.random.default_rng(3)
@@ -163,14 +160,11 @@ def test_ad_gd_is_its_recurrence(prox):
         np.testing.assert_allclose(points[k + 1], expected, rtol=1e-6, atol=1e-9)
 
 
-# -- counting --------------------------------------------------------------------------------------
-
-
 def square(**more):
     return of_formula(squares(1.0), np.array([1.0, 0.0]), **more)
 
 
-def test_calls_are_counted_until_the_last_accuracy():
+def test_calls_are_counted_until_the_last_accuracy_and_points_outside_of_the_set_are_not():
     recorder = Recorder(square(), 0.0, 100, 60.0)
     for length in (1.0, 0.05, 0.5):
         recorder.fun(np.array([length, 0.0]))
@@ -185,9 +179,6 @@ def test_calls_are_counted_until_the_last_accuracy():
         Recorder(square(), 0.0, 1, 60.0).fun(np.ones(2))  # the most calls
     with pytest.raises(Enough):
         Recorder(square(), 0.0, 100, 0.0).fun(np.ones(2))  # the most seconds
-
-
-def test_points_outside_of_the_set_do_not_count_and_penalties_are_part_of_the_value():
     function = square(feasible_set=Ball(np.array([2.0, 0.0]), 1.0))
     recorder = Recorder(function, 0.25, 100, 60.0)  # any number below f(x0)
     recorder.fun(np.array([0.8, 0.0]))
@@ -216,7 +207,7 @@ def test_every_method_works_on_an_easy_function(name):
     assert math.isnan(rung.calls) if name == "cvxpy" else rung.calls < 500
 
 
-def test_a_failure_is_told():
+def test_who_fails_and_who_takes_which_sets():
     """A method that raises has not reached anything, and the sample says why."""
 
     def fails(*_):
@@ -225,9 +216,6 @@ def test_a_failure_is_told():
     peer = replace(PEERS["bfgs"], make=fails)
     sample = FunctionContest(SUITE["valley"]).sample(peer, 1.0, Timing(), 60.0)
     assert sample == ([], "ZeroDivisionError: no")
-
-
-def test_who_takes_which_sets():
     for peer, taken, refused in [
         ("lbfgs-b", "box-quadratic", "entropy"),  # a simplex has an equation
         ("slsqp", "entropy", "l1-ball-logistic"),

@@ -78,18 +78,12 @@ def page(report, tmp_path_factory):
     return write_report(report, tmp_path_factory.mktemp("report") / "made" / "by it")
 
 
-# --- the page as text -----------------------------------------------------------------------------
-
-
-def test_the_page_has_its_parts_in_order(page):
+def test_the_page_has_its_parts_in_order_and_nothing_from_elsewhere(page):
     ids = re.findall(r'<[^>]* id="([^"]+)"', page.read_text("utf-8"))
     assert len(set(ids)) == len(ids)
     wanted = "navigation summary figures figure-grid figure-family claims claim-rate claim-robust "
     wanted += "claim-stall facts-data facts-time-used data"
     assert [name for name in ids if name in wanted.split()] == wanted.split()
-
-
-def test_links_lead_somewhere_and_nothing_comes_from_elsewhere(page):
     html = without_scripts(page)
     targets = re.findall(r'<[^>]* (?:src|href|srcset|data|action)="([^"]*)"', html)
     assert targets
@@ -205,8 +199,6 @@ def test_stills_show_the_curves(report, page):
         assert (svg.lower().count(f"stroke: {colour.lower()}") >= 12) == (figure.name == "grid")
         assert svg.count('<g id="axes_') == sum(map(len, figure.rows))
 
-
-# --- the page in a browser ------------------------------------------------------------------------
 
 READY = "document.documentElement.dataset.ready === 'true'"
 TRACES = """

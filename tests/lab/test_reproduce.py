@@ -105,9 +105,6 @@ def test_an_interrupt_within_a_task_is_not_taken_for_its_end(tmp_path, monkeypat
     assert store.load(task) is None
 
 
-# -- families and claims ---------------------------------------------------------------------------
-
-
 def outcome(gaps, last=None, calls=1.0, **facts):
     x = np.geomspace(1, 1000, len(gaps)).round()
     arrays = {"iteration": x, "calls": calls * x, "epochs": x / 10, "average": np.array(gaps)}
@@ -249,9 +246,6 @@ def test_a_file_is_known_by_its_content(tmp_path):
     hinge = Store(tmp_path / "store").get(text_minimum(parameters)).facts
     assert hinge["solver"] == "the method of multipliers"
     assert hinge["lower"] >= (1 - 1e-9) * hinge["minimum"]
-
-
-# -- the whole, and the command line -----------------------------------------------------------------
 
 
 def test_an_interrupted_run_goes_on_where_it_was(tmp_path, capsys):

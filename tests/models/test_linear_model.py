@@ -53,9 +53,6 @@ def plain(loss, X, y, w, l2=0.0, intercept=False, weights=None):
     return value + l2 / 2.0 * float(w[:d] @ w[:d]), gradient
 
 
-# Values and gradients
-
-
 @pytest.mark.parametrize(
     ("loss", "form", "dtype"),
     [(loss, "C", np.float64) for loss in LOSSES]
@@ -121,6 +118,18 @@ def test_an_evaluation_does_not_change_with_the_callers_array():
     np.testing.assert_array_equal(at.gradient, expected[1])
 
 
+def test_repr():
+    X, y = data("huber", dtype=np.float32)
+    given = {"l2": 0.25, "fit_intercept": True, "sample_weight": np.arange(23)}
+    assert repr(LinearModel(sp.csr_array(X), y, "huber", delta=2, **given)) == (
+        "LinearModel(23 x 5 CSR float32, weighted, loss=Huber(delta=2.0), l2=0.25, "
+        "fit_intercept=True)"
+    )
+    assert repr(LinearModel(X, np.sign(y))) == (
+        "LinearModel(23 x 5 dense float32, loss=Logistic(), l2=0, fit_intercept=False)"
+    )
+
+
 def test_parameters_of_other_types_and_huge_weights_are_taken():
     X, y = data("squared")
     w = np.ones(5)
@@ -133,9 +142,6 @@ def test_parameters_of_other_types_and_huge_weights_are_taken():
     assert model.value(numbers) == model.value(np.array(numbers, dtype=np.float32)) == expected
     for other in (X.astype(int), X > 0, sp.csr_array(X > 0), X.astype(np.float16)):
         assert LinearModel(other, [1] * 23).dtype == np.float64
-
-
-# Data are kept
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -178,9 +184,6 @@ def test_sparse_rows_of_any_kind(mode):
                 found = call(model.with_targets(y))
             assert found[0] == pytest.approx(expected[0], rel=1e-15)
             np.testing.assert_allclose(found[1], expected[1], rtol=0, atol=1e-15)
-
-
-# The dual gap
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -268,21 +271,6 @@ def test_distance_bound_holds(loss):
         assert model_of(loss, X, y, **options).distance_bound() == math.inf
 
 
-# What is told about a model, and about mistakes
-
-
-def test_repr():
-    X, y = data("huber", dtype=np.float32)
-    given = {"l2": 0.25, "fit_intercept": True, "sample_weight": np.arange(23)}
-    assert repr(LinearModel(sp.csr_array(X), y, "huber", delta=2, **given)) == (
-        "LinearModel(23 x 5 CSR float32, weighted, loss=Huber(delta=2.0), l2=0.25, "
-        "fit_intercept=True)"
-    )
-    assert repr(LinearModel(X, np.sign(y))) == (
-        "LinearModel(23 x 5 dense float32, loss=Logistic(), l2=0, fit_intercept=False)"
-    )
-
-
 def bad_entry(X, row, entry):
     return np.where((np.arange(len(X)) >= row)[:, None] & (np.arange(X.shape[1]) == 2), entry, X)
 
@@ -326,6 +314,13 @@ WRONG = [
 ]
 
 
+WRONG_ROWS = ([], [[0]], [0.5], [True], 3, [-1], [23])
+
+
+def batch(rows):
+    return lambda model: model.batch_value_and_gradient(np.zeros(5), rows)
+
+
 def built(options):
     """Return the call that makes a model with these arguments."""
     y = np.ones(options["X"].shape[0]) if "X" in options else GOOD_Y
@@ -341,13 +336,7 @@ def built(options):
         (lambda m: m.at(np.zeros(5, dtype=complex)), "w must be real"),
         (lambda m: m.batch_value_and_gradient(np.zeros(6), [0]), "w must be a vector of 5"),
         (lambda m: m.distance_bound(np.zeros(6)), "x0 must be a vector of 5 numbers"),
-        *(
-            (
-                lambda m, rows=rows: m.batch_value_and_gradient(np.zeros(5), rows),
-                "rows must be (a vector|row numbers from 0 to 22)",
-            )
-            for rows in ([], [[0]], [0.5], [True], 3, [-1], [23])
-        ),
+        *((batch(rows), "rows must be (a v|row numbers from 0 to 22)") for rows in WRONG_ROWS),
         (
             lambda m: LinearModel(m.X, m.y, fit_intercept=True).value(np.zeros(5)),
             r"w must be a vector of 6 numbers .* the intercept, which comes last\)",

@@ -107,9 +107,6 @@ def test_wrong_arguments(given, error, message):
     assert "n=10, batch_size=3" in repr(sampler())
 
 
-# The paper's problem
-
-
 @pytest.mark.parametrize(
     ("n", "d", "noise"), [(60, 12, 1e-2), (40, 5, 4.0), (30, 6, 0.0), (5, 9, 1.0)]
 )

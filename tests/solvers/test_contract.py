@@ -41,11 +41,8 @@ def on_cluster(X, y, weight, loss, **options):
 
 
 #: Another implementation is tested by another line here.
-KINDS = {
-    "memory": in_memory,
-    **{f"{k} chunks": streamed(k) for k in (1, 3, 17)},
-    "dask": on_cluster,
-}
+KINDS = {f"{k} chunks": streamed(k) for k in (1, 3, 17)}
+KINDS |= {"memory": in_memory, "dask": on_cluster}
 DATA = {
     "dense": {},
     "columns": {"order": "F"},
@@ -80,9 +77,8 @@ class Case:
 
     def check(self, w, shares, value, gradient):
         losses = np.logaddexp(0, -self.y * (self.A @ w))
-        assert_allclose(
-            value, shares @ losses + self.l2 / 2 * np.sum(w[self.penalised] ** 2), 1e-12
-        )
+        term = self.l2 / 2 * np.sum(w[self.penalised] ** 2)
+        assert_allclose(value, shares @ losses + term, 1e-12)
         expected = self.A.T @ (shares * self.slopes(w)) + self.l2 * w * self.penalised
         assert_allclose(gradient, expected, rtol=1e-10, atol=1e-13)
 
@@ -97,34 +93,22 @@ anywhere = pytest.mark.parametrize(
 
 
 @pytest.fixture(autouse=True)
-def small_parts(monkeypatch):
-    """Put no more than three chunks of 14 rows together."""
+def small_parts_and_cluster(request, monkeypatch):
+    """Put no more than three chunks of 14 rows together, and start the cluster where it is needed."""
     monkeypatch.setattr(streamed_model, "BLOCK_ENTRIES", 3 * 15 * (D + streamed_model.VECTORS))
-
-
-@pytest.fixture(autouse=True)
-def cluster(request):
-    """Start the cluster where a test needs it."""
     if request.node.get_closest_marker("xdist_group"):
         request.getfixturevalue("dask_client")
 
 
 @every
 @anywhere
-def test_points_know_value_gradient_and_sums(kind, data):
-    case = Case(kind, **DATA[data])
-    at = case.model.at(case.p)
-    case.check(case.p, case.shares, at.value, at.gradient)
-    assert_allclose(at.squared_slopes, case.shares @ case.slopes(case.p) ** 2, rtol=1e-12)
-    assert at.dual_value <= at.value
-    assert_allclose(case.model.column_squares(), case.shares @ case.A[:, :D] ** 2, rtol=1e-10)
-
-
-@every
-@anywhere
-def test_points_between_two_are_as_evaluated_there(kind, data):
+def test_points_know_value_gradient_and_sums_there_and_between(kind, data):
     case = Case(kind, **DATA[data])
     p, q = case.model.at(case.p), case.model.at(case.q)
+    case.check(case.p, case.shares, p.value, p.gradient)
+    assert_allclose(p.squared_slopes, case.shares @ case.slopes(case.p) ** 2, rtol=1e-12)
+    assert p.dual_value <= p.value
+    assert_allclose(case.model.column_squares(), case.shares @ case.A[:, :D] ** 2, rtol=1e-10)
     for t in (0.0, 0.3, 1.0):
         between = case.model.between(p, q, t)
         w = case.p + t * (case.q - case.p)
@@ -211,7 +195,7 @@ def test_minima_are_the_same_and_proved(kind, data, loss):
     assert expected.fun - expected.gap <= found.fun
 
 
-def test_an_evaluation_is_one_pass_and_points_between_none():
+def test_an_evaluation_is_one_pass_and_methods_from_row_to_row_are_refused():
     passes = []
 
     def chunks():
@@ -229,9 +213,6 @@ def test_an_evaluation_is_one_pass_and_points_between_none():
     assert len(passes) == 2
     model.sampled(10, 0, p)
     assert len(passes) == 3
-
-
-def test_methods_from_row_to_row_refuse_rows_that_are_elsewhere():
     with pytest.raises(ValueError, match="in memory"):
         ag.minimize(Case("3 chunks").model, method="dual-ascent")
 

@@ -13,7 +13,6 @@ from accelegrad.sklearn import AcceleGradClassifier
 from accelegrad.solvers.direct import DirectNewton
 
 LABELS = ("logistic", "squared_hinge", "modified_huber")
-NUMBERS = ("huber", "squared_epsilon_insensitive", "squared")
 
 
 def rows_for(loss):
@@ -37,9 +36,6 @@ def found(model, rtol=1e-3, most_steps=100, start=None, **given):
     start = np.zeros(model.n_parameters) if start is None else start
     goal = lambda value: rtol * value  # noqa: E731
     return DirectNewton(model).minimum(terms_of(model, **given), start, goal, most_steps)
-
-
-# -- how it gets there -------------------------------------------------------------------------------
 
 
 def test_slopes_of_a_step_prove_more_than_those_at_its_end_and_one_step_the_minimum():
@@ -116,9 +112,6 @@ def test_where_steps_find_nothing_estimators_go_on_with_a_run():
         short.fit(X, y)
     assert short.method_ == "accelegrad-newton"
     assert AcceleGradClassifier().fit(X, y).method_ == "proximal-newton"
-
-
-# -- what products of columns prove ------------------------------------------------------------------
 
 
 def exact_sums(model, x):

@@ -191,7 +191,7 @@ def test_the_dual_rises_to_the_minimum_and_the_bound_is_the_models_own(loss):
     assert_allclose(steps[-1].state.point, w, atol=1e-12)
 
 
-def test_a_start_that_helps_is_used():
+def test_a_start_that_helps_is_used_and_a_bound_that_may_end_the_run_is_there_at_once():
     model = problem("logistic")
     rule, (steps, oracle) = DualAscent(), run(model, 60, "always")
     first = rule.step(rule.init(steps[-1].state.point), oracle)
@@ -199,6 +199,11 @@ def test_a_start_that_helps_is_used():
     start = oracle.feasible(np.full(25, 1e6))
     assert not start.slopes.any()
     assert not start.point.any()
+    model = problem("hinge")
+    rule, oracle = DualAscent(), DualOracle(model, np.random.default_rng(2), lambda value: 1e9)
+    evaluation = rule.step(rule.init(np.zeros(25)), oracle).evaluation
+    assert evaluation.late_bound is None
+    assert evaluation.dual_value <= evaluation.value
 
 
 def test_empty_rows_have_their_best_slopes():
@@ -206,11 +211,3 @@ def test_empty_rows_have_their_best_slopes():
     model = ag.LinearModel(X, [1.0, -1.0], "logistic", l2=0.1)
     steps, _ = run(model, 30, "always")
     assert 0.0 <= steps[-1].evaluation.value - bound(steps[-1].evaluation) < 1e-9
-
-
-def test_a_bound_that_may_end_the_run_is_there_at_once():
-    model = problem("hinge")
-    rule, oracle = DualAscent(), DualOracle(model, np.random.default_rng(2), lambda value: 1e9)
-    evaluation = rule.step(rule.init(np.zeros(25)), oracle).evaluation
-    assert evaluation.late_bound is None
-    assert evaluation.dual_value <= evaluation.value

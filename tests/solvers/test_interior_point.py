@@ -12,7 +12,6 @@ LOSSES = {"hinge": {}, "absolute": {}, "quantile": {"quantile": 0.8}}
 
 
 def models(loss, *, k=3, l2=1e-2, intercept=True, scale=1.0):
-    """Return models of the same rows with other targets."""
     rng, found = np.random.default_rng(0), []
     X = rng.normal(size=(150, 6)) * 10.0 ** rng.uniform(-2, 2, 6)
     for _ in range(k):
@@ -37,7 +36,6 @@ def points(chosen, tol, most=60, l1=0.0):
 
 
 def enclosed(model, point, l1):
-    """Return the value at a point, and the bound by its slopes."""
     dual = ModelDual(model, Terms.of(model, ag.L1(l1) if l1 else None))
     term = l1 * np.abs(point.parameters[: model.n_features]).sum()
     return model.value(point.parameters) + term, dual.at_slopes(point.slopes)
@@ -99,14 +97,11 @@ def test_each_weight_may_have_an_l1_term_of_its_own(l2):
     assert other.lower_bound <= result.fun <= other.fun * (1.0 + 1e-7)
 
 
-def test_a_gap_that_rounding_does_not_allow_ends_the_run_there():
+def test_a_gap_that_rounding_does_not_allow_ends_the_run_and_overflow_is_no_proof():
     result = ag.minimize(models("quantile", k=1)[0], method="interior-point", tol=1e-17)
     assert result.status is ag.Status.AT_ROUNDING
     assert result.nit < 60
     assert 0.0 <= result.gap <= 1e-9 * result.fun
-
-
-def test_overflow_is_no_proof():
     model = models("absolute", k=1, scale=1e200)[0]
     assert points([model], 1e-6) == [None]
     assert not ag.minimize(model, method="interior-point", rtol=1e-6).success

@@ -64,15 +64,13 @@ def problem(loss, data):
 
 @functools.cache
 def told(loss, data):
-    """Return the least value at a point of another solver."""
     model = problem(loss, data)
     if loss not in SMOOTH:
         return model.value(programme_minimum(model))
     options = {"ftol": 1e-16, "gtol": 1e-12, "maxiter": 5000}
     own = dict(jac=True, method="L-BFGS-B", options=options)
-    return model.value(
-        scipy_minimize(model.value_and_gradient, np.zeros(model.n_parameters), **own).x
-    )
+    found = scipy_minimize(model.value_and_gradient, np.zeros(model.n_parameters), **own)
+    return model.value(found.x)
 
 
 def programme_minimum(model):

@@ -18,16 +18,12 @@ from reference.truncated_newton import direction
 from stepping import oracle_of
 
 
-def classes_model(
-    kind=np.asarray, *, rows=80, columns=4, k=3, l2=0.05, intercept=True, weighted=True, seed=0
-):
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((rows, columns)) * rng.uniform(0.3, 3.0, columns)
-    scores = X @ rng.standard_normal((columns, k)) + rng.gumbel(size=(rows, k))
-    weights = rng.uniform(0.2, 2.0, rows) if weighted else None
-    return MultinomialModel(
-        kind(X), scores.argmax(axis=1), k, l2=l2, fit_intercept=intercept, sample_weight=weights
-    )
+def classes_model(kind=np.asarray, *, rows=80, k=3, l2=0.05, intercept=True):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((rows, 4)) * rng.uniform(0.3, 3.0, 4)
+    scores = X @ rng.standard_normal((4, k)) + rng.gumbel(size=(rows, k))
+    options = {"fit_intercept": intercept, "sample_weight": rng.uniform(0.2, 2.0, rows)}
+    return MultinomialModel(kind(X), scores.argmax(axis=1), k, l2=l2, **options)
 
 
 def written_out(model, x):
@@ -50,11 +46,40 @@ def written_out(model, x):
     return total
 
 
-# -- the rule --------------------------------------------------------------------------------------
+def loss_and_l2(model, x):
+    """The objective, a row and a class at a time."""
+    X = model.rows.X.toarray() if sp.issparse(model.rows.X) else model.rows.X
+    W, b = model.split(x)
+    loss = 0.0
+    for row, c, share in zip(X, model.classes, model.rows.shares, strict=True):
+        margins = [math.fsum(row * weights) + shift for weights, shift in zip(W, b, strict=True)]
+        loss += share * (math.log(math.fsum(math.exp(m) for m in margins)) - margins[c])
+    return loss + model.l2 / 2 * math.fsum(w @ w for w in W)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+def test_value_and_gradient(intercept, kind):
+    model = classes_model(kind, intercept=intercept)
+    x = np.random.default_rng(1).standard_normal(model.n_parameters)
+    value, gradient = model.value_and_gradient(x)
+    assert value == pytest.approx(loss_and_l2(model, x), rel=1e-12)
+    steps = 1e-5 * np.eye(x.size)
+    slopes = [(loss_and_l2(model, x + h) - loss_and_l2(model, x - h)) / 2e-5 for h in steps]
+    assert_allclose(gradient, slopes, atol=1e-9)
+    pairs = [model.batch_value_and_gradient(x, rows) for rows in np.arange(80).reshape(40, 2)]
+    values, gradients = zip(*pairs, strict=True)
+    assert np.mean(values) == pytest.approx(value)
+    assert_allclose(np.mean(gradients, axis=0), gradient, atol=1e-12)
+    assert np.isfinite(np.append(*model.value_and_gradient(1e4 * x)[::-1])).all()
+    X, classes = model.rows.X, model.classes
+    with pytest.raises(ValueError, match="a dual gap needs l2 > 0"):
+        MultinomialDual(MultinomialModel(X, classes, 3))
+    with pytest.raises(ValueError, match="classes must hold whole numbers from 0 to 1"):
+        MultinomialModel(X, classes, 2)
 
 
 def applied(quadratic, name, vector):
-    """Return what a quadratic makes of a vector."""
     return quadratic.vector(getattr(quadratic, name)(quadratic.arranged(vector)))
 
 
@@ -119,9 +144,6 @@ def test_a_flat_point_beyond_the_lowest_one_is_not_taken_if_it_is_higher():
     assert -0.1 <= state.gradient[0] <= 0.0
 
 
-# -- the curvature of many classes -----------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_array, np.asfortranarray])
 @pytest.mark.parametrize("intercept", [True, False])
 def test_products_are_those_of_the_second_derivatives(kind, intercept):
@@ -180,9 +202,6 @@ def test_preconditioners_are_the_classes_blocks_or_the_diagonal(kind):
         assert np.linalg.eigvalsh(P).min() > -1e-9  # of intercepts only differences matter
 
 
-# -- whole fits ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
 @pytest.mark.parametrize("k", [3, 12])
@@ -215,11 +234,3 @@ def test_a_bound_is_tight_where_only_intercepts_are_off_and_classes_far_apart():
     bound = MultinomialDual(model).at(off)
     assert bound <= fit.objective_
     assert fit.objective_ - bound <= 1e-4 * fit.objective_
-
-
-def test_a_warm_start_at_the_minimum_is_the_end():
-    X, y = load_digits(return_X_y=True)
-    fit = AcceleGradClassifier(alpha=1e-2, warm_start=True).fit(X, y)
-    fit.fit(X, y)
-    assert fit.converged_
-    assert fit.n_iter_ <= 2

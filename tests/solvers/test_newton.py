@@ -35,9 +35,8 @@ def run(rule, oracle, x0, steps):
     return found
 
 
-def solved(model, steps=40, rule=None, seed=0):
-    oracle = CurvedOracle(model, np.random.default_rng(seed))
-    rule = SketchedNewton() if rule is None else rule
+def solved(model, steps=40):
+    rule, oracle = SketchedNewton(), CurvedOracle(model, np.random.default_rng(0))
     state = rule.init(np.zeros(model.n_parameters))
     for _ in range(steps):
         try:
@@ -47,14 +46,11 @@ def solved(model, steps=40, rule=None, seed=0):
     return oracle
 
 
-# -- formulas --------------------------------------------------------------------------------------
-
-
 class Matrix:
-    scaled = True
+    scaled, patience = True, 0.0
 
-    def __init__(self, matrix, cost, patience=0.0):
-        self.matrix, self.cost, self.patience = matrix, cost, patience
+    def __init__(self, matrix, cost):
+        self.matrix, self.cost = matrix, cost
 
     def solve(self, vector):
         return np.linalg.solve(self.matrix, vector)
@@ -187,9 +183,6 @@ def test_a_step_that_is_too_long_is_halved_until_the_value_falls():
     assert oracle.points == evaluations
 
 
-# -- hard cases ------------------------------------------------------------------------------------
-
-
 def test_rows_in_periods_and_rare_columns_do_not_mislead_samples():
     n = 30_000
     X = np.zeros((n, 14))
@@ -203,11 +196,9 @@ def test_rows_in_periods_and_rare_columns_do_not_mislead_samples():
 
 @pytest.mark.parametrize("loss", ["squared", "logistic", "absolute"])
 def test_dependent_empty_and_badly_scaled_columns_do_no_harm(loss):
-    plain = problem(loss, rows=400)
-    units = 10.0 ** np.linspace(-8, 8, 8)
-    X = np.column_stack([plain.X * units, plain.X[:, 0] * units[0], np.zeros(400)])
-    hard = ag.LinearModel(X, plain.y, loss)
-    easy = ag.LinearModel(plain.X, plain.y, loss)
+    easy, units = problem(loss, rows=400, l2=0.0), 10.0 ** np.linspace(-8, 8, 8)
+    X = np.column_stack([easy.X * units, easy.X[:, 0] * units[0], np.zeros(400)])
+    hard = ag.LinearModel(X, easy.y, loss)
     found = ag.minimize(hard, method="accelegrad-newton", max_iter=60, rng=0).fun
     best = ag.minimize(easy, rtol=1e-10, max_iter=300, rng=0).fun
     assert best * (1 - 1e-9) <= found <= best * (1 + 1e-6)
@@ -233,6 +224,15 @@ def test_far_outliers_do_not_make_steps_too_long():
     assert oracle.best.model.dual_gap < 1e-6 * oracle.best.value
 
 
+def test_a_sample_gives_the_start_where_rows_are_many():
+    model = problem(rows=20_000, columns=8)
+    oracle = CurvedOracle(model, np.random.default_rng(0))
+    guess = oracle.guess(np.zeros(8))
+    minimum = solved(model).best.value
+    start = model.value(np.zeros(8))
+    assert model.value(guess) - minimum < 0.05 * (start - minimum)
+
+
 @pytest.mark.parametrize("kind", ["dense", "csr"])
 def test_many_columns_are_left_to_what_gradients_tell(kind):
     model = problem(kind=kind, rows=200, columns=2000, l2=1e-2)
@@ -256,15 +256,6 @@ def test_costly_curvature_is_a_last_resort():
     assert oracle.best.model.dual_gap < 1e-9
 
 
-def test_a_sample_gives_the_start_where_rows_are_many():
-    model = problem(rows=20_000, columns=8)
-    oracle = CurvedOracle(model, np.random.default_rng(0))
-    guess = oracle.guess(np.zeros(8))
-    minimum = solved(model).best.value
-    start = model.value(np.zeros(8))
-    assert model.value(guess) - minimum < 0.05 * (start - minimum)
-
-
 def test_the_last_word_of_rounding_is_told_and_what_does_not_fit_refused():
     model = problem()
     rule, oracle = SketchedNewton(), CurvedOracle(model, np.random.default_rng(0))
@@ -276,9 +267,8 @@ def test_the_last_word_of_rounding_is_told_and_what_does_not_fit_refused():
         CurvedOracle(problem("hinge"), np.random.default_rng(0))
     with pytest.raises(ValueError, match="memory"):
         SketchedNewton(memory=-1)
-
-
-# -- losses with kinks -----------------------------------------------------------------------------
+    with pytest.raises(ValueError, match="needs a LinearModel with l2 > 0, or few columns"):
+        ag.minimize(kinked(rows=5, l2=0.0), method="accelegrad-newton")
 
 
 def kinked(loss="hinge", rows=600, l2=1e-2):
@@ -312,7 +302,7 @@ def steps(oracle, count):
     return seen
 
 
-def test_mu_shrinks_by_a_factor_at_a_time_and_never_grows():
+def test_mu_shrinks_by_a_factor_at_a_time_until_the_goal_allows_it():
     oracle = SmoothedCurvedOracle(kinked(), np.random.default_rng(0), lambda value: 0.0)
     seen = steps(oracle, 40)
     sizes = np.array([mu for mu, _, _ in seen])
@@ -321,20 +311,12 @@ def test_mu_shrinks_by_a_factor_at_a_time_and_never_grows():
     assert set(np.round(ratios, 9)) == {1.0, LARGEST_SHRINK}
     assert [changed for _, changed, _ in seen][1:] == list(ratios > 1)
     assert seen[-1][2].value - seen[-1][2].dual_value < 1e-2 * seen[-1][2].value
-
-
-def test_mu_stops_shrinking_where_the_goal_allows_it():
     goal = 1e-3
     oracle = SmoothedCurvedOracle(kinked(), np.random.default_rng(0), lambda value: goal)
     seen = steps(oracle, 60)
     own, smooth = seen[-1][2].model, oracle.sum.model.at(seen[-1][2].point)
     assert 0.01 * goal < smoothing_gap(own, smooth) <= goal
     assert seen[-1][2].value - seen[-1][2].dual_value <= goal
-
-
-def test_without_a_bound_the_method_says_what_it_needs():
-    with pytest.raises(ValueError, match="needs a LinearModel with l2 > 0, or few columns"):
-        ag.minimize(kinked(rows=5, l2=0.0), method="accelegrad-newton")
 
 
 def test_bounds_without_an_l2_term_are_not_had_at_every_point():

@@ -31,22 +31,13 @@ class Additive(torch.nn.Sequential):
 
 
 def problem():
-    """Return a model at zero and its data, the same on every rank.
-
-    From zero on, and with batches that differ, rounding stays rounding: a radius that starts at
-    1e-6 would see that of other starts as 1e-10 of its distances, and the share of noise in exact
-    gradients is nothing but rounding.
-    """
+    """Return a model at zero, where rounding stays rounding, and its data: all ranks have the same."""
     torch.manual_seed(0)
     model = Additive(torch.nn.Linear(5, 7), torch.nn.Linear(5, 7)).double()
     with torch.no_grad():
         for param in model.parameters():
             param.zero_()
-    return (
-        model,
-        torch.randn(ROWS, 5, dtype=torch.float64),
-        torch.randn(ROWS, 7, dtype=torch.float64),
-    )
+    return model, *(torch.randn(ROWS, size, dtype=torch.float64) for size in (5, 7))
 
 
 def loss_of(model, data, target):
@@ -54,7 +45,6 @@ def loss_of(model, data, target):
 
 
 def share(rows):
-    """This rank's part of a batch."""
     return rows.chunk(dist.get_world_size())[dist.get_rank()]
 
 
@@ -63,12 +53,9 @@ def close(found, expected):
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
 
 
-def whole(tensor):
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-
-
 def values(model):
-    return [whole(param.detach()).clone() for param in model.parameters()]
+    points = (param.detach() for param in model.parameters())
+    return [(p.full_tensor() if isinstance(p, DTensor) else p).clone() for p in points]
 
 
 def steps(model, optimizer, data, target, *, first=0, last=STEPS, own=share):
@@ -103,17 +90,9 @@ OPTIONS = [
 ]
 
 
-def check_ddp(folder):
-    for kind, options in OPTIONS:
-        trained, evaluated, radius = in_one_process(kind, options)
-        model, data, target = problem()
-        wrapped = DistributedDataParallel(model)
-        optimizer = kind(wrapped.parameters(), **options)
-        steps(wrapped, optimizer, data, target)
-        close(values(model), trained)
-        with optimizer.evaluating():
-            close(values(model), evaluated)
-        assert abs(optimizer.radius / radius - 1) < 1e-12
+def wrapped_model():
+    model, data, target = problem()
+    return DistributedDataParallel(model), data, target
 
 
 def sharded_model():
@@ -123,14 +102,28 @@ def sharded_model():
     return fully_shard(model), data, target
 
 
-def check_fsdp(folder):
+def runs(make, build=lambda params, kind, **options: kind(params, **options)):
+    """Yield each model after its steps, the optimizer, and the points of a run without ranks."""
     for kind, options in OPTIONS:
         trained, evaluated, radius = in_one_process(kind, options)
-        model, data, target = sharded_model()
-        optimizer = kind(model.parameters(), **options)
+        model, data, target = make()
+        optimizer = build(model.parameters(), kind, **options)
         steps(model, optimizer, data, target)
         close(values(model), trained)
-        assert abs(optimizer.radius / radius - 1) < 1e-12  # not of this rank's part alone
+        found = getattr(optimizer, "optim", optimizer).radius
+        assert abs(found / radius - 1) < 1e-12  # not of this rank's part alone
+        yield model, optimizer, trained, evaluated
+
+
+def check_ddp(folder):
+    for model, optimizer, _, evaluated in runs(wrapped_model):
+        with optimizer.evaluating():
+            close(values(model), evaluated)
+
+
+def check_fsdp(folder):
+    plain, data, target = problem()
+    for model, optimizer, trained, evaluated in runs(sharded_model):
         for param in model.parameters():
             for state in optimizer.state[param].values():
                 assert isinstance(state, DTensor)
@@ -140,7 +133,6 @@ def check_fsdp(folder):
             evaluated_loss = loss_of(model, data, target).item()
             model.reshard()
         close(values(model), trained)
-        plain, _, _ = problem()
         with torch.no_grad():
             for param, value in zip(plain.parameters(), evaluated, strict=True):
                 param.copy_(value)
@@ -151,16 +143,11 @@ def check_zero(folder):
     model, _, _ = problem()
     with pytest.raises(ValueError, match="sharded=True to it"):
         ZeroRedundancyOptimizer(model.parameters(), optimizer_class=AcceleGrad)
-    for kind, options in OPTIONS:
-        trained, evaluated, radius = in_one_process(kind, options)
-        model, data, target = problem()
-        wrapped = DistributedDataParallel(model)
-        optimizer = ZeroRedundancyOptimizer(
-            wrapped.parameters(), optimizer_class=kind, sharded=True, **options
-        )
-        steps(wrapped, optimizer, data, target)
-        close(values(model), trained)
-        assert abs(optimizer.optim.radius / radius - 1) < 1e-12
+
+    def build(params, kind, **options):
+        return ZeroRedundancyOptimizer(params, optimizer_class=kind, sharded=True, **options)
+
+    for model, optimizer, trained, evaluated in runs(wrapped_model, build):
         optimizer.optim.eval()
         optimizer.zero_grad()
         optimizer.step()  # without gradients it only tells all ranks the parameters of each
@@ -170,13 +157,17 @@ def check_zero(folder):
         close(values(model), trained)
 
 
+def state_of(model, optimizer):
+    names = ("model_state_dict", "optim_state_dict")
+    return dict(zip(names, get_state_dict(model, optimizer), strict=True))
+
+
 def check_interrupted(folder):
     """A run that ends abruptly after a checkpoint; check_resumed goes on with it."""
     model, data, target = sharded_model()
     optimizer = AcceleGrad(model.parameters())
     steps(model, optimizer, data, target, last=10)
-    state = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer), strict=True))
-    save(state, checkpoint_id=folder / "checkpoint")
+    save(state_of(model, optimizer), checkpoint_id=folder / "checkpoint")
     steps(model, optimizer, data, target, first=10, last=12)
     sys.stdout.flush()
     dist.barrier()
@@ -189,11 +180,9 @@ def check_resumed(folder):
         for param in model.parameters():
             param.add_(1.0)  # what is loaded counts, not what a new model happens to hold
     optimizer = AcceleGrad(model.parameters())
-    state = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer), strict=True))
+    state = state_of(model, optimizer)
     load(state, checkpoint_id=folder / "checkpoint")
-    set_state_dict(
-        model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"]
-    )
+    set_state_dict(model, optimizer, **state)
     assert optimizer.iteration == 10
     steps(model, optimizer, data, target, first=10)
     trained, evaluated, _ = in_one_process(AcceleGrad, {})

@@ -12,7 +12,6 @@ RANKS = Path(__file__).parent / "ranks.py"
 
 
 def run(folder, ranks, *checks):
-    """Return the exit codes of processes that each are one rank, and what they said."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     flags = ("-W", "error", "-W", "ignore::DeprecationWarning")
     started = [

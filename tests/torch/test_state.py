@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from accelegrad.torch import AcceleGrad, AdaGradNorm, minimize, recalibrate
 from processes import run_python
 
 KINDS = [AcceleGrad, AdaGradNorm]
+OPTIONS = [{}, {"diagonal": False}, {"diameter": 2.0}, {"diameter": 2.0, "diagonal": True}]
 
 
 class Additive(torch.nn.Sequential):
@@ -35,18 +37,17 @@ class Run:
     def loss(self, rows=slice(None)):
         return (self.model(self.data[rows]) - self.target[rows]).square().mean()
 
+    def closure(self, rows=slice(None), factor=1.0):
+        self.optimizer.zero_grad()
+        loss = factor * self.loss(rows)
+        loss.backward()
+        return loss
+
     def step(self, count=1):
         for _ in range(count):
             rows = torch.arange(8 * self.steps, 8 * self.steps + 8) % 64
             self.steps += 1
-
-            def closure(rows=rows):
-                self.optimizer.zero_grad()
-                loss = self.loss(rows)
-                loss.backward()
-                return loss
-
-            self.optimizer.step(closure)
+            self.optimizer.step(partial(self.closure, rows))
 
     def values(self):
         return torch.cat([p.detach().flatten() for p in self.model.parameters()])
@@ -73,7 +74,7 @@ def test_looking_at_the_average_changes_nothing(kind, dtype):
     assert not torch.equal(evaluated, before)
 
 
-def test_steps_in_evaluation_mode():
+def test_steps_in_evaluation_mode_or_to_set_up_state_do_not_count():
     run = Run(diameter=2.0)
     run.step(3)
     run.optimizer.eval()
@@ -89,9 +90,6 @@ def test_steps_in_evaluation_mode():
     run.optimizer.step()
     assert torch.equal(run.values(), before)
     assert run.optimizer.iteration == 3
-
-
-def test_the_step_that_sets_up_state_does_not_count():
     run = Run()
     for group in run.optimizer.param_groups:
         group["lr"] = 0.0
@@ -113,7 +111,7 @@ def test_copies_and_pickles_go_on_alike(kind):
         assert torch.equal(each.values(), run.values())
 
 
-def test_functions_are_not_saved_and_kept_on_loading():
+def test_a_loaded_state_brings_its_method_and_functions_stay():
     run, loaded = (Run(diameter=2.0, projection=lambda x: x.clamp(-0.1, 0.1)) for _ in range(2))
     run.step(3)
     state = run.optimizer.state_dict()
@@ -121,9 +119,6 @@ def test_functions_are_not_saved_and_kept_on_loading():
     loaded.optimizer.load_state_dict(state)
     assert callable(loaded.optimizer.param_groups[0]["projection"])
     assert state["param_groups"][0]["penalty"] is None
-
-
-def test_a_loaded_state_brings_its_method():
     run, loaded = Run(diagonal=False), Run()
     run.step(5)
     loaded.model.load_state_dict(run.model.state_dict())
@@ -141,29 +136,15 @@ def test_half_precision_is_as_good_as_its_points():
     run.step(300)
     with run.optimizer.evaluating():
         assert run.loss().item() < 0.05 * before
-    exact = Run(dtype=torch.float32, diameter=2.0)
-    coarse = Run(dtype=torch.bfloat16, diameter=2.0)
+    exact, coarse = (Run(dtype=dtype, diameter=2.0) for dtype in (torch.float32, torch.bfloat16))
     exact.step(50)
     coarse.step(50)
     assert torch.allclose(exact.values(), coarse.values().float(), atol=0.05)
 
 
-# -- memory ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("kind", "options"),
-    [
-        (AcceleGrad, {}),
-        (AcceleGrad, {"diagonal": False}),
-        (AcceleGrad, {"diameter": 2.0}),
-        (AcceleGrad, {"diameter": 2.0, "diagonal": True}),
-        (AcceleGrad, {"diameter": 2.0, "projection": "ball"}),
-        (AdaGradNorm, {}),
-    ],
-)
-def test_three_tensors_at_most_allocated_once(kind, options):
-    run = Run(kind, **options)
+@pytest.mark.parametrize("options", [*OPTIONS, {"diameter": 2.0, "projection": "ball"}, None])
+def test_three_tensors_at_most_allocated_once(options):
+    run = Run(AdaGradNorm) if options is None else Run(**options)
 
     def places():
         states = [run.optimizer.state[param].values() for param in run.model.parameters()]
@@ -175,9 +156,6 @@ def test_three_tensors_at_most_allocated_once(kind, options):
     before = places()
     run.step(80)
     assert places() == before
-
-
-# -- gradients -------------------------------------------------------------------------------------
 
 
 def test_frozen_and_late_parameters():
@@ -222,7 +200,10 @@ def ended(kind, *groups):
     """The parameters of some groups with those options after some steps, the groups' order kept."""
     torch.manual_seed(0)
     params = [Parameter(torch.randn(4, dtype=torch.float64)) for _ in groups]
-    optimizer = kind([{"params": [p], **own} for p, own in zip(params, groups, strict=True)])
+    optimizer, again = (
+        kind([{"params": [p], **own} for p, own in zip(params, groups, strict=True)])
+        for _ in range(2)
+    )
 
     def closure():
         for param in params:
@@ -230,7 +211,6 @@ def ended(kind, *groups):
 
     for _ in range(5):
         optimizer.step(closure)
-    again = kind([{"params": [p], **own} for p, own in zip(params, groups, strict=True)])
     again.load_state_dict(optimizer.state_dict())  # by groups too
     return [param.detach() for param in params]
 
@@ -264,15 +244,8 @@ def test_steps_without_finite_gradients_are_skipped(kind, bad):
     run = Run(kind)
     run.step(5)
     before, state = run.values(), copy.deepcopy(run.optimizer.state_dict())
-
-    def closure():
-        run.optimizer.zero_grad()
-        loss = run.loss() * bad
-        loss.backward()
-        return loss
-
     with pytest.warns(RuntimeWarning, match="not finite, and this step is skipped"):
-        assert not np.isfinite(run.optimizer.step(closure).item())
+        assert not np.isfinite(run.optimizer.step(partial(run.closure, factor=bad)).item())
     assert torch.equal(run.values(), before)
     after = run.optimizer.state_dict()
     torch.testing.assert_close(after["state"], state["state"], rtol=0, atol=0)
@@ -281,19 +254,15 @@ def test_steps_without_finite_gradients_are_skipped(kind, bad):
     assert torch.isfinite(run.values()).all()
 
 
-# -- autograd and compilation ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "options", [{"diameter": 2.0}, {"diameter": 2.0, "diagonal": True}, {}, {"diagonal": False}]
-)
+@pytest.mark.parametrize("options", OPTIONS)
 def test_autograd_goes_through_steps(options):
     """The slope of a point after three steps with respect to the first gradient and lr."""
     start = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
 
-    def end(gradient, lr):
-        x = start.clone().requires_grad_().clone()
-        optimizer = AcceleGrad([x], lr=lr, differentiable=True, **options)
+    def end(gradient, lr, differentiable=True):
+        x = Parameter(start.clone())
+        x = x.clone() if differentiable else x
+        optimizer = AcceleGrad([x], lr=lr, differentiable=differentiable, **options)
         for factor in (1.0, 0.7, -0.4):
             x.grad = factor * gradient
             optimizer.step()
@@ -306,11 +275,7 @@ def test_autograd_goes_through_steps(options):
     else:  # steps of 1e-6 are below what finite differences of x see
         slopes = torch.autograd.grad(end(given, lr).sum(), (given, lr))
         assert all(torch.isfinite(slope).all() for slope in slopes)
-    plain = Parameter(start.clone())
-    optimizer = AcceleGrad([plain], lr=0.5, **options)
-    for factor in (1.0, 0.7, -0.4):
-        plain.grad = factor * given.detach()
-        optimizer.step()
+    plain = end(given.detach(), 0.5, differentiable=False)
     torch.testing.assert_close(end(given, lr).detach(), plain.detach(), rtol=1e-12, atol=1e-12)
 
 
@@ -328,16 +293,12 @@ def test_a_compiled_step_is_compiled_once():
         for i in range(40):
             for run, do in ((eager, eager.optimizer.step), (compiled, step)):
                 run.optimizer.param_groups[0]["lr"] = 1.0 - 0.01 * i
-                run.optimizer.zero_grad()
-                run.loss(slice(i, i + 8)).backward()
+                run.closure(slice(i, i + 8))
                 do()
             counts.append(counter.frame_count)
         assert counts[-1] == counts[2]  # as numbers change, nothing is compiled again
         torch.testing.assert_close(eager.values(), compiled.values(), rtol=1e-9, atol=1e-9)
     torch.compiler.reset()
-
-
-# -- what is refused -------------------------------------------------------------------------------
 
 
 def test_state_of_another_model_or_optimizer_is_refused():
@@ -385,14 +346,10 @@ def test_wrong_options(options, message):
         AcceleGrad([Parameter(torch.ones(2))], **options)
 
 
-# -- BatchNorm, minimize, imports ------------------------------------------------------------------
-
-
 def test_recalibrated_statistics_are_those_of_the_average():
     torch.manual_seed(0)
-    model = torch.nn.Sequential(
-        torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1)
-    )
+    layers = torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1)
+    model = torch.nn.Sequential(*layers)
     data = torch.randn(40, 3)
     optimizer = AcceleGrad(model.parameters(), diameter=2.0)
     for _ in range(20):
@@ -463,9 +420,7 @@ def test_minimize_refuses_what_it_cannot_certify(function, params, message):
         assert torch.equal(params.detach(), torch.ones_like(params))
 
 
-def test_torch_is_loaded_by_its_door_alone():
-    code = "import sys, accelegrad; accelegrad.AcceleGrad(1.0); print('torch' in sys.modules)"
-    assert run_python(code) == "False"
+def test_without_torch_its_door_says_what_to_install():
     code = """if True:
         import sys; sys.modules["torch"] = None
         try: import accelegrad.torch
