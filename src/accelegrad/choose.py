@@ -46,7 +46,11 @@ from accelegrad.proofs.fenchel import Terms
 from accelegrad.rules import Rescaled, Rule
 from accelegrad.rules.base import SHORTEST, check_distance
 from accelegrad.solvers.curvature import FACTOR_PRODUCT, Costs
+from accelegrad.solvers.dual_ascent import DualAscent
+from accelegrad.solvers.interior_point import InteriorPoint
+from accelegrad.solvers.newton import SketchedNewton
 from accelegrad.solvers.portfolio import Portfolio
+from accelegrad.solvers.proximal_newton import ProximalNewton
 from accelegrad.solvers.row_oracle import RowRule
 
 #: Up to this ratio of column sizes, methods that do not scale columns work well.
@@ -215,7 +219,7 @@ class Request:
     @cached_property
     def solvers(self) -> list[str]:
         """The solvers for rows in memory with an l2 term, the one with least likely work first."""
-        works = {name: METHODS[name].rule().likely_work(self.model) for name in ROW_SOLVERS}
+        works = {name: rule.likely_work(self.model) for name, rule in ROW_SOLVERS.items()}
         works = {name: work for name, work in works.items() if work < math.inf}
         return sorted(works, key=works.__getitem__)
 
@@ -239,7 +243,12 @@ class Row(NamedTuple):
 #: Stands for the method that was given, and for the solver for rows with the least likely work.
 GIVEN, CHEAPEST = "given", "cheapest"
 #: The solvers for rows in memory that can be the cheapest.
-ROW_SOLVERS = (PROXIMAL, NEWTON, DUAL, INTERIOR)
+ROW_SOLVERS: dict[str, RowRule] = {
+    PROXIMAL: ProximalNewton(),
+    NEWTON: SketchedNewton(),
+    DUAL: DualAscent(),
+    INTERIOR: InteriorPoint(),
+}
 TABLE = [
     Row(("asked_for",), GIVEN, "it was asked for"),
     Row(
@@ -355,7 +364,7 @@ def resolve(request: Request) -> Setting:
     inner = space if change is None else space.scaled(change)
     rule, diameter = built_rule(request.method, choice.name, request.parameters)
     if choice.second is not None:
-        rule = Portfolio(rule, METHODS[choice.second].rule())
+        rule = Portfolio(ROW_SOLVERS[choice.name], ROW_SOLVERS[choice.second])
     method = METHODS.get(choice.name)
     if method is not None and type(rule) is method.automatic and "largest_radius" in rule.can:
         # A start that is a minimiser up to rounding says nothing about the step size.

@@ -16,8 +16,7 @@ from scipy.optimize import OptimizeResult
 
 from accelegrad import threads
 from accelegrad.bundle.cut_memory import CutMemory, default_size
-from accelegrad.catalogue import MethodOptions
-from accelegrad.catalogue import METHODS
+from accelegrad.catalogue import METHODS, MethodOptions
 from accelegrad.choose import Request, Setting, checked_space, resolve
 from accelegrad.errors import Vector, finite_vector, nearest, real_number, whole_number
 from accelegrad.linalg import norm
