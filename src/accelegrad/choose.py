@@ -32,6 +32,7 @@ from accelegrad.geometry.penalties import OnLeading, Penalty, as_penalty
 from accelegrad.geometry.sets import Ball, Box, FeasibleSet, WholeSpace, as_feasible_set
 from accelegrad.linalg import ROUNDED_UP
 from accelegrad.models.linear_model import LinearModel
+from accelegrad.models.matrix import blas_seconds
 from accelegrad.models.scaling import (
     ColumnScaling,
     can_scale,
@@ -199,10 +200,10 @@ class Request:
         # to 1e4).
         if n > MOST_SHORT_ROWS or (self.constrained and n < d):
             return False
-        storage = model.storage._replace(pairs_per_row=math.inf)
-        seconds = n * storage.gram_seconds_per_row(d) + FACTOR_PRODUCT * d**3 / 3
+        dense = model.storage.dense
+        seconds = n * blas_seconds(d, dense) + FACTOR_PRODUCT * d**3 / 3
         more = MORE_LABELS if model.loss.classification else MOST_ROWS_SLOW
-        few = storage.dense and more * d < n <= FEW_DENSE_ROWS * d
+        few = dense and more * d < n <= FEW_DENSE_ROWS * d
         return bool(seconds <= (1.0 if few else MOST_STEP_SECONDS))
 
     @property

@@ -17,6 +17,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cached_property
 from typing import Any
 
 #: OpenBLAS splits matrix-vector products from this number of entries on, other work later.
@@ -35,16 +36,13 @@ class _Limit:
         #: libraries that are limited now, with their previous number of threads
         self.limited: list[tuple[Any, int]] = []
         self._is_limited = False
-        self._libraries: list[Any] | None = None
 
+    @cached_property
     def libraries(self) -> list[Any]:
-        """Return the controllers of NumPy's and SciPy's BLAS, found once: it takes milliseconds."""
-        if self._libraries is None:
-            from threadpoolctl import ThreadpoolController
+        """The controllers of NumPy's and SciPy's BLAS, found once: it takes milliseconds."""
+        from threadpoolctl import ThreadpoolController
 
-            found = ThreadpoolController().select(user_api="blas").lib_controllers
-            self._libraries = list(found)
-        return self._libraries
+        return list(ThreadpoolController().select(user_api="blas").lib_controllers)
 
     def change(self, work: str | None) -> str | None:
         """Set what this Python thread does from now on, and return what it did before."""
@@ -59,7 +57,7 @@ class _Limit:
                 self._counts[work] += 1
             limited = self._counts[_OWN] > 0 and self._counts[_USERS] == 0
             if limited and not self._is_limited:
-                for library in self.libraries():
+                for library in self.libraries:
                     number = library.get_num_threads()
                     if number is not None and number > 1:
                         self.limited.append((library, number))
@@ -106,7 +104,7 @@ def allowed() -> int | None:
     with _limit.lock:
         given = {id(library): number for library, number in _limit.limited}
         numbers = [
-            given.get(id(library)) or library.get_num_threads() for library in _limit.libraries()
+            given.get(id(library)) or library.get_num_threads() for library in _limit.libraries
         ]
     return min((number for number in numbers if number), default=None)
 

@@ -309,15 +309,9 @@ class ClusterData:
         other._counts = counts.astype(np.min_scalar_type(int(counts.max())))
         return other
 
-    @property
-    def n_counted(self) -> int:
-        """The number of rows with weight."""
-        return sum(known.counted for known in self.facts)
-
-    @property
-    def weight(self) -> float:
-        """The weight of all rows."""
-        return sum(known.weight for known in self.facts)
+    def seen(self) -> tuple[int, float]:
+        """Return the number of rows with weight, and their weight."""
+        return sum(k.counted for k in self.facts), sum(k.weight for k in self.facts)
 
     @property
     def storage(self) -> Storage:

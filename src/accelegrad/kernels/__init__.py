@@ -112,19 +112,18 @@ def readable(X: Any) -> Readable | None:
 
     Kernels need dense data in C order, or CSR data with fewer than 2^31 entries.
     """
-    if isinstance(X, np.ndarray):
-        return Readable(X.size, X.shape[1], False, X.nbytes) if _is_plain(X) else None
-    if not hasattr(X, "indptr"):  # rows that are read chunk by chunk
+    dense = isinstance(X, np.ndarray)
+    if not (dense or hasattr(X, "indptr")):  # rows that are read chunk by chunk
         return None
-    parts = (X.data, X.indices, X.indptr)
-    if max(X.indptr[-1], X.shape[1]) > MOST_ENTRIES or not all(_is_plain(part) for part in parts):
+    parts = (X,) if dense else (X.data, X.indices, X.indptr)
+    entries, n_bytes = int(X.size if dense else X.indptr[-1]), 0
+    for part in parts:
+        if not (part.flags.c_contiguous and part.flags.aligned and part.dtype.isnative):
+            return None
+        n_bytes += int(part.nbytes)
+    if not dense and max(entries, X.shape[1]) > MOST_ENTRIES:
         return None
-    bytes_of_all = sum(int(part.nbytes) for part in parts)
-    return Readable(int(X.indptr[-1]), X.shape[1], True, bytes_of_all)
-
-
-def _is_plain(array: np.ndarray[Any, Any]) -> bool:
-    return array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative
+    return Readable(entries, X.shape[1], not dense, n_bytes)
 
 
 def wanted(matrix: Readable | None, pays: Callable[[Readable], bool] | None = None) -> bool:

@@ -209,6 +209,17 @@ class LinearModel:
         self.sample_weight = checked_weights(sample_weight, self.n_samples)
         self.shares = row_shares(self.sample_weight, self.n_samples)
 
+    @staticmethod
+    def of_checked(
+        X: Any, y: Vector, weights: Vector | None, loss: Loss, *, l2: float, fit_intercept: bool
+    ) -> LinearModel:
+        """Return a model of X from `design_matrix` with checked targets and weights."""
+        model = object.__new__(LinearModel)
+        model._set_up(X, loss, l2, fit_intercept)
+        model.y, model.sample_weight = y, weights
+        model.shares = row_shares(weights, model.n_samples)
+        return model
+
     def _set_up(self, X: Any, loss: Loss, l2: float, fit_intercept: bool) -> None:
         if not isinstance(fit_intercept, (bool, np.bool_)):
             raise TypeError(f"fit_intercept must be True or False, not {fit_intercept!r}.")
@@ -261,7 +272,8 @@ class LinearModel:
         weights = None if self.sample_weight is None else self.sample_weight[rows]
         # `take` is faster than indexing.
         X = np.take(self.X, rows, axis=0) if isinstance(self.X, np.ndarray) else self.X[rows]
-        return self._of_data(X, self.y[rows], weights, row_shares(weights, rows.size), l2)
+        options: dict[str, Any] = {"l2": l2, "fit_intercept": self.fit_intercept}
+        return LinearModel.of_checked(X, self.y[rows], weights, self.loss, **options)
 
     def taken(self, rows: RowNumbers) -> TakenRows:
         """Return some rows with their targets and shares."""
@@ -288,9 +300,9 @@ class LinearModel:
     def _of_data(
         self, X: Any, y: Vector, weights: Vector | None, shares: Vector, l2: float
     ) -> LinearModel:
-        other = object.__new__(LinearModel)
-        other._set_up(X, self.loss, l2, self.fit_intercept)
-        other.y, other.sample_weight, other.shares = y, weights, shares
+        options: dict[str, Any] = {"l2": l2, "fit_intercept": self.fit_intercept}
+        other = LinearModel.of_checked(X, y, weights, self.loss, **options)
+        other.shares = shares
         return other
 
     def smoothed(self, mu: float) -> LinearModel:
@@ -547,7 +559,8 @@ class LinearModel:
         zeros, found = np.zeros(self.n_samples), np.empty(len(constants))
         with np.errstate(over="ignore"):
             for place, b in enumerate(constants):
-                found[place] = self.shares @ self.loss.value(zeros + b, self.y)
+                losses, _ = self.loss.value_and_derivative(zeros + b, self.y)
+                found[place] = self.shares @ losses
         return found
 
     def slopes(self, margins: Vector) -> Vector:

@@ -35,13 +35,6 @@ class Parameter:
     least: float = -inf
     below: float = inf
 
-    def checked(self, given: Any) -> float:
-        """Return a checked float."""
-        number = real_number(self.name, given, above=self.above, least=self.least)
-        if not number < self.below:
-            raise ValueError(f"{self.name} must be < {self.below:g}, but it is {given!r}.")
-        return number
-
 
 QUANTILE = Parameter("quantile", 0.5, "the quantile to estimate", above=0.0, below=1.0)
 EPSILON = Parameter("epsilon", 0.1, "half the width of the zone without cost", least=0.0)
@@ -152,7 +145,11 @@ def make_loss(
     """Return the loss with this name in `LOSSES` or scikit-learn; all parameters are checked."""
     given = {QUANTILE: quantile, EPSILON: epsilon, DELTA: delta}
     for parameter, number in given.items():
-        given[parameter] = parameter.checked(number)
+        above, least = parameter.above, parameter.least
+        given[parameter] = real_number(parameter.name, number, above=above, least=least)
+        if not given[parameter] < parameter.below:
+            limit = f"{parameter.name} must be < {parameter.below:g}"
+            raise ValueError(f"{limit}, but it is {number!r}.")
     if not isinstance(name, str):
         raise TypeError(f"loss must be the name of a loss, not {name!r}; {nearest('', LOSSES)}")
     name = _PLAIN_NAMES.get(name, name)

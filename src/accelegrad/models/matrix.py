@@ -223,10 +223,6 @@ class Storage(NamedTuple):
     pairs_per_row: float
     """Mean number of pairs of entries of a row; infinite without a kernel for pairs."""
 
-    def gram_seconds_per_row(self, n_parameters: int) -> float:
-        """Return the cost of one row in a Gram matrix."""
-        return min(blas_seconds(n_parameters, self.dense), PAIR * self.pairs_per_row)
-
 
 def blas_seconds(n_parameters: int, dense: bool) -> float:
     """Return the cost of one row in a Gram matrix by BLAS, for which rows are copied."""

@@ -61,12 +61,10 @@ def level(loss: Loss, shares: Vector, theta: Vector, y: Vector) -> tuple[float, 
     return total, error
 
 
-def heights(
-    model: LinearModel, theta: Vector, levels: tuple[float, float] | None = None
-) -> tuple[float, float, float, float]:
+def heights(model: LinearModel, theta: Vector) -> tuple[float, float, float, float]:
     """Return level and mean (for an intercept) of slopes, each with its error bound."""
-    shares, y = np.asarray(model.shares), np.asarray(model.y)
-    height, error = level(model.loss, shares, theta, y) if levels is None else levels
+    shares = np.asarray(model.shares)
+    height, error = level(model.loss, shares, theta, np.asarray(model.y))
     if not model.fit_intercept:
         return height, error, 0.0, 0.0
     weighted = shares * theta
@@ -95,24 +93,10 @@ class SlopeSums:
     combination_error: Vector
 
     @classmethod
-    def of(
-        cls,
-        model: LinearModel,
-        theta: Vector,
-        *,
-        levels: tuple[float, float] | None = None,
-        combination: Vector | None = None,
-        slack: Vector | float = 0.0,
-    ) -> SlopeSums:
-        """Return the sums over all rows of a model, given one slope per row.
-
-        `levels` and `combination`, sum_i p_i theta_i x_i, may be given if known; `slack` bounds the
-        error of the latter's entries beyond that of a product with the data.
-        """
-        if combination is None:
-            combination = model.combination(theta)[: model.n_features]
-        off = model.rounding.combination(norm(np.sqrt(model.shares) * theta)) + slack
-        return cls(*heights(model, theta, levels), combination, off)
+    def of(cls, model: LinearModel, theta: Vector) -> SlopeSums:
+        """Return the sums over all rows of a model, given one slope per row."""
+        off = model.rounding.combination(norm(np.sqrt(model.shares) * theta))
+        return cls(*heights(model, theta), model.combination(theta)[: model.n_features], off)
 
     @classmethod
     def at(cls, model: LinearModel, known: ModelPoint) -> SlopeSums:
@@ -249,6 +233,11 @@ class Terms:
         self.ends, (self.lower, self.upper) = ends, ends[:, :n_features]
         #: the allowed weight nearest to 0, where an l1 term has its kink
         self._kink = np.minimum(np.maximum(0.0, self.lower), self.upper)
+        #: whether zero weights are allowed: then slopes with a negative level prove nothing
+        self.holds_origin = not self._kink.any()
+        if feasible_set is not None and not self.separable:
+            origin = feasible_set.project(np.zeros(n_features + fit_intercept))
+            self.holds_origin = not origin[:n_features].any()
         #: limits of the intercept
         self.intercept = tuple(ends[:, -1].tolist()) if fit_intercept else (-math.inf, math.inf)
         self.intercept_is_free = self.intercept == (-math.inf, math.inf)
@@ -300,15 +289,6 @@ class Terms:
         return math.hypot(*sizes)
 
     @cached_property
-    def holds_origin(self) -> bool:
-        """Whether zero weights are allowed: then slopes with a negative level prove nothing."""
-        if self.separable:
-            return bool(((self.lower <= 0.0) & (self.upper >= 0.0)).all())
-        assert self.feasible_set is not None
-        origin = np.zeros(self.n_features + self.fit_intercept)
-        return not self.feasible_set.project(origin)[: self.n_features].any()
-
-    @cached_property
     def gets_tight(self) -> bool:
         """Whether the bound approaches the minimum at good slopes.
 
@@ -331,9 +311,11 @@ class Terms:
             return loss.name == "squared"
         return self._holds_each
 
-    def penalty_value(self, weights: Vector) -> float:
-        """Return l1 ||w||_1 + l2 / 2 ||w||^2."""
-        return float(np.sum(self.l1 * np.abs(weights))) + 0.5 * self.l2 * float(weights @ weights)
+    def objective(self, mean_loss: float, x: Vector) -> float:
+        """Return the mean loss plus l1 ||w||_1 + l2 / 2 ||w||^2."""
+        w = x[: self.n_features]
+        value = mean_loss + 0.5 * self.l2 * float(w @ w)
+        return value + float(np.sum(self.l1 * np.abs(w))) if self.has_l1 else value
 
     def balance(self, above: float, below: float) -> tuple[float, float]:
         """Return the factors for slopes above and below 0, given the sizes of their sums.

@@ -25,7 +25,7 @@ from accelegrad.proofs.fenchel import (
     Reach,
     SlopeSums,
     Terms,
-    level,
+    heights,
 )
 from accelegrad.proofs.null_space import DualBounds, NullSpace, needed_signs, obstacle
 
@@ -136,14 +136,18 @@ class ModelDual:
     ) -> float:
         """Return the bound by slopes, or by a multiple of them if that is better; at least 0.
 
-        The mean of `theta` must be 0 up to rounding if the intercept is free; for `combination` and
-        `slack` see `SlopeSums.of`. A result that is seen to be below `least` is replaced by 0.
+        The mean of `theta` must be 0 up to rounding if the intercept is free. `combination`,
+        sum_i p_i theta_i x_i, may be given; `slack` then bounds the error of its entries beyond
+        that of a product with the data. A result seen to be below `least` is replaced by 0.
         """
         model, terms = self.model, self.terms
-        levels = level(model.loss, model.shares, theta, model.y)
-        if terms.intercept_is_free and terms.holds_origin and not levels[0] - levels[1] > least:
+        level, error, mean, mean_error = heights(model, theta)
+        if terms.intercept_is_free and terms.holds_origin and not level - error > least:
             return 0.0  # avoids a product with the data
-        sums = SlopeSums.of(model, theta, levels=levels, combination=combination, slack=slack)
+        if combination is None:
+            combination = model.combination(theta)[: model.n_features]
+        off = model.rounding.combination(norm(np.sqrt(model.shares) * theta)) + slack
+        sums = SlopeSums(level, error, mean, mean_error, combination, off)
         return terms.lower_bound(sums, self.reach)
 
     def without_terms(self, wish: str) -> DualBounds:
@@ -219,7 +223,7 @@ class ModelDual:
                 weights = point[: model.n_features]
                 if weights.any() or not self.terms.intercept_is_free:
                     loss = model.value(point) - 0.5 * model.l2 * float(weights @ weights)
-                    value = float(loss + self.terms.penalty_value(weights))
+                    value = float(self.terms.objective(loss, weights))
             if value is None:
                 constants = [0.0]
                 if model.fit_intercept and not model.loss.classification:

@@ -49,19 +49,15 @@ class Data(NamedTuple):
     weights: Any
     columns: Any = None  # the columns that X keeps, if empty ones were removed
 
-    @property
-    def weight(self) -> float:
-        """The total weight; without weights, the number of samples."""
+    def seen(self) -> tuple[int, float]:
+        """Return the number of samples with positive weight, and their total weight."""
         if self.weights is None:
-            return float(self.y.size)
-        return math.fsum(float(weights.sum()) for _, weights in self.blocks())
-
-    @property
-    def n_counted(self) -> int:
-        """The number of samples with positive weight."""
-        if self.weights is None:
-            return int(self.y.size)
-        return sum(int(np.count_nonzero(weights)) for _, weights in self.blocks())
+            return int(self.y.size), float(self.y.size)
+        count, sums = 0, []
+        for _, weights in self.blocks():
+            count += int(np.count_nonzero(weights))
+            sums.append(float(weights.sum()))
+        return count, math.fsum(sums)
 
     def blocks(self) -> Iterator[Any]:
         """Yield blocks of targets and weights in memory."""

@@ -18,6 +18,7 @@ from accelegrad.geometry.penalties import L1, OnLeading, Penalty
 from accelegrad.geometry.sets import Box, FeasibleSet, Product, WholeSpace
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import DELTA, EPSILON, LOSSES, Loss, make_loss
+from accelegrad.models.model_input import design_matrix
 from accelegrad.models.multinomial import MultinomialModel, classes_model
 from accelegrad.models.parted_model import PartedModel, weighted_quantile
 from accelegrad.models.streamed_model import StreamedMatrix, StreamedModel
@@ -70,15 +71,17 @@ class Objective:
 
     def on(self, X: Any, y: Any, weights: Vector | None, n_classes: int = 1) -> Problem:
         """Return the problem on samples; `y` are class numbers if there are several classes."""
-        options: dict[str, Any] = {
-            "l2": self.l2,
-            "fit_intercept": self.fit_intercept,
-            "sample_weight": weights,
-        }
+        options: dict[str, Any] = {"l2": self.l2, "fit_intercept": self.fit_intercept}
+        model: Any
         if n_classes > 1:
-            return Problem.of(classes_model(X, y, n_classes, **options), self)
-        kind: Any = StreamedModel.of if isinstance(X, StreamedMatrix) else LinearModel
-        return Problem.of(kind(X, y, self.loss, **options, **self.loss_parameters), self)
+            model = classes_model(X, y, n_classes, sample_weight=weights, **options)
+        elif isinstance(X, StreamedMatrix):
+            options |= self.loss_parameters
+            model = StreamedModel.of(X, y, self.loss, sample_weight=weights, **options)
+        else:
+            given = design_matrix(X), y, weights, self.pointwise
+            model = LinearModel.of_checked(*given, **options)
+        return Problem.of(model, self)
 
 
 @dataclass(frozen=True)
@@ -141,7 +144,7 @@ class Problem:
         x, model = np.zeros(self.model.n_parameters), self.model
         if isinstance(model, LinearModel) and model.fit_intercept:
             x[-1] = 0.0 if model.loss.classification else best_constant(model)
-        return self.nearest(x)
+        return x if self.feasible_set is None else self.nearest(x)
 
     def nearest(self, x: Vector) -> Vector:
         """Return the nearest feasible point."""

@@ -91,8 +91,9 @@ def learn(
     before = stream.waiting
     data = data if before is None else joined(before, data)
     n = data.y.size
-    rows, weight = stream.rows + n, stream.weight + data.weight
-    share = data.weight / n / (weight / rows)
+    new_weight = data.seen()[1]
+    rows, weight = stream.rows + n, stream.weight + new_weight
+    share = new_weight / n / (weight / rows)
     order = np.random.default_rng([seed, int(stream.rows)]).permutation(n)
     count = -(-n // batch_size)  # batches of nearly equal size
     ends = n * np.arange(1, count + 1) // count

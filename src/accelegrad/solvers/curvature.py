@@ -13,7 +13,7 @@ from scipy.linalg.lapack import dpotrs
 from accelegrad.errors import Vector
 from accelegrad.linalg import cholesky_factor, with_unit_diagonal
 from accelegrad.models.linear_model import LinearModel
-from accelegrad.models.matrix import MOST_SAMPLED, CurvedRows, Matrix
+from accelegrad.models.matrix import MOST_SAMPLED, PAIR, CurvedRows, Matrix, blas_seconds
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.solvers.quadratic import DESCENT, Limits, Minimum, box_minimum
 
@@ -129,7 +129,8 @@ class Costs(NamedTuple):
         storage, n, d = model.storage, model.n_samples, model.n_parameters
         entry = DENSE_ENTRY if storage.dense else SPARSE_ENTRY
         evaluation = max(entry * storage.entries + ROW * n, LEAST_EVALUATION)
-        row, factor = storage.gram_seconds_per_row(d), FACTOR_PRODUCT * d**3 / 3
+        row = min(blas_seconds(d, storage.dense), PAIR * storage.pairs_per_row)
+        factor = FACTOR_PRODUCT * d**3 / 3
         fewest, constant = min(n, SAMPLED_PER_PARAMETER * d), model.loss.name == "squared"
         cost_of_fewest = (fewest * row + factor) / evaluation
         return cls(

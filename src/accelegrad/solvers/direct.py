@@ -12,13 +12,10 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import NamedTuple
 
-import numpy as np
-
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.proofs.fenchel import ColumnSums, Reach, Terms
 from accelegrad.proofs.model_dual import ModelDual
-from accelegrad.run.oracle import QUIET
 from accelegrad.solvers.curvature import (
     FEW_COLUMNS,
     Costs,
@@ -70,52 +67,22 @@ class DirectNewton:
     def minimum(
         self, terms: Terms, start: Vector, goal: Goal, most_steps: int = 100
     ) -> DirectMinimum | None:
-        """Return a minimum that is proved good enough; None if these steps find none."""
-        with np.errstate(**QUIET):
-            found = self._by_products(terms, start, goal) if self._is_least_squares else None
-            return found or self._by_rows(terms, start, goal, most_steps)
+        """Return a minimum that is proved good enough; None if these steps find none.
 
-    @cached_property
-    def _sums(self) -> ColumnSums:
-        return ColumnSums(self._rows)
-
-    def _by_products(self, terms: Terms, start: Vector, goal: Goal) -> DirectMinimum | None:
-        """Return a minimum proved by products of columns; None if that is not enough."""
-        if not (terms.gets_tight and terms.holds_origin and terms.intercept_is_free):
-            return None
-        matrix = least_squares_matrix(self._rows, terms.l2)
-        slopes = self._sums.slopes_at_zero + matrix @ start
-        point = minimum_of_columns(terms, None, matrix, slopes, start).point
-        known = self._sums.at(point)
-        value = known.mean_loss + terms.penalty_value(point[: terms.n_features])
-        if not known.error <= ACCURATE * value < math.inf:  # also if something has overflowed
-            return None
-        # The value may be too low by its error, which the gap has to cover.
-        bound = terms.lower_bound(known.slopes, lambda: self._reach(terms)) - known.error
-        return DirectMinimum(point, value, bound, 1) if value - bound <= goal(value) else None
-
-    def _reach(self, terms: Terms) -> Reach:
-        if self._first_reach is None:
-            self._first_reach = ModelDual(self._rows, terms).reach()
-        return replace(self._first_reach, terms=terms)
-
-    def _by_rows(
-        self, terms: Terms, start: Vector, goal: Goal, most_steps: int
-    ) -> DirectMinimum | None:
-        model, d = self._rows, terms.n_features
-        if model.l2 != terms.l2:
-            model = model.with_l2(terms.l2)
+        NumPy may warn of overflow, which is for the caller to ignore.
+        """
+        found = self._by_products(terms, start, goal) if self._is_least_squares else None
+        if found is not None:
+            return found
+        model = self._rows if self._rows.l2 == terms.l2 else self._rows.with_l2(terms.l2)
         dual = ModelDual(model, terms)
 
-        def value_at(point: ModelPoint) -> float:
-            l1 = float(np.sum(terms.l1 * np.abs(point.w[:d]))) if terms.has_l1 else 0.0
-            return point.value + l1
-
         def value_between(start: ModelPoint, end: ModelPoint, share: float) -> float:
-            return value_at(model.between(start, end, share))
+            between = model.between(start, end, share)
+            return terms.objective(between.mean_loss, between.w)
 
         at, caution, bound = ModelPoint(model, start), 1.0, 0.0
-        value = value_at(at)
+        value = terms.objective(at.mean_loss, start)
         for number in range(1, most_steps + 1):
             try:
                 if self._is_least_squares:
@@ -127,7 +94,7 @@ class DirectNewton:
             except NonFiniteError:
                 return None
             whole = ModelPoint(model, aim.point)
-            lower, share = value_at(whole), 1.0
+            lower, share = terms.objective(whole.mean_loss, whole.w), 1.0
             wanted = goal(lower)
             if self._is_least_squares or aim.fall <= PROMISING * wanted:
                 bound = max(bound, dual.at_slopes(at.slopes_at(whole, caution)))
@@ -142,8 +109,32 @@ class DirectNewton:
                 if share == 0.0:
                     return None
                 at = ModelPoint(model, at.w + share * (whole.w - at.w))
-                value = value_at(at)
+                value = terms.objective(at.mean_loss, at.w)
                 if value - bound <= goal(value):
                     return DirectMinimum(at.w, value, bound, number)
             caution = next_caution(caution, share)
         return None
+
+    @cached_property
+    def _sums(self) -> ColumnSums:
+        return ColumnSums(self._rows)
+
+    def _by_products(self, terms: Terms, start: Vector, goal: Goal) -> DirectMinimum | None:
+        """Return a minimum proved by products of columns; None if that is not enough."""
+        if not (terms.gets_tight and terms.holds_origin and terms.intercept_is_free):
+            return None
+        matrix = least_squares_matrix(self._rows, terms.l2)
+        slopes = self._sums.slopes_at_zero + matrix @ start
+        point = minimum_of_columns(terms, None, matrix, slopes, start).point
+        known = self._sums.at(point)
+        value = terms.objective(known.mean_loss, point)
+        if not known.error <= ACCURATE * value < math.inf:  # also if something has overflowed
+            return None
+        # The value may be too low by its error, which the gap has to cover.
+        bound = terms.lower_bound(known.slopes, lambda: self._reach(terms)) - known.error
+        return DirectMinimum(point, value, bound, 1) if value - bound <= goal(value) else None
+
+    def _reach(self, terms: Terms) -> Reach:
+        if self._first_reach is None:
+            self._first_reach = ModelDual(self._rows, terms).reach()
+        return replace(self._first_reach, terms=terms)
