@@ -9,8 +9,8 @@ from sklearn.linear_model import LinearRegression
 import accelegrad as ag
 from accelegrad.proofs.fenchel import ColumnSums, Terms
 from accelegrad.proofs.model_dual import ModelDual
-from accelegrad.sklearn import AcceleGradClassifier
 from accelegrad.run.oracle import QUIET
+from accelegrad.sklearn import AcceleGradClassifier
 from accelegrad.solvers.direct import DirectNewton
 
 LABELS = ("logistic", "squared_hinge", "modified_huber")
