@@ -211,13 +211,20 @@ class LinearModel:
 
     @staticmethod
     def of_checked(
-        X: Any, y: Vector, weights: Vector | None, loss: Loss, *, l2: float, fit_intercept: bool
+        X: Any,
+        y: Vector,
+        weights: Vector | None,
+        loss: Loss,
+        *,
+        l2: float,
+        fit_intercept: bool,
+        shares: Vector | None = None,
     ) -> LinearModel:
         """Return a model of X from `design_matrix` with checked targets and weights."""
         model = object.__new__(LinearModel)
         model._set_up(X, loss, l2, fit_intercept)
         model.y, model.sample_weight = y, weights
-        model.shares = row_shares(weights, model.n_samples)
+        model.shares = row_shares(weights, model.n_samples) if shares is None else shares
         return model
 
     def _set_up(self, X: Any, loss: Loss, l2: float, fit_intercept: bool) -> None:
@@ -300,10 +307,8 @@ class LinearModel:
     def _of_data(
         self, X: Any, y: Vector, weights: Vector | None, shares: Vector, l2: float
     ) -> LinearModel:
-        options: dict[str, Any] = {"l2": l2, "fit_intercept": self.fit_intercept}
-        other = LinearModel.of_checked(X, y, weights, self.loss, **options)
-        other.shares = shares
-        return other
+        options: dict[str, Any] = {"fit_intercept": self.fit_intercept, "shares": shares}
+        return LinearModel.of_checked(X, y, weights, self.loss, l2=l2, **options)
 
     def smoothed(self, mu: float) -> LinearModel:
         """Return a model by the Moreau envelope of the loss: see `Loss.smoothed`."""

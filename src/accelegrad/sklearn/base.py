@@ -27,16 +27,15 @@ from accelegrad.models.row_file import RowFile
 from accelegrad.models.streamed_model import Checked, read_rows
 from accelegrad.run.result import rounded_down, rounded_up
 from accelegrad.sklearn import online
-from accelegrad.sklearn.data import (
+from accelegrad.sklearn.data import LabelFile, split, without_empty_columns
+from accelegrad.sklearn.objective import (
     Data,
-    LabelFile,
+    Objective,
+    Problem,
     refuse_missing,
-    split,
     weights_of,
-    without_empty_columns,
     without_weightless,
 )
-from accelegrad.sklearn.objective import Objective, Problem
 from accelegrad.sklearn.parameters import Parameters, parameter
 from accelegrad.sklearn.solve import AUTO, Fit, Settings, solve
 from accelegrad.sklearn.summary import Summary

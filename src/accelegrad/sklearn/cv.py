@@ -21,7 +21,7 @@ from accelegrad import threads
 from accelegrad.errors import Vector, finite_vector, whole_number
 from accelegrad.sklearn.base import LinearEstimator
 from accelegrad.sklearn.classifier import AcceleGradClassifier, LinearClassifier
-from accelegrad.sklearn.data import Data, rows_of, without_weightless
+from accelegrad.sklearn.objective import Data, rows_of, without_weightless
 from accelegrad.sklearn.parameters import FITTED, documented, parameter
 from accelegrad.sklearn.regressor import AcceleGradRegressor, LinearRegressor
 

@@ -31,8 +31,8 @@ from accelegrad.rules.accelegrad import importance_weight
 from accelegrad.rules.base import KnownEvaluation, State
 from accelegrad.rules.distance import smallest_radius
 from accelegrad.run.oracle import QUIET
-from accelegrad.sklearn.data import Data, joined
-from accelegrad.sklearn.objective import Problem
+from accelegrad.sklearn.data import joined
+from accelegrad.sklearn.objective import Data, Problem
 
 if TYPE_CHECKING:
     from accelegrad.kernels.steps import Chunk

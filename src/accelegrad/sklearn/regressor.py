@@ -24,8 +24,8 @@ from accelegrad.models.losses import (
     make_loss,
 )
 from accelegrad.sklearn.base import LinearEstimator, StreamFitting
-from accelegrad.sklearn.data import Data, refuse_missing
-from accelegrad.sklearn.objective import Objective
+from accelegrad.sklearn.data import target_scale
+from accelegrad.sklearn.objective import Data, Objective, refuse_missing
 from accelegrad.sklearn.parameters import FITTED, PARTIAL_FIT, TARGET_SCALE, documented, parameter
 from accelegrad.sklearn.solve import AUTO
 
@@ -81,7 +81,7 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
     def _in_units(self, objective: Objective, data: Data | None = None) -> Objective:
         if data is None:
             return self._in_scale(objective, lambda: float(self.target_scale_))
-        found = partial(data.target_scale, centred=objective.fit_intercept)
+        found = partial(target_scale, data, centred=objective.fit_intercept)
         return self._in_scale(objective, found)
 
     def _in_scale(self, objective: Objective, found: Callable[[], float]) -> Objective:
