@@ -17,9 +17,14 @@ from distributed import Client, Future
 from accelegrad.dask.cluster import BlockError, Cluster
 from accelegrad.dask.part import Part, part_of_rows
 from accelegrad.errors import Vector, finite_vector
-from accelegrad.models.losses import Loss
-from accelegrad.models.matrix import RowNumbers, Storage, pairs_per_row
-from accelegrad.models.model_input import check_labels, checked_weights, design_matrix
+from accelegrad.models.losses import Loss, check_labels
+from accelegrad.models.matrix import (
+    RowNumbers,
+    Storage,
+    checked_weights,
+    design_matrix,
+    pairs_per_row,
+)
 
 #: The most blocks after merging: this many, or this many per thread of the cluster if that is more.
 #: Each costs the scheduler a fraction of a millisecond in every round trip.

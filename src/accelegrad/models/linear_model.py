@@ -26,7 +26,7 @@ import numpy.typing as npt
 from accelegrad import kernels
 from accelegrad.errors import Vector, finite_vector, real_array, real_number
 from accelegrad.linalg import norm
-from accelegrad.models.losses import Loss, make_loss
+from accelegrad.models.losses import Loss, check_labels, make_loss, targets
 from accelegrad.models.matrix import (
     PAIR,
     CurvedRows,
@@ -37,18 +37,14 @@ from accelegrad.models.matrix import (
     Storage,
     TakenRows,
     blas_seconds,
+    checked_weights,
     column_squares,
+    design_matrix,
     drawn_by_weight,
     gram_matrix,
     pairs_per_row,
-    row_squares,
-)
-from accelegrad.models.model_input import (
-    check_labels,
-    checked_weights,
-    design_matrix,
     row_shares,
-    targets,
+    row_squares,
 )
 from accelegrad.models.rounding import DataRounding, PointRounding
 

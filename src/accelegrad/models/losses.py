@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import xlog1py, xlogy
 
-from accelegrad.errors import Vector, nearest, real_number
+from accelegrad.errors import Vector, finite_vector, nearest, real_number
 from accelegrad.kernels.loss_shape import LABELS, LOGISTIC, LOGISTIC_SHAPE, TARGETS, Shape
 from accelegrad.linalg import FEW
 
@@ -344,6 +344,26 @@ class Loss:
         np.maximum(slope, low, out=slope)
         np.minimum(slope, high, out=slope)
         return slope
+
+
+def targets(given: npt.ArrayLike, n_samples: int, loss: Loss) -> Vector:
+    """Return y in float64."""
+    y = finite_vector("y", given)
+    if y.size != n_samples:
+        raise ValueError(f"y must have one entry per row of X, {n_samples}, but it has {y.size}.")
+    check_labels(y, loss)
+    return y
+
+
+def check_labels(y: Vector, loss: Loss) -> None:
+    """Refuse targets that are not labels if the loss needs labels."""
+    if loss.classification and not (np.abs(y) == 1.0).all():
+        seen = np.unique(y)
+        labels = ", ".join(f"{label:g}" for label in seen[:5]) + (", ..." if seen.size > 5 else "")
+        raise ValueError(
+            f"y must hold the labels -1 and +1 for the loss {loss.name!r}, but it holds {labels}. "
+            "Labels 0 and 1 are mapped by 2 * y - 1."
+        )
 
 
 def _operands(m: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Array, Array, bool]:

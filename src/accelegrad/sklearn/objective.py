@@ -18,7 +18,7 @@ from accelegrad.geometry.penalties import L1, OnLeading, Penalty
 from accelegrad.geometry.sets import Box, FeasibleSet, Product, WholeSpace
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import DELTA, EPSILON, LOSSES, Loss, make_loss
-from accelegrad.models.model_input import checked_weights, design_matrix
+from accelegrad.models.matrix import checked_weights, design_matrix
 from accelegrad.models.multinomial import MultinomialModel, classes_model
 from accelegrad.models.parted_model import PartedModel, weighted_quantile
 from accelegrad.models.row_file import RowFile, together

@@ -22,8 +22,7 @@ from accelegrad import kernels
 from accelegrad.choose import Space, stream_rule
 from accelegrad.errors import Vector
 from accelegrad.kernels.loss_shape import Shape
-from accelegrad.models.matrix import RowNumbers
-from accelegrad.models.model_input import check_places, row_shares
+from accelegrad.models.matrix import RowNumbers, check_places, row_shares
 from accelegrad.models.multinomial import softmax
 from accelegrad.models.scaling import ColumnScaling, can_scale, column_scaling
 from accelegrad.rules import DistanceFreeAcceleGrad, Rescaled, Rule
