@@ -14,7 +14,7 @@ from typing import Any, Unpack
 import numpy as np
 from scipy.optimize import OptimizeResult
 
-from accelegrad import threads
+from accelegrad import kernels
 from accelegrad.bundle.cut_memory import CutMemory, default_size
 from accelegrad.catalogue import MethodOptions
 from accelegrad.choose import Request, Setting, checked_space, resolve
@@ -258,7 +258,7 @@ def minimize(
     # the number of entries of the largest matrix that the run multiplies with vectors
     d = start.size
     entries = d * default_size(d) if model is None else model.n_samples * d
-    limited = entries >= threads.FEWEST_SPLIT  # BLAS to one thread, during the run
+    limited = entries >= kernels.FEWEST_SPLIT  # BLAS to one thread, during the run
     if output not in OUTPUTS:
         raise _not_among("output", output, OUTPUTS)
     run_options = Options(
@@ -281,7 +281,7 @@ def minimize(
             "accuracy is for a function whose values are off by a known amount: it cannot be used "
             "with a LinearModel, with fun=None or with exact=False."
         )
-    with threads.single_for(entries) if limited else nullcontext():
+    with kernels.single_for(entries) if limited else nullcontext():
         with np.errstate(**QUIET):
             request = Request(
                 model,
@@ -538,7 +538,7 @@ def _scipy_callback(
         names = set(inspect.signature(callback).parameters)
     except ValueError:  # a builtin without a signature
         names = set()
-    asked = threads.for_user(callback) if limited else callback
+    asked = kernels.for_user(callback) if limited else callback
 
     def shaped(result: OptimizeResult) -> OptimizeResult:
         return result if shape is None else _shaped(result, shape)

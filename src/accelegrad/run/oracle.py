@@ -17,7 +17,7 @@ from weakref import WeakMethod
 import numpy as np
 from scipy.linalg.blas import ddot
 
-from accelegrad import threads
+from accelegrad import kernels
 from accelegrad.differentiate import LIBRARIES
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.files.saved import Saved
@@ -216,7 +216,7 @@ class FunctionOracle(Oracle):
             raise TypeError(f"args must be a tuple, not {args!r}.")
         self._fun, self._jac, self._args = fun, None if jac is True else jac, args
         if limited:
-            self._fun, self._jac = (f and threads.for_user(f) for f in (self._fun, self._jac))
+            self._fun, self._jac = (f and kernels.for_user(f) for f in (self._fun, self._jac))
         self.accuracy = accuracy
         self._shape = shape
         # A run ignores overflow in its formulas, but fun and jac keep the user's settings.

@@ -19,7 +19,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from accelegrad import threads
+from accelegrad import kernels
 from accelegrad.errors import Vector, nearest, real_number, whole_number
 from accelegrad.geometry.sets import Box, WholeSpace, as_feasible_set
 from accelegrad.models.losses import LOSSES, LossEntry, make_loss, plain_loss_name
@@ -192,7 +192,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
     def _fit_data(self, data: Data, objective: Objective, *, warm: bool) -> None:
         """Fit to the samples that `_taken` returned."""
         settings = self._settings()
-        with threads.single_for(math.prod(data.X.shape)):
+        with kernels.single_for(math.prod(data.X.shape)):
             posed = self._posed(data, objective, settings.seed)
             self._fit_problems(*posed, settings, warm=warm)
 
@@ -335,7 +335,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         def in_units(rows: Data) -> Objective:
             return self._in_units(objective, None if is_scaled else rows)
 
-        with threads.single_for(math.prod(data.X.shape)):
+        with kernels.single_for(math.prod(data.X.shape)):
             learnt = online.learn(
                 stream,
                 data,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from scipy.special import entr
 
-from accelegrad import threads
+from accelegrad import kernels
 from accelegrad.errors import Vector
 from accelegrad.geometry.penalties import L1, OnLeading, Penalty
 from accelegrad.geometry.sets import Box, FeasibleSet, Product, WholeSpace
@@ -183,7 +183,7 @@ class Problem:
 
     def single_thread(self) -> AbstractContextManager[None]:
         """Return a context in which BLAS uses one thread, if it would use several."""
-        return threads.single_for(self.model.n_samples * self.model.n_parameters)
+        return kernels.single_for(self.model.n_samples * self.model.n_parameters)
 
     @cached_property
     def terms(self) -> Terms | None:
