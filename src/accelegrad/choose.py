@@ -45,7 +45,7 @@ from accelegrad.proofs.cuts import Region
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.rules import Rescaled, Rule
 from accelegrad.rules.base import SHORTEST, check_distance
-from accelegrad.solvers.curvature import FACTOR_PRODUCT, Costs
+from accelegrad.solvers.curvature import FACTOR_PRODUCT, MOST_STEP_SECONDS, Costs
 from accelegrad.solvers.row_oracle import RowRule
 
 #: Up to this ratio of column sizes, methods that do not scale columns work well.
@@ -59,9 +59,9 @@ MOST_ROWS, MOST_ROWS_SLOW, MOST_ROWS_KINKS = 1.5, 0.75, 5.0
 #: times the l2 term: 0.35 to 0.8 of Newton's time for ratios up to 2, up to 1.6 at 8. For the hinge
 #: loss the ratio is that of a row's squared norm: 0.3 to 1 up to 1.8, up to 1.6 from 3 on.
 MOST_UNEVEN_DUAL = 2.0
-#: The largest estimated time of an interior-point step, and the largest number of rows (it stores a
-#: dozen numbers for each): beyond, the smoothed loss is faster (measured on eight data sets).
-MOST_STEP_SECONDS, MOST_SHORT_ROWS = 3e-3, 1 << 18
+#: The largest number of rows for the interior-point method (it stores a dozen numbers for each). A
+#: step may take `MOST_STEP_SECONDS`: beyond, the smoothed loss is faster (on eight data sets).
+MOST_SHORT_ROWS = 1 << 18
 #: An interior-point step may take a second for dense rows if there are at most `FEW_DENSE_ROWS`
 #: rows per column, and more than `MORE_LABELS` (labels) or `MOST_ROWS_SLOW` (numbers). Samples of
 #: so few rows say little, and dual ascent takes thousands of epochs; but labels of at most 2 d rows

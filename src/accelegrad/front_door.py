@@ -33,7 +33,8 @@ from accelegrad.run.loop import Restarts, Run
 from accelegrad.run.oracle import QUIET, FunctionOracle, MinibatchOracle, ModelOracle, Oracle
 from accelegrad.run.result import OUTPUTS, Options, Progress, Status
 from accelegrad.scipy_words import Limits, hint, limits_of
-from accelegrad.solvers.row_oracle import Goal, RowRule, no_goal
+from accelegrad.solvers.curvature import Goal
+from accelegrad.solvers.row_oracle import RowRule, no_goal
 
 #: Entries of the result that have x0's shape.
 SHAPED = ("x", "jac", "x_average", "x_last", "x_best")

@@ -11,7 +11,7 @@ from accelegrad.proofs.fenchel import ColumnSums, Terms
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.run.oracle import QUIET
 from accelegrad.sklearn import AcceleGradClassifier
-from accelegrad.solvers.direct import DirectNewton
+from accelegrad.solvers.curvature import DirectNewton
 
 LABELS = ("logistic", "squared_hinge", "modified_huber")
 NUMBERS = ("huber", "squared_epsilon_insensitive", "squared")

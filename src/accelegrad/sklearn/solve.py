@@ -35,7 +35,7 @@ from accelegrad.proofs.multinomial_dual import MultinomialDual
 from accelegrad.run.oracle import QUIET
 from accelegrad.run.result import Status
 from accelegrad.sklearn.objective import Problem
-from accelegrad.solvers.direct import DirectNewton
+from accelegrad.solvers.curvature import DirectNewton
 from accelegrad.solvers.interior_point import Found, interior_points
 from accelegrad.solvers.multinomial_newton import CurvedClasses, SampledClasses, TruncatedNewton
 

@@ -17,8 +17,8 @@ from accelegrad.models.matrix import gram_matrix
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.rules.base import Array, Step
 from accelegrad.run.oracle import QUIET, Evaluation
-from accelegrad.solvers.curvature import Factored
-from accelegrad.solvers.row_oracle import Goal, RowRule, TermsOracle
+from accelegrad.solvers.curvature import Factored, Goal
+from accelegrad.solvers.row_oracle import RowRule, TermsOracle
 
 Matrix = npt.NDArray[np.float64]
 

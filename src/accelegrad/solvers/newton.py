@@ -16,18 +16,18 @@ from accelegrad.run.oracle import QUIET, Evaluation
 from accelegrad.solvers.curvature import (
     COPIED_ENTRIES,
     NO_FALL,
+    PROMISING,
     SHORTEST_STEP,
     VALUE_ROUNDING,
     Costs,
     Diagonal,
     Factored,
+    Goal,
     next_caution,
     second_derivative_matrix,
 )
 from accelegrad.solvers.quadratic import DESCENT
 from accelegrad.solvers.row_oracle import (
-    PROMISING,
-    Goal,
     RowOracle,
     RowRule,
     SmoothedOracle,

@@ -20,7 +20,9 @@ from accelegrad.run.oracle import QUIET, Evaluation
 from accelegrad.solvers.curvature import (
     FEW_COLUMNS,
     MOST_PARAMETERS,
+    PROMISING,
     Costs,
+    Goal,
     falls_enough,
     least_squares_matrix,
     minimum_of_columns,
@@ -30,8 +32,6 @@ from accelegrad.solvers.curvature import (
 from accelegrad.solvers.row_oracle import (
     LARGEST_SHRINK,
     NEGLIGIBLE_GAP,
-    PROMISING,
-    Goal,
     RowRule,
     SmoothedOracle,
     SmoothOracle,

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -23,11 +22,8 @@ from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.rules.base import Array, StepRule
 from accelegrad.run.oracle import QUIET, Evaluation, ModelOracle
-from accelegrad.solvers.curvature import shorter_share
+from accelegrad.solvers.curvature import Goal, shorter_share
 
-#: A bound is computed if the estimated gap is at most this many times the wanted one; chosen (half
-#: and twice as much change nothing).
-PROMISING = 10.0
 #: mu is divided by at most this at a time (measured: 2 and 10 cost a bit more).
 LARGEST_SHRINK = 4.0
 #: mu shrinks if the smoothing's part exceeds this share of the larger of gap and wanted gap, and
@@ -35,9 +31,6 @@ LARGEST_SHRINK = 4.0
 LARGEST_PART = 0.5
 LEAST_MU = 1e-100  # its inverse, the curvature, can still be squared
 NEGLIGIBLE_GAP = 1e-14  # of the value: rounding of sums hides a smaller gap
-
-#: Maps the value at a point to the wanted gap, 0 for none.
-Goal: TypeAlias = Callable[[float], float]
 
 
 def no_goal(value: float) -> float:  # noqa: ARG001
