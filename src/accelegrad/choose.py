@@ -173,14 +173,14 @@ class Request:
     def separate_terms(self) -> bool:
         """Whether each weight of a `LinearModel` has its own term or limits, which bound it."""
         model, terms = self.model, self.terms
-        if terms is None or not (terms.hold_each_weight(model.loss) and model.has_columns):
+        if terms is None or not model.has_columns:
             return False
-        return not terms.has_only_signs or bool(model.dual_with(terms).is_there)
+        return terms.hold_each_weight or bool(model.dual_with(terms).has_only_signs)
 
     @property
     def no_dual_bound(self) -> bool:
         """Whether no lower bound from the model's dual becomes tight."""
-        return not self.model.has_dual_bound
+        return not self.model.dual.is_there
 
     @cached_property
     def cheap_curvature(self) -> bool:

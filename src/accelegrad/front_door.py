@@ -444,23 +444,20 @@ def _model_oracle(
 ) -> Oracle:
     """Return what the rule asks for values and gradients of a LinearModel."""
     model, rule = request.model, setting.rule
-    if isinstance(rule, RowRule):
-        if batch_size is not None:
-            raise ValueError(f"batch_size cannot be used with method {setting.choice.name!r}.")
-        _, chosen, penalty = request.space
-        return rule.oracle(model, _generator(rng), goal or no_goal, penalty, chosen)
-    if batch_size is None:
+    if batch_size is None and not isinstance(rule, RowRule):
         return ModelOracle(model)
-    rows = (model.n_samples, batch_size)
-    sampler = BatchSampler(*rows, _generator(rng), replacement=replacement)
-    return MinibatchOracle(model, sampler)
-
-
-def _generator(rng: Any) -> np.random.Generator:
     try:
-        return np.random.default_rng(rng)
+        generator = np.random.default_rng(rng)
     except (TypeError, ValueError):
         raise TypeError(f"rng must be a Generator, a whole number or None, not {rng!r}.") from None
+    if batch_size is not None:
+        if isinstance(rule, RowRule):
+            raise ValueError(f"batch_size cannot be used with method {setting.choice.name!r}.")
+        sampler = BatchSampler(model.n_samples, batch_size, generator, replacement=replacement)
+        return MinibatchOracle(model, sampler)
+    assert isinstance(rule, RowRule)
+    _, chosen, penalty = request.space
+    return rule.oracle(model, generator, goal or no_goal, penalty, chosen)
 
 
 def _bracket(request: Request, options: Options, setting: Setting, oracle: Oracle) -> Bracket:

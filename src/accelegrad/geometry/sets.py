@@ -253,7 +253,7 @@ class _CentredSet(FeasibleSet):
             self.center = real_number("center", center)
         else:
             self.center = read_only(finite_vector("center", center))
-        self.dimension = length(self.center)
+            self.dimension = self.center.size
         self._at_origin = not np.any(self.center)
         self.radius = real_number("radius", radius, above=0.0)
 

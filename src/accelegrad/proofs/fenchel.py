@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -245,13 +245,18 @@ class Terms:
         self.free = self.separable and bool(np.isinf(ends[:, :n_features]).all())
         held = np.isfinite(self.lower) & np.isfinite(self.upper) | (np.asarray(l1) > 0.0)
         #: whether a term or two ends bound each weight
-        self._holds_each = self.separable and (l2 > 0.0 or bool(held.all()))
+        self.hold_each_weight = self.separable and (l2 > 0.0 or bool(held.all()))
         #: whether the only information is that each weight lies on one side of 0
         self.has_only_signs = False
         if self.separable and not self.has_l1 and l2 == 0.0 and self.intercept_is_free:
             above = (self.lower == 0.0) & (self.upper == np.inf)
             below = (self.lower == -np.inf) & (self.upper == 0.0)
             self.has_only_signs = bool((above | below).all())
+        #: whether the bound approaches the minimum at good slopes: something has to bound each
+        #: weight. A set other than a box must come without an l1 term, as for `minimize`.
+        self.gets_tight = self.hold_each_weight
+        if not (self.separable or self.has_l1) and self._leaves_intercept_free():
+            self.gets_tight = l2 > 0.0 or self.diameter < math.inf
 
     @classmethod
     def of(
@@ -288,28 +293,14 @@ class Terms:
         sizes = (part.diameter_for(where.stop - where.start) for part, where in parts)
         return math.hypot(*sizes)
 
-    @cached_property
-    def gets_tight(self) -> bool:
-        """Whether the bound approaches the minimum at good slopes.
-
-        Something has to bound each weight. A set other than a box must come without an l1 term, as
-        for `minimize`, and leave the intercept free.
-        """
-        if self.separable or self.has_l1:
-            return self._holds_each
-        if self.fit_intercept:
-            if not isinstance(self.feasible_set, Product):
-                return False
-            last, where = self.feasible_set.blocks[-1]
-            if not (isinstance(last, WholeSpace) and where.start == self.n_features):
-                return False
-        return self.l2 > 0.0 or self.diameter < math.inf
-
-    def hold_each_weight(self, loss: Loss) -> bool:
-        """Return whether a term or limits bound each weight; for least squares, signs may do."""
-        if self.has_only_signs:
-            return loss.name == "squared"
-        return self._holds_each
+    def _leaves_intercept_free(self) -> bool:
+        """Return whether a set other than a box has free intercepts, if there are any."""
+        if not self.fit_intercept:
+            return True
+        if not isinstance(self.feasible_set, Product):
+            return False
+        last, where = self.feasible_set.blocks[-1]
+        return isinstance(last, WholeSpace) and where.start == self.n_features
 
     def objective(self, mean_loss: float, x: Vector) -> float:
         """Return the mean loss plus l1 ||w||_1 + l2 / 2 ||w||^2."""
@@ -442,17 +433,24 @@ class Terms:
 
 @dataclass(eq=False)
 class Reach:
-    """Bounds on the size of a minimiser, given the objective's `value` at a feasible point."""
+    """Bounds on the size of a minimiser, given the objective's `value` at a feasible point.
+
+    Losses are nonnegative, so the terms are at most `value`. By Jensen's inequality the loss at the
+    mean margin of a class is at most the objective over the class's share, and classification
+    losses are at least -y m; other losses at the mean residual are at most the objective.
+    """
 
     terms: Terms
     loss: Loss
     data: DataSizes
     value: float
+    weights: float = field(init=False)
+    """A bound on the norm of the weights."""
+    intercept: float = field(init=False)
+    """A bound on the intercept, infinite if nothing is known."""
 
-    @cached_property
-    def weights(self) -> float:
-        """A bound on the norm of the weights: as losses are nonnegative, terms are <= `value`."""
-        terms, value = self.terms, self.value
+    def __post_init__(self) -> None:
+        terms, loss, data, value = self.terms, self.loss, self.data, self.value
         bounds = [math.inf]
         if terms.l2 > 0.0:
             bounds.append(math.sqrt(2.0 * value / terms.l2))
@@ -467,21 +465,10 @@ class Reach:
             origin = np.zeros(terms.n_features + terms.fit_intercept)
             nearest = origin if terms.feasible_set is None else terms.feasible_set.project(origin)
             bounds.append(norm(nearest[: terms.n_features]) + terms.diameter)
-        return SIZE_ROUNDED_UP * min(bounds)
-
-    @cached_property
-    def intercept(self) -> float:
-        """A bound on the intercept, infinite if nothing is known.
-
-        By Jensen's inequality the loss at the mean margin of a class is at most the objective over
-        the class's share, and classification losses are at least -y m; other losses at the mean
-        residual are at most the objective.
-        """
-        data, loss = self.data, self.loss
+        self.weights = SIZE_ROUNDED_UP * min(bounds)
+        size, near, share = data.size * self.weights, math.inf, min(data.above, data.below)
         if not loss.classification:
-            near = data.target_size + loss.reach(self.value)
-            return SIZE_ROUNDED_UP * (near + data.size * self.weights)
-        share = min(data.above, data.below)
-        if share == 0.0:
-            return math.inf
-        return SIZE_ROUNDED_UP * (self.value / share + data.size * self.weights / math.sqrt(share))
+            near = data.target_size + loss.reach(value) + size
+        elif share > 0.0:
+            near = value / share + size / math.sqrt(share)
+        self.intercept = SIZE_ROUNDED_UP * near

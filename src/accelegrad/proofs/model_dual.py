@@ -74,18 +74,17 @@ class ModelDual:
         #: whether nothing but the losses bounds the weights
         self.needs_null_space = self.has_only_l2 and self.terms.l2 == 0.0
 
+        #: whether it is least squares with one sign per weight, for which there are bounds
+        self.has_only_signs = False
+        if self.terms.has_only_signs and model.loss.name == "squared" and not self._obstacle():
+            self.has_only_signs = self._in_null_space.gets_tight
+
     @property
     def is_there(self) -> bool:
         """Whether a term or limit bounds each weight, or `null_space.obstacle` finds none."""
         if self.needs_null_space:
             return self._obstacle() is None
         return self.terms.gets_tight or self.has_only_signs
-
-    @property
-    def has_only_signs(self) -> bool:
-        """Whether it is least squares with one sign per weight, for which there are bounds."""
-        known = self.terms.has_only_signs and self.model.loss.name == "squared"
-        return known and self._obstacle() is None and self._in_null_space.gets_tight
 
     def _obstacle(self) -> str | None:
         """Return why there is no affordable bound in the null space, or None if there is one."""

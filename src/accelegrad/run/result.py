@@ -176,8 +176,8 @@ class Progress(Saved):
         # A rule's cuts do not know the rounding errors of a linear model.
         if "cuts" in rule.can and cuts is not None and cuts.model is None:
             cuts.share(self.rule_state.cuts)
-        #: the last evaluations, if values are exact
-        self.recent = Recent(x0.size)
+        #: the last evaluations, where they are compared
+        self.recent: Any = None
         self.clock = Clock()
         self.iteration = self.next_judgement = 0
         #: what is returned: "average", "last" or "best"
@@ -348,7 +348,7 @@ def _proved(progress: Progress, gap: float, radius: float) -> str:
         return f"f(x) is below every value{where}, so no minimiser is there"
     minimum = "minimum over the set" if in_set else "minimum"
     lowest = f"lowest value{where}" if radius < math.inf else minimum
-    above = f"at most {rounded_up(gap)} above " if gap > 0.0 else ""
+    above = f"at most {rounded(gap, 2, up=True)} above " if gap > 0.0 else ""
     return f"f(x) is {above}the {lowest}"
 
 
@@ -356,7 +356,7 @@ def _within(progress: Progress, radius: float, before_space: str = " ") -> str:
     cuts = progress.bracket.cuts
     scaled = cuts is not None and cuts.region.change is not None
     space = f"{before_space}in the scaled coordinates" if scaled else ""
-    return f"within {rounded_down(radius)} of x0{space}"
+    return f"within {rounded(radius, 3, up=False)} of x0{space}"
 
 
 def _refutation(progress: Progress) -> str:
@@ -371,11 +371,7 @@ def _refutation(progress: Progress) -> str:
     return "The function is not convex on the set, or its gradient is wrong."
 
 
-def rounded_up(number: float, digits: int = 2) -> str:
-    """Return a number in few digits, not below it."""
-    return f"{float(Context(digits, ROUND_CEILING).create_decimal(number)):.{digits}g}"
-
-
-def rounded_down(number: float, digits: int = 3) -> str:
-    """Return a number in few digits, not above it."""
-    return f"{float(Context(digits, ROUND_FLOOR).create_decimal(number)):.{digits}g}"
+def rounded(number: float, digits: int, *, up: bool) -> str:
+    """Return a number in few digits, not below it (`up`) or not above it."""
+    context = Context(digits, ROUND_CEILING if up else ROUND_FLOOR)
+    return f"{float(context.create_decimal(number)):.{digits}g}"

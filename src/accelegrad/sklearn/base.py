@@ -25,7 +25,7 @@ from accelegrad.geometry.sets import Box, WholeSpace, as_feasible_set
 from accelegrad.models.losses import LOSSES, LossEntry, make_loss, plain_loss_name
 from accelegrad.models.row_file import RowFile
 from accelegrad.models.streamed_model import Checked, read_rows
-from accelegrad.run.result import rounded_down, rounded_up
+from accelegrad.run.result import rounded
 from accelegrad.sklearn import online
 from accelegrad.sklearn.data import LabelFile, split, without_empty_columns
 from accelegrad.sklearn.objective import (
@@ -163,11 +163,12 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         if np.isfinite(fit.gap):
             known = (
                 f"the objective {fit.objective:.6g} is certified to be within "
-                f"{rounded_up(fit.gap)} of the minimum, "
+                f"{rounded(fit.gap, 2, up=True)} of the minimum, "
                 f"{fit.gap / max(fit.objective, 1e-300):.1e} of it"
             )
         if np.isfinite(fit.certified_radius):
-            known += f" (within a distance of {rounded_down(fit.certified_radius)} from the start)"
+            radius = rounded(fit.certified_radius, 3, up=False)
+            known += f" (within a distance of {radius} from the start)"
         if fit.interrupted:
             return f"{type(self).__name__} was interrupted after {fit.n_iter} iterations: {known}."
         return (

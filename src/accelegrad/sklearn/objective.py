@@ -149,8 +149,8 @@ class Objective:
             options |= self.loss_parameters
             model = StreamedModel.of(X, y, self.loss, sample_weight=weights, **options)
         else:
-            given = design_matrix(X), y, weights, self.pointwise
-            model = LinearModel.of_checked(*given, **options)
+            loss = make_loss(self.loss, **self.loss_parameters)
+            model = LinearModel.of_checked(design_matrix(X), y, weights, loss, **options)
         return Problem.of(model, self)
 
 

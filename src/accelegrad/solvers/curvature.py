@@ -285,13 +285,15 @@ class DirectNewton:
     @staticmethod
     def serves(model: LinearModel, terms: Terms) -> bool:
         """Return whether these steps are the fastest way to the minimum."""
-        if not terms.hold_each_weight(model.loss) or not model.in_memory:
+        if not model.in_memory:
             return False
         if model.loss.name == "squared":  # one step, whatever it costs
-            return model.n_features <= FEW_COLUMNS
+            held = terms.hold_each_weight or terms.has_only_signs
+            return held and model.n_features <= FEW_COLUMNS
+        if not terms.hold_each_weight or math.isinf(model.loss.curvature):
+            return False
         costs = Costs.of(model)
-        seconds = model.n_samples * costs.row + costs.factor
-        return model.loss.curvature < math.inf and seconds <= MOST_STEP_SECONDS
+        return model.n_samples * costs.row + costs.factor <= MOST_STEP_SECONDS
 
     def minimum(
         self, terms: Terms, start: Vector, goal: Goal, most_steps: int = 100

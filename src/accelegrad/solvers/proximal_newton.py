@@ -103,7 +103,8 @@ class ProximalNewton(RowRule):
     ) -> PenalisedOracle | SmoothedPenalisedOracle:
         """Return the sum with its terms, smoothed if it has kinks; refuse weights without terms."""
         terms = Terms.of(model, penalty, feasible_set)
-        if terms is None or not terms.hold_each_weight(model.loss):
+        signs_suffice = terms is not None and terms.has_only_signs and model.loss.name == "squared"
+        if terms is None or not (terms.hold_each_weight or signs_suffice):
             raise ValueError(
                 "method 'proximal-newton' takes l1 and elastic net terms and boxes, and each "
                 "weight has to have an l1 or l2 term or two ends (for least squares one end, at "

@@ -65,8 +65,7 @@ class RowOracle(ModelOracle):
     saved = (*ModelOracle.saved, "rng")
 
     def __init__(self, model: LinearModel, rng: np.random.Generator, goal: Goal = no_goal) -> None:
-        super().__init__(model)
-        self.rng, self.goal = rng, goal
+        self.model, self.rng, self.goal = model, rng, goal
 
 
 class TermsOracle(RowOracle):
