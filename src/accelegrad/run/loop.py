@@ -337,7 +337,6 @@ class Run(Saved):
     def __call__(self) -> OptimizeResult:
         """Run to the end, whatever it is, and report."""
         progress, observers = self.progress, self.observers
-        progress.clock.start()
         # An overflow ends the run with a status; a warning would add nothing.
         with np.errstate(**QUIET):
             try:
@@ -463,16 +462,14 @@ class Run(Saved):
         if self._cut:
             return
         self.ended = None if status is None or status in UNFINISHED else int(status)
-        self.progress.clock.pause()
-        try:
+        with self.progress.clock.paused():
             checkpoint.save(self.options.checkpoint, self.kind, self)
-        finally:
-            self.progress.clock.start()
 
     def resume(self, path: Path) -> None:
         """Continue the run of a checkpoint."""
-        content = checkpoint.load(path, self.kind)
-        self.restore({"trace": content_of(self.trace), **content})  # it may not have been traced
-        if self.restarts is not None:
-            self.progress.rule = self.restarts.rule
-        checkpoint.refuse_other_function(path, self.progress.judge, self.stopping.first_size)
+        with self.progress.clock.paused():
+            content = checkpoint.load(path, self.kind)
+            self.restore({"trace": content_of(self.trace), **content})  # it may have been untraced
+            if self.restarts is not None:
+                self.progress.rule = self.restarts.rule
+            checkpoint.refuse_other_function(path, self.progress.judge, self.stopping.first_size)

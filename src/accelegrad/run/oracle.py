@@ -138,10 +138,6 @@ class Oracle(Saved, ABC):
         """Evaluate what is minimised; a call may evaluate something close to it."""
         return self(point)
 
-    def final_gradient(self, evaluation: Evaluation) -> Vector:
-        """Return the gradient at a point that is returned."""
-        return evaluation.gradient
-
     @contextlib.contextmanager
     def uncounted(self) -> Iterator[None]:
         """Return a context for calls that were counted before the run was resumed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from enum import IntEnum
@@ -84,26 +84,28 @@ class Options:
     checkpoint_every: int = 100
 
 
+@dataclass(eq=False)
 class Clock(Saved):
     """Seconds since the start, summed over the processes of a resumed run, without pauses."""
 
     saved = ("_before",)  # checkpoints are written in a pause
 
-    _before = 0.0  # seconds before it was last started
-    _since: float | None = None  # time of that start; None: paused
+    since: float | None  # the time when it was last started; None: paused
+    _before = 0.0  # seconds before that
 
     @property
     def seconds(self) -> float:
         """Time so far."""
-        return self._before + (0.0 if self._since is None else time.perf_counter() - self._since)
+        return self._before + (0.0 if self.since is None else time.perf_counter() - self.since)
 
-    def start(self) -> None:
-        """Start, or continue after a pause."""
-        self._since = time.perf_counter()
-
-    def pause(self) -> None:
-        """Pause."""
-        self._before, self._since = self.seconds, None
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Return a context for work that does not count."""
+        self._before, self.since = self.seconds, None
+        try:
+            yield
+        finally:
+            self.since = time.perf_counter()
 
 
 class Recent(Saved):
@@ -178,7 +180,7 @@ class Progress(Saved):
             cuts.share(self.rule_state.cuts)
         #: the last evaluations, where they are compared
         self.recent: Any = None
-        self.clock = Clock()
+        self.clock = Clock(time.perf_counter())
         self.iteration = self.next_judgement = 0
         #: what is returned: "average", "last" or "best"
         self.output = options.output
@@ -301,7 +303,7 @@ def report(progress: Progress, status: Status, detail: str) -> OptimizeResult:
     if final is not None:
         value = final.value
         with contextlib.suppress(NonFiniteError):
-            gradient = (judge or progress.oracle).final_gradient(final).copy()
+            gradient = final.gradient.copy()
         if judge is not None and status is not Status.NOT_CONVEX:
             lower_bound = bracket.lower_bound(final)
             gap, radius = value - lower_bound, bracket.radius_of(lower_bound)

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.linalg.lapack import dpotrs
 
 from accelegrad.errors import NonFiniteError, Vector
-from accelegrad.linalg import cholesky_factor, with_unit_diagonal
+from accelegrad.linalg import UNIT, cholesky_factor, with_unit_diagonal
 from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.models.matrix import MOST_SAMPLED, PAIR, CurvedRows, Matrix, blas_seconds
 from accelegrad.proofs.fenchel import ColumnSums, Reach, Terms
@@ -51,8 +51,6 @@ CONSTANT = 1e-14
 FLATTEST = 1e-8
 #: If a step this short gains nothing, rounding hides any further fall.
 SHORTEST_STEP = 1e-12
-#: Two units of rounding: values that differ by less may be equal.
-VALUE_ROUNDING = 4e-16
 #: Caution is divided by this after a step that was not too long, and multiplied otherwise; below
 #: the least it is 0 (with 0.01, one-vs-rest on digits takes more than 60 steps).
 CAUTION_FACTOR, LEAST_CAUTION = 10.0, 0.03
@@ -237,7 +235,7 @@ def minimum_of_columns(
 
 def falls_enough(before: float, value: float, fall: float, share: float) -> bool:
     """Return whether a share of a step, with the promise `fall` in all, satisfies Armijo's rule."""
-    rounding = VALUE_ROUNDING * abs(value)  # a fall within rounding need not happen
+    rounding = 2.0 * UNIT * abs(value)  # a fall within rounding need not happen
     return value <= before + (rounding if fall <= rounding else -DESCENT * share * fall)
 
 
