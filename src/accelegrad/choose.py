@@ -59,10 +59,8 @@ MOST_ROWS, MOST_ROWS_SLOW, MOST_ROWS_KINKS = 1.5, 0.75, 5.0
 #: times the l2 term: 0.35 to 0.8 of Newton's time for ratios up to 2, up to 1.6 at 8. For the hinge
 #: loss the ratio is that of a row's squared norm: 0.3 to 1 up to 1.8, up to 1.6 from 3 on.
 MOST_UNEVEN_DUAL = 2.0
-#: The largest number of rows for the interior-point method (it stores a dozen numbers for each). A
-#: step may take `MOST_STEP_SECONDS`: beyond, the smoothed loss is faster (on eight data sets).
-MOST_SHORT_ROWS = 1 << 18
-#: An interior-point step may take a second for dense rows if there are at most `FEW_DENSE_ROWS`
+#: An interior-point step may take `MOST_STEP_SECONDS`; beyond, the smoothed loss is faster (on eight
+#: data sets). It may take a second for dense rows if there are at most `FEW_DENSE_ROWS`
 #: rows per column, and more than `MORE_LABELS` (labels) or `MOST_ROWS_SLOW` (numbers). Samples of
 #: so few rows say little, and dual ascent takes thousands of epochs; but labels of at most 2 d rows
 #: are mostly separable, which it finds in some hundreds of epochs (measured on dense random rows).
@@ -198,7 +196,7 @@ class Request:
         n, d = model.n_samples, model.n_parameters
         # With n < d, rounding mattered too early in 9 of 60 fits with an l1 term (columns of 1e-4
         # to 1e4).
-        if n > MOST_SHORT_ROWS or (self.constrained and n < d):
+        if self.constrained and n < d:
             return False
         dense = model.storage.dense
         seconds = n * blas_seconds(d, dense) + FACTOR_PRODUCT * d**3 / 3
