@@ -59,11 +59,12 @@ MOST_ROWS, MOST_ROWS_SLOW, MOST_ROWS_KINKS = 1.5, 0.75, 5.0
 #: times the l2 term: 0.35 to 0.8 of Newton's time for ratios up to 2, up to 1.6 at 8. For the hinge
 #: loss the ratio is that of a row's squared norm: 0.3 to 1 up to 1.8, up to 1.6 from 3 on.
 MOST_UNEVEN_DUAL = 2.0
-#: An interior-point step may take `MOST_STEP_SECONDS`; beyond, the smoothed loss is faster (on eight
-#: data sets). It may take a second for dense rows if there are at most `FEW_DENSE_ROWS`
-#: rows per column, and more than `MORE_LABELS` (labels) or `MOST_ROWS_SLOW` (numbers). Samples of
-#: so few rows say little, and dual ascent takes thousands of epochs; but labels of at most 2 d rows
-#: are mostly separable, which it finds in some hundreds of epochs (measured on dense random rows).
+#: An interior-point step may take `MOST_STEP_SECONDS`; beyond, the smoothed loss is faster
+#: (measured on eight data sets). For dense rows it may take a second if there are at most
+#: `FEW_DENSE_ROWS` rows per column, and more than `MORE_LABELS` (labels) or `MOST_ROWS_SLOW`
+#: (numbers). Samples of so few rows say little, and dual ascent takes thousands of epochs; but
+#: labels of at most 2 d rows are mostly separable, which it finds in some hundreds of epochs
+#: (measured on dense random rows).
 MORE_LABELS, FEW_DENSE_ROWS = 2.0, 10.0
 COLUMNS = "columns"
 #: The most that rounding may move x0 when it is projected onto its set, relative to 1 + ||x0||.

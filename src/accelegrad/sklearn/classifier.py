@@ -261,11 +261,6 @@ class AcceleGradClassifier(LinearClassifier, StreamFitting):
     AcceleGradRegressor : The same for numeric targets.
     AcceleGradClassifierCV : Chooses `alpha` by cross-validation.
 
-    References
-    ----------
-    K. Y. Levy, A. Yurtsever, V. Cevher, "Online adaptive methods, universality and acceleration",
-    NeurIPS 2018.
-
     Examples
     --------
     >>> from sklearn.datasets import load_iris

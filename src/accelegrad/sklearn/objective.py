@@ -230,12 +230,6 @@ class Problem:
         """Return the l1 term."""
         return self.l1 * float(np.abs(x[: self.n_weights]).sum())
 
-    def l2_slope(self, x: Vector) -> Vector:
-        """Return the gradient of the l2 term."""
-        slope = self.model.l2 * x
-        slope[self.n_weights :] = 0.0
-        return slope
-
     def rounding(self, value: float) -> float:
         """Return by how much rounding alone may lift a bound above a value: half of its digits."""
         return math.sqrt(np.finfo(self.rows.dtype).eps) * abs(value)

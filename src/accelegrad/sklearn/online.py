@@ -211,7 +211,8 @@ class ChunkOracle:
         """Return the estimate with the loss multiplied by `share`, and the l2 term in full."""
         with np.errstate(**QUIET):  # BLAS may raise spurious flags
             value, gradient = evaluated(point, *rows)
-        rest = (1.0 - share) * self.problem.l2_slope(point)
+        rest = (1.0 - share) * self.problem.model.l2 * point
+        rest[self.problem.n_weights :] = 0.0  # the intercepts
         return KnownEvaluation(
             point, share * value + 0.5 * float(rest @ point), share * gradient + rest
         )

@@ -126,11 +126,6 @@ class AcceleGradRegressor(LinearRegressor, StreamFitting):
     AcceleGradClassifier : The same for class labels.
     AcceleGradRegressorCV : Chooses `alpha` by cross-validation.
 
-    References
-    ----------
-    K. Y. Levy, A. Yurtsever, V. Cevher, "Online adaptive methods, universality and acceleration",
-    NeurIPS 2018.
-
     Examples
     --------
     >>> from sklearn.datasets import load_diabetes
