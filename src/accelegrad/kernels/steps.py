@@ -36,10 +36,7 @@ def record(floats: list[str], integers: list[str]) -> np.dtype[np.void]:
 NUMBERS = ["weighted_squares", "step_size", "weight_sum", "radius", "evidence"]
 #: Constants of a run: the rule's settings and the loss's `Shape`.
 FIXED = record(
-    [
-        *("l2", "scale", "squared_bound", "ball", "cap"),
-        *("low", "high", "softness", "epsilon"),
-    ],
+    [*("l2", "scale", "squared_bound", "ball", "cap"), *("low", "high", "softness", "epsilon")],
     ["kind", "coupled", "tracked", "intercept"],
 )
 

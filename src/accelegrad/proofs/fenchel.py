@@ -24,13 +24,7 @@ import numpy as np
 
 from accelegrad.errors import Vector
 from accelegrad.geometry.penalties import L1, ElasticNet, OnLeading, Penalty
-from accelegrad.geometry.sets import (
-    LARGEST,
-    Box,
-    FeasibleSet,
-    Product,
-    WholeSpace,
-)
+from accelegrad.geometry.sets import LARGEST, Box, FeasibleSet, Product, WholeSpace
 from accelegrad.linalg import FEW, SMALLEST, UNIT, growth, norm, pairwise_growth
 from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.models.losses import Loss

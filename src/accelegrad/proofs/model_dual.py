@@ -59,10 +59,7 @@ class ModelDual:
     has_slopes_here = True
 
     def __init__(
-        self,
-        model: LinearModel,
-        terms: Terms | None = None,
-        kept: dict[str, Any] | None = None,
+        self, model: LinearModel, terms: Terms | None = None, kept: dict[str, Any] | None = None
     ) -> None:
         self.model = model
         self._kept = {} if kept is None else kept

@@ -33,14 +33,7 @@ import scipy.linalg
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.linalg import SMALLEST, UNIT, cholesky_factor, growth, with_unit_diagonal
 from accelegrad.models.losses import Loss
-from accelegrad.models.matrix import (
-    BLOCK_ENTRIES,
-    Matrix,
-    Products,
-    RowNumbers,
-    gram_matrix,
-    runs,
-)
+from accelegrad.models.matrix import BLOCK_ENTRIES, Matrix, Products, RowNumbers, gram_matrix, runs
 from accelegrad.proofs.fenchel import level
 
 # Gram matrices are factorised, so the parameters have to be few.

@@ -53,12 +53,7 @@ RADIUS_SHARE = 0.03
 #: ends of a run that can continue, if only with a larger max_iter
 UNFINISHED = (None, Status.CALLBACK, Status.TIME_LIMIT, Status.MAX_ITER)
 #: statuses that the last bounds may improve
-COULD_BE_MORE = (
-    Status.MAX_ITER,
-    Status.TIME_LIMIT,
-    Status.AT_ROUNDING,
-    Status.LINE_SEARCH_FAILED,
-)
+COULD_BE_MORE = (Status.MAX_ITER, Status.TIME_LIMIT, Status.AT_ROUNDING, Status.LINE_SEARCH_FAILED)
 
 
 class Restarts(Saved):
