@@ -6,7 +6,7 @@ import inspect
 import math
 import warnings
 from copy import copy, deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -157,7 +157,7 @@ def follow_path(
     for alpha in alphas.tolist():
         estimator.alpha = alpha
         now = estimator._in_units(estimator._objective())
-        parts = [problem.with_penalty(now.l2, now.l1) for problem in problems]
+        parts = [replace(each, model=each.model.with_l2(now.l2), l1=now.l1) for each in problems]
         with warnings.catch_warnings(), kernels.single_for(work):
             warnings.simplefilter("ignore", ConvergenceWarning)  # `fit` warns once
             estimator._fit_problems(rows, parts, judges, settings, warm=True)

@@ -171,10 +171,6 @@ class Problem:
         chosen = None if given is None else parameter_set(given, model)
         return cls(model, objective.l1, chosen, NEGLIGIBLE * null_value(model))
 
-    def with_penalty(self, l2: float, l1: float) -> Problem:
-        """Return the problem of the same samples with other strengths; nothing is checked again."""
-        return replace(self, model=self.model.with_l2(l2), l1=l1)
-
     def with_targets(self, y: Vector) -> Problem:
         """Return the problem of the same samples with other targets; nothing is checked again."""
         assert isinstance(self.model, LinearModel)

@@ -13,7 +13,6 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from accelegrad import kernels
 from accelegrad.errors import Vector
 from accelegrad.geometry.penalties import Penalty
 from accelegrad.geometry.sets import FeasibleSet
@@ -82,7 +81,11 @@ class TermsOracle(RowOracle):
         terms: Terms,
         penalty: Penalty | None,
     ) -> None:
-        super().__init__(soon_ready(model), rng, goal)
+        if model.in_memory:  # without kernels, if its few passes would not pay for compiling
+            model = model.of_columns(None, model.l2)
+        elif not model.has_columns:
+            rows_in_memory(model)  # refuses it
+        super().__init__(model, rng, goal)
         self.terms, self.penalty = terms, penalty
         self.dual = self.model.dual_with(terms)
         self._seed = int(rng.integers(2**63))
@@ -96,14 +99,6 @@ def rows_in_memory(model: LinearModel) -> LinearModel:
             f"memory, but those of {model!r} are not: use method 'accelegrad-newton'."
         )
     return model
-
-
-def soon_ready(model: LinearModel) -> LinearModel:
-    """Return the model, without kernels if its few passes would not pay for compiling."""
-    if model.has_columns and not model.in_memory:
-        return model  # its rows are elsewhere
-    rows = rows_in_memory(model)
-    return rows if kernels.wanted(kernels.readable(rows.X)) else rows.without_kernels()
 
 
 class SmoothOracle(RowOracle):
