@@ -32,7 +32,6 @@ from accelegrad.geometry.penalties import OnLeading, Penalty, as_penalty
 from accelegrad.geometry.sets import Ball, Box, FeasibleSet, WholeSpace, as_feasible_set
 from accelegrad.linalg import ROUNDED_UP
 from accelegrad.models.linear_model import LinearModel
-from accelegrad.models.matrix import SCIPY_PAIR
 from accelegrad.models.scaling import (
     ColumnScaling,
     can_scale,
@@ -45,7 +44,7 @@ from accelegrad.proofs.cuts import Region
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.rules import Rescaled, Rule
 from accelegrad.rules.base import SHORTEST, check_distance
-from accelegrad.solvers.curvature import FACTOR_PRODUCT, Costs
+from accelegrad.solvers.curvature import MOST_STEP_SECONDS, Costs
 from accelegrad.solvers.dual_ascent import DualAscent
 from accelegrad.solvers.interior_point import InteriorPoint
 from accelegrad.solvers.newton import SketchedNewton
@@ -55,13 +54,12 @@ from accelegrad.solvers.row_oracle import RowRule
 
 #: Up to this ratio of column sizes, methods that do not scale columns work well.
 LARGEST_RATIO = 300.0
-#: The largest estimated time of an interior-point step, and the largest number of rows (it stores a
-#: dozen numbers for each): beyond, the smoothed loss is faster (measured on eight data sets).
-MOST_STEP_SECONDS, MOST_SHORT_ROWS = 3e-3, 1 << 18
-#: An interior-point step may take a second for dense rows if there are at most `FEW_DENSE_ROWS`
-#: rows per column, and more than `MORE_LABELS` (labels) or `MORE_NUMBERS`. Samples of
-#: so few rows say little, and dual ascent takes thousands of epochs; but labels of at most 2 d rows
-#: are mostly separable, which it finds in some hundreds of epochs (measured on dense random rows).
+#: An interior-point step may take `MOST_STEP_SECONDS`; beyond, the smoothed loss is faster
+#: (measured on eight data sets). For dense rows it may take a second if there are at most
+#: `FEW_DENSE_ROWS` rows per column, and more than `MORE_LABELS` (labels) or `MORE_NUMBERS`. Samples
+#: of so few rows say little, and dual ascent takes thousands of epochs; but labels of at most 2 d
+#: rows are mostly separable, which it finds in some hundreds of epochs (measured on dense random
+#: rows).
 MORE_LABELS, MORE_NUMBERS, FEW_DENSE_ROWS = 2.0, 0.75, 10.0
 COLUMNS = "columns"
 #: The most that rounding may move x0 when it is projected onto its set, relative to 1 + ||x0||.
@@ -169,14 +167,14 @@ class Request:
     def separate_terms(self) -> bool:
         """Whether each weight of a `LinearModel` has its own term or limits, which bound it."""
         model, terms = self.model, self.terms
-        if terms is None or not (terms.hold_each_weight(model.loss) and model.has_columns):
+        if terms is None or not model.has_columns:
             return False
-        return not terms.has_only_signs or bool(model.dual_with(terms).is_there)
+        return terms.hold_each_weight or bool(model.dual_with(terms).has_only_signs)
 
     @property
     def no_dual_bound(self) -> bool:
         """Whether no lower bound from the model's dual becomes tight."""
-        return not self.model.has_dual_bound
+        return not self.model.dual.is_there
 
     @cached_property
     def cheap_curvature(self) -> bool:
@@ -194,12 +192,11 @@ class Request:
         n, d = model.n_samples, model.n_parameters
         # With n < d, rounding mattered too early in 9 of 60 fits with an l1 term (columns of 1e-4
         # to 1e4).
-        if n > MOST_SHORT_ROWS or (self.constrained and n < d):
+        if self.constrained and n < d:
             return False
-        storage = model.storage._replace(pair=SCIPY_PAIR)
-        seconds = n * storage.gram_seconds_per_row(d) + FACTOR_PRODUCT * d**3 / 3
         more = MORE_LABELS if model.loss.classification else MORE_NUMBERS
-        few = storage.dense and more * d < n <= FEW_DENSE_ROWS * d
+        few = model.storage.dense and more * d < n <= FEW_DENSE_ROWS * d
+        seconds = Costs.of(model).all_curvature
         return bool(seconds <= (1.0 if few else MOST_STEP_SECONDS))
 
     @property

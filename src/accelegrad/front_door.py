@@ -14,7 +14,7 @@ from typing import Any, Unpack
 import numpy as np
 from scipy.optimize import OptimizeResult
 
-from accelegrad import threads
+from accelegrad import kernels
 from accelegrad.bundle.cut_memory import CutMemory, default_size
 from accelegrad.catalogue import METHODS, MethodOptions
 from accelegrad.choose import Request, Setting, checked_space, resolve
@@ -33,8 +33,9 @@ from accelegrad.run.loop import Restarts, Run
 from accelegrad.run.oracle import QUIET, FunctionOracle, MinibatchOracle, ModelOracle, Oracle
 from accelegrad.run.result import OUTPUTS, Options, Progress, Status
 from accelegrad.scipy_words import Limits, hint, limits_of
+from accelegrad.solvers.curvature import Goal
 from accelegrad.solvers.portfolio import Portfolio
-from accelegrad.solvers.row_oracle import Goal, RowRule, no_goal
+from accelegrad.solvers.row_oracle import RowRule, no_goal
 
 #: Entries of the result that have x0's shape.
 SHAPED = ("x", "jac", "x_average", "x_last", "x_best")
@@ -259,7 +260,7 @@ def minimize(
     # the number of entries of the largest matrix that the run multiplies with vectors
     d = start.size
     entries = d * default_size(d) if model is None else model.n_samples * d
-    limited = entries >= threads.FEWEST_SPLIT  # BLAS to one thread, during the run
+    limited = entries >= kernels.FEWEST_SPLIT  # BLAS to one thread, during the run
     if output not in OUTPUTS:
         raise _not_among("output", output, OUTPUTS)
     run_options = Options(
@@ -282,7 +283,7 @@ def minimize(
             "accuracy is for a function whose values are off by a known amount: it cannot be used "
             "with a LinearModel, with fun=None or with exact=False."
         )
-    with threads.single_for(entries) if limited else nullcontext():
+    with kernels.single_for(entries) if limited else nullcontext():
         with np.errstate(**QUIET):
             request = Request(
                 model,
@@ -457,23 +458,20 @@ def _model_oracle(
 ) -> Oracle:
     """Return what the rule asks for values and gradients of a LinearModel."""
     model, rule = request.model, setting.rule
-    if isinstance(rule, RowRule):
-        if batch_size is not None:
-            raise ValueError(f"batch_size cannot be used with method {setting.choice.name!r}.")
-        _, chosen, penalty = request.space
-        return rule.oracle(model, _generator(rng), goal or no_goal, penalty, chosen)
-    if batch_size is None:
+    if batch_size is None and not isinstance(rule, RowRule):
         return ModelOracle(model)
-    rows = (model.n_samples, batch_size)
-    sampler = BatchSampler(*rows, _generator(rng), replacement=replacement)
-    return MinibatchOracle(model, sampler)
-
-
-def _generator(rng: Any) -> np.random.Generator:
     try:
-        return np.random.default_rng(rng)
+        generator = np.random.default_rng(rng)
     except (TypeError, ValueError):
         raise TypeError(f"rng must be a Generator, a whole number or None, not {rng!r}.") from None
+    if batch_size is not None:
+        if isinstance(rule, RowRule):
+            raise ValueError(f"batch_size cannot be used with method {setting.choice.name!r}.")
+        sampler = BatchSampler(model.n_samples, batch_size, generator, replacement=replacement)
+        return MinibatchOracle(model, sampler)
+    assert isinstance(rule, RowRule)
+    _, chosen, penalty = request.space
+    return rule.oracle(model, generator, goal or no_goal, penalty, chosen)
 
 
 def _bracket(request: Request, options: Options, setting: Setting, oracle: Oracle) -> Bracket:
@@ -552,7 +550,7 @@ def _scipy_callback(
         names = set(inspect.signature(callback).parameters)
     except ValueError:  # a builtin without a signature
         names = set()
-    asked = threads.for_user(callback) if limited else callback
+    asked = kernels.for_user(callback) if limited else callback
 
     def shaped(result: OptimizeResult) -> OptimizeResult:
         return result if shape is None else _shaped(result, shape)

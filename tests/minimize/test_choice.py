@@ -48,8 +48,8 @@ def text(rows, columns, loss="logistic", l2=1e-5, **options):
 def short(size, loss):
     """More rows than the interior-point method takes."""
     rng = np.random.default_rng(4)
-    X = rng.standard_normal((300_000, 2))
-    y = np.where(X[:, 0] + rng.standard_normal(300_000) > 0, 1.0, -1.0)
+    X = rng.standard_normal((500_000, 2))
+    y = np.where(X[:, 0] + rng.standard_normal(500_000) > 0, 1.0, -1.0)
     return ag.LinearModel(size * X, y, loss, l2=1e-4)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import accelegrad as ag
 from accelegrad import Status
-from accelegrad.run.result import rounded_down, rounded_up
+from accelegrad.run.result import rounded
 from toys import LeastSquares
 
 PROBLEM = LeastSquares.random(60, 8, 1)
@@ -287,8 +287,8 @@ def test_a_result_says_in_one_line_what_is_proved(options, words):
 def test_numbers_in_proofs_are_never_rounded_the_wrong_way():
     rng = np.random.default_rng(4)
     for number in 10.0 ** rng.uniform(-20, 20, 500):
-        assert number <= float(rounded_up(number)) <= 1.1 * number
-        assert 0.99 * number <= float(rounded_down(number)) <= number
+        assert number <= float(rounded(number, 2, up=True)) <= 1.1 * number
+        assert 0.99 * number <= float(rounded(number, 3, up=False)) <= number
 
 
 def test_trace_plot(monkeypatch):

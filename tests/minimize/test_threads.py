@@ -9,7 +9,7 @@ from joblib import Parallel, delayed, parallel_config
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 import accelegrad as ag
-from accelegrad import kernels, threads
+from accelegrad import kernels
 from accelegrad.models.matrix import Products, gram_matrix
 
 D = 500
@@ -122,8 +122,8 @@ def test_runs_in_several_python_threads():
 
 
 def test_small_problems_switch_nothing():
-    for entries, expected in ((64 * 84, {2}), (threads.FEWEST_SPLIT, {1})):
-        with threads.single_for(entries):
+    for entries, expected in ((64 * 84, {2}), (kernels.FEWEST_SPLIT, {1})):
+        with kernels.single_for(entries):
             assert now() == expected
 
 
@@ -150,7 +150,7 @@ def test_large_work_is_shared_by_threads_that_sleep():
     rows = np.sort(rng.choice(3000, 2900))
     found = {}
     for count in (1, 2, 3):
-        with kernels.use(threads=count), threads.single_for(threads.FEWEST_SPLIT):
+        with kernels.use(threads=count), kernels.single_for(kernels.FEWEST_SPLIT):
             products = Products(X)
             found[count] = [
                 gram_matrix(X, None, weights, intercept=True),

@@ -31,7 +31,7 @@ from accelegrad.sklearn import (
     AcceleGradRegressor,
     AcceleGradRegressorCV,
 )
-from accelegrad.solvers.direct import ACCURATE
+from accelegrad.solvers.curvature import ACCURATE
 from proofs.candidates import Search
 from proofs.cases import Case, Data, draw_data
 from proofs.checks import FindingError, long_slack, raised_at, require, value_rounding

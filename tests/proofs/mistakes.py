@@ -199,7 +199,7 @@ TOO_HIGH = (
 )
 #: Those that come first in a tuple
 FIRST_TOO_HIGH = (
-    *("geometry.polyhedron:_row_terms", f"{FENCHEL}level", "proofs.model_dual:level"),
+    *("geometry.polyhedron:_row_terms", f"{FENCHEL}level"),
     *(f"{REGION}minimum", f"{REGION}minimum_with_penalty"),
 )
 #: Distances that are too small by 0.1 %

@@ -23,7 +23,7 @@ from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.proofs.multinomial_dual import MultinomialDual
 from accelegrad.sklearn.objective import Objective as EstimatorObjective
-from accelegrad.solvers.direct import DirectNewton
+from accelegrad.solvers.curvature import DirectNewton
 from proofs.candidates import Search
 from proofs.cases import (
     DIAGONAL_SETS,

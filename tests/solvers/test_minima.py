@@ -11,7 +11,7 @@ from scipy.optimize import minimize as scipy_minimize
 import accelegrad as ag
 from accelegrad.models.losses import LOSSES
 from accelegrad.proofs.fenchel import Terms
-from accelegrad.solvers.direct import DirectNewton
+from accelegrad.solvers.curvature import DirectNewton
 from toys import linear_problem
 
 SMOOTH = [name for name, entry in LOSSES.items() if entry.smooth]

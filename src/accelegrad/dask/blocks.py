@@ -17,9 +17,14 @@ from distributed import Client, Future
 from accelegrad.dask.cluster import BlockError, Cluster
 from accelegrad.dask.part import Part, part_of_rows
 from accelegrad.errors import Vector, finite_vector
-from accelegrad.models.losses import Loss
-from accelegrad.models.matrix import RowNumbers, Storage, pairs_per_row
-from accelegrad.models.model_input import check_labels, checked_weights, design_matrix
+from accelegrad.models.losses import Loss, check_labels
+from accelegrad.models.matrix import (
+    RowNumbers,
+    Storage,
+    checked_weights,
+    design_matrix,
+    pairs_per_row,
+)
 
 #: The most blocks after merging: this many, or this many per thread of the cluster if that is more.
 #: Each costs the scheduler a fraction of a millisecond in every round trip.
@@ -309,15 +314,9 @@ class ClusterData:
         other._counts = counts.astype(np.min_scalar_type(int(counts.max())))
         return other
 
-    @property
-    def n_counted(self) -> int:
-        """The number of rows with weight."""
-        return sum(known.counted for known in self.facts)
-
-    @property
-    def weight(self) -> float:
-        """The weight of all rows."""
-        return sum(known.weight for known in self.facts)
+    def seen(self) -> tuple[int, float]:
+        """Return the number of rows with weight, and their weight."""
+        return sum(k.counted for k in self.facts), sum(k.weight for k in self.facts)
 
     @property
     def storage(self) -> Storage:

@@ -33,8 +33,7 @@ from accelegrad.models.parted_model import split_by_part
 from accelegrad.sklearn import classifier, cv, regressor
 from accelegrad.sklearn.base import LinearEstimator
 from accelegrad.sklearn.cv import CHOSEN, CrossValidated
-from accelegrad.sklearn.data import Data, without_weightless
-from accelegrad.sklearn.objective import Objective, Problem
+from accelegrad.sklearn.objective import Data, Objective, Problem, without_weightless
 from accelegrad.sklearn.parameters import FITTED, documented, parameter
 
 # A mixin: fields of LinearEstimator would override those of the estimators.

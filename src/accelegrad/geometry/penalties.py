@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from accelegrad import threads
+from accelegrad import kernels
 from accelegrad.errors import (
     NonFiniteError,
     Vector,
@@ -377,7 +377,7 @@ class _Foreign(Penalty):
         step = _checked_step(step)
         if step == 0.0:
             return x.copy()
-        with threads.as_given():
+        with kernels.as_given():
             answer = real_array("the answer of penalty.prox", self._given.prox(x.copy(), step))
         require_shape("penalty.prox", answer, x)
         nearby = np.array(answer, dtype=np.float64)

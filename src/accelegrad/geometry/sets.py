@@ -17,7 +17,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.linalg.blas import ddot
 
-from accelegrad import threads
+from accelegrad import kernels
 from accelegrad.errors import Vector, finite_vector, nearest, real_array, real_number, whole_number
 from accelegrad.geometry.nearest_point import MANY_COORDINATES, MOST_COORDINATES, Rows
 from accelegrad.linalg import UNIT, growth, norm
@@ -253,7 +253,7 @@ class _CentredSet(FeasibleSet):
             self.center = real_number("center", center)
         else:
             self.center = read_only(finite_vector("center", center))
-        self.dimension = length(self.center)
+            self.dimension = self.center.size
         self._at_origin = not np.any(self.center)
         self.radius = real_number("radius", radius, above=0.0)
 
@@ -686,7 +686,7 @@ class _Foreign(FeasibleSet):
 
     def project(self, x: Vector) -> Vector:
         """Return the object's projection of a copy of `x`: it may work in place."""
-        with threads.as_given():
+        with kernels.as_given():
             projected = np.asarray(self._given.project(x.copy()), dtype=np.float64)
         require_shape("feasible_set.project", projected, x)
         return projected

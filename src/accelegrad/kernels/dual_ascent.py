@@ -11,13 +11,7 @@ from accelegrad.errors import Vector
 from accelegrad.kernels.compile import Kernel, compiled
 from accelegrad.kernels.loss_shape import Shape
 from accelegrad.kernels.losses import logistic_slope, rounded_off
-from accelegrad.kernels.rows import (
-    add_row,
-    add_sparse_row,
-    look_ahead,
-    row_product,
-    sparse_product,
-)
+from accelegrad.kernels.rows import add_row, add_sparse_row, look_ahead, row_product, sparse_product
 
 
 class DualRows(NamedTuple):

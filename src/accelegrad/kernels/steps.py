@@ -23,7 +23,7 @@ from accelegrad.kernels.gradient import Data
 from accelegrad.kernels.loss_shape import LOGISTIC
 from accelegrad.kernels.losses import logistic_slope, rounded_off
 
-STEP, REACH, TRUST = 2.0, 3.0, 2.0  # constants of rules/distance_free.py
+REACH, TRUST = 3.0, 2.0  # constants of rules/distance_free.py
 
 
 def record(floats: list[str], integers: list[str]) -> np.dtype[np.void]:
@@ -36,10 +36,7 @@ def record(floats: list[str], integers: list[str]) -> np.dtype[np.void]:
 NUMBERS = ["weighted_squares", "step_size", "weight_sum", "radius", "evidence"]
 #: Constants of a run: the rule's settings and the loss's `Shape`.
 FIXED = record(
-    [
-        *("l2", "scale", "squared_bound", "ball", "cap"),
-        *("low", "high", "softness", "epsilon"),
-    ],
+    [*("l2", "scale", "squared_bound", "ball", "cap"), *("low", "high", "softness", "epsilon")],
     ["kind", "coupled", "tracked", "intercept"],
 )
 
@@ -70,7 +67,7 @@ class Settings(NamedTuple):
         """Return the record that kernels read, without the loss."""
         fixed = np.zeros(1, FIXED)
         fixed["l2"], fixed["intercept"] = l2, fit_intercept
-        fixed["scale"] = STEP * self.diameter if self.coupled else self.diameter
+        fixed["scale"] = 2.0 * self.diameter if self.coupled else self.diameter
         fixed["squared_bound"] = self.gradient_bound**2
         fixed["ball"], fixed["cap"] = self.ball_radius, self.largest_radius
         fixed["coupled"], fixed["tracked"] = self.coupled, self.kind == "distance_free"
@@ -151,7 +148,7 @@ importance = compiled(importance_weight)
 def reach_of(s: Any, f: Any, alpha: float) -> Any:
     """Return the step's scale, the radius of z's ball, and y's weight in the average."""
     if f.tracked:
-        return STEP * s.radius, REACH * s.radius, alpha * s.radius
+        return 2.0 * s.radius, REACH * s.radius, alpha * s.radius
     return f.scale, f.ball, alpha
 
 

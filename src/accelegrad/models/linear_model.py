@@ -26,7 +26,7 @@ import numpy.typing as npt
 from accelegrad import kernels
 from accelegrad.errors import Vector, finite_vector, real_array, real_number
 from accelegrad.linalg import norm
-from accelegrad.models.losses import Loss, make_loss
+from accelegrad.models.losses import Loss, check_labels, make_loss, targets
 from accelegrad.models.matrix import (
     PAIR,
     SCIPY_PAIR,
@@ -38,18 +38,14 @@ from accelegrad.models.matrix import (
     Storage,
     TakenRows,
     blas_seconds,
+    checked_weights,
     column_squares,
+    design_matrix,
     drawn_by_weight,
     gram_matrix,
     pairs_per_row,
-    row_squares,
-)
-from accelegrad.models.model_input import (
-    check_labels,
-    checked_weights,
-    design_matrix,
     row_shares,
-    targets,
+    row_squares,
 )
 from accelegrad.models.rounding import DataRounding, PointRounding
 
@@ -210,6 +206,24 @@ class LinearModel:
         self.sample_weight = checked_weights(sample_weight, self.n_samples)
         self.shares = row_shares(self.sample_weight, self.n_samples)
 
+    @staticmethod
+    def of_checked(
+        X: Any,
+        y: Vector,
+        weights: Vector | None,
+        loss: Loss,
+        *,
+        l2: float,
+        fit_intercept: bool,
+        shares: Vector | None = None,
+    ) -> LinearModel:
+        """Return a model of X from `design_matrix` with checked targets and weights."""
+        model = object.__new__(LinearModel)
+        model._set_up(X, loss, l2, fit_intercept)
+        model.y, model.sample_weight = y, weights
+        model.shares = row_shares(weights, model.n_samples) if shares is None else shares
+        return model
+
     def _set_up(self, X: Any, loss: Loss, l2: float, fit_intercept: bool) -> None:
         if not isinstance(fit_intercept, (bool, np.bool_)):
             raise TypeError(f"fit_intercept must be True or False, not {fit_intercept!r}.")
@@ -262,7 +276,8 @@ class LinearModel:
         weights = None if self.sample_weight is None else self.sample_weight[rows]
         # `take` is faster than indexing.
         X = np.take(self.X, rows, axis=0) if isinstance(self.X, np.ndarray) else self.X[rows]
-        return self._of_data(X, self.y[rows], weights, row_shares(weights, rows.size), l2)
+        options: dict[str, Any] = {"l2": l2, "fit_intercept": self.fit_intercept}
+        return LinearModel.of_checked(X, self.y[rows], weights, self.loss, **options)
 
     def taken(self, rows: RowNumbers) -> TakenRows:
         """Return some rows with their targets and shares."""
@@ -289,10 +304,8 @@ class LinearModel:
     def _of_data(
         self, X: Any, y: Vector, weights: Vector | None, shares: Vector, l2: float
     ) -> LinearModel:
-        other = object.__new__(LinearModel)
-        other._set_up(X, self.loss, l2, self.fit_intercept)
-        other.y, other.sample_weight, other.shares = y, weights, shares
-        return other
+        options: dict[str, Any] = {"fit_intercept": self.fit_intercept, "shares": shares}
+        return LinearModel.of_checked(X, y, weights, self.loss, l2=l2, **options)
 
     def smoothed(self, mu: float) -> LinearModel:
         """Return a model by the Moreau envelope of the loss: see `Loss.smoothed`."""
@@ -327,9 +340,10 @@ class LinearModel:
         curvatures = by.curvatures(caution)
         rows, weights = drawn_by_weight(curvatures, count, seed)
         n_curved, weight = int(np.count_nonzero(curvatures)), float(weights.sum())
-        return CurvedRows(weights.size, n_curved, weight, self._gram(rows, weights))
+        return CurvedRows(weights.size, n_curved, weight, self.gram(rows, weights))
 
-    def _gram(self, rows: RowNumbers | None, weights: Vector) -> Matrix:
+    def gram(self, rows: RowNumbers | None, weights: Vector) -> Matrix:
+        """Return sum_k weights_k a_k a_k' over some rows (None: all), with any intercept's 1."""
         storage = self.storage
         by_blas = blas_seconds(self.n_parameters, storage.dense)
         by_pairs = storage.pair == PAIR and PAIR * storage.pairs_per_row < by_blas
@@ -338,7 +352,7 @@ class LinearModel:
 
     def gram_of_columns(self) -> Matrix:
         """Return sum_i p_i a_i a_i', cached; for least squares this is the Hessian everywhere."""
-        gram: Matrix = self.of_data_alone("gram", self._gram, None, self.shares)
+        gram: Matrix = self.of_data_alone("gram", self.gram, None, self.shares)
         return gram
 
     def of_data_alone(self, name: str, compute: Callable[..., Any], *given: Any) -> Any:
@@ -548,7 +562,8 @@ class LinearModel:
         zeros, found = np.zeros(self.n_samples), np.empty(len(constants))
         with np.errstate(over="ignore"):
             for place, b in enumerate(constants):
-                found[place] = self.shares @ self.loss.value(zeros + b, self.y)
+                losses, _ = self.loss.value_and_derivative(zeros + b, self.y)
+                found[place] = self.shares @ losses
         return found
 
     def slopes(self, margins: Vector) -> Vector:

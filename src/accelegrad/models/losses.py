@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import xlog1py, xlogy
 
-from accelegrad.errors import Vector, nearest, real_number
+from accelegrad.errors import Vector, finite_vector, nearest, real_number
 from accelegrad.kernels.loss_shape import LABELS, LOGISTIC, LOGISTIC_SHAPE, TARGETS, Shape
 from accelegrad.linalg import FEW
 
@@ -34,13 +34,6 @@ class Parameter:
     above: float = -inf
     least: float = -inf
     below: float = inf
-
-    def checked(self, given: Any) -> float:
-        """Return a checked float."""
-        number = real_number(self.name, given, above=self.above, least=self.least)
-        if not number < self.below:
-            raise ValueError(f"{self.name} must be < {self.below:g}, but it is {given!r}.")
-        return number
 
 
 QUANTILE = Parameter("quantile", 0.5, "the quantile to estimate", above=0.0, below=1.0)
@@ -152,7 +145,11 @@ def make_loss(
     """Return the loss with this name in `LOSSES` or scikit-learn; all parameters are checked."""
     given = {QUANTILE: quantile, EPSILON: epsilon, DELTA: delta}
     for parameter, number in given.items():
-        given[parameter] = parameter.checked(number)
+        above, least = parameter.above, parameter.least
+        given[parameter] = real_number(parameter.name, number, above=above, least=least)
+        if not given[parameter] < parameter.below:
+            limit = f"{parameter.name} must be < {parameter.below:g}"
+            raise ValueError(f"{limit}, but it is {number!r}.")
     if not isinstance(name, str):
         raise TypeError(f"loss must be the name of a loss, not {name!r}; {nearest('', LOSSES)}")
     name = _PLAIN_NAMES.get(name, name)
@@ -347,6 +344,26 @@ class Loss:
         np.maximum(slope, low, out=slope)
         np.minimum(slope, high, out=slope)
         return slope
+
+
+def targets(given: npt.ArrayLike, n_samples: int, loss: Loss) -> Vector:
+    """Return y in float64."""
+    y = finite_vector("y", given)
+    if y.size != n_samples:
+        raise ValueError(f"y must have one entry per row of X, {n_samples}, but it has {y.size}.")
+    check_labels(y, loss)
+    return y
+
+
+def check_labels(y: Vector, loss: Loss) -> None:
+    """Refuse targets that are not labels if the loss needs labels."""
+    if loss.classification and not (np.abs(y) == 1.0).all():
+        seen = np.unique(y)
+        labels = ", ".join(f"{label:g}" for label in seen[:5]) + (", ..." if seen.size > 5 else "")
+        raise ValueError(
+            f"y must hold the labels -1 and +1 for the loss {loss.name!r}, but it holds {labels}. "
+            "Labels 0 and 1 are mapped by 2 * y - 1."
+        )
 
 
 def _operands(m: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Array, Array, bool]:

@@ -21,8 +21,8 @@ from accelegrad.models.matrix import (
     RowNumbers,
     Storage,
     TakenRows,
+    row_shares,
 )
-from accelegrad.models.model_input import row_shares
 from accelegrad.models.row_parts import Mixture, PointSums, Where
 
 #: The number of rows, about, from which quantiles of the targets are estimated. Chosen.

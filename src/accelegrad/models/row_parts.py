@@ -185,10 +185,10 @@ def gram_drawn(
     part: Part, at: ModelPoint, caution: float, columns: Any, places: Vector | None
 ) -> Matrix:
     """Return the part's share of a Gram matrix of some columns (None: all) of drawn rows."""
-    return part.of_columns(columns)._gram(*_drawn(at, caution, places))
+    return part.of_columns(columns).gram(*_drawn(at, caution, places))
 
 
 def gram_sum(part: Part, columns: Any) -> Matrix:
     """Return sum_i p_i a_i a_i' for some columns (None: all)."""
     model = part.of_columns(columns)
-    return model._gram(None, model.shares)
+    return model.gram(None, model.shares)

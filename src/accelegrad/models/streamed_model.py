@@ -15,13 +15,13 @@ import scipy.sparse as sp
 
 from accelegrad.errors import Vector, finite_vector
 from accelegrad.models.linear_model import LinearModel
-from accelegrad.models.losses import Loss, make_loss
-from accelegrad.models.matrix import BLOCK_ENTRIES, Storage, pairs_per_row
-from accelegrad.models.model_input import (
-    check_labels,
+from accelegrad.models.losses import Loss, check_labels, make_loss, targets
+from accelegrad.models.matrix import (
+    BLOCK_ENTRIES,
+    Storage,
     checked_weights,
     design_matrix,
-    targets,
+    pairs_per_row,
 )
 from accelegrad.models.parted_model import PartedModel
 from accelegrad.models.row_file import RowFile, mapped, of_blocks

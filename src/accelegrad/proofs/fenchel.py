@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -24,13 +24,7 @@ import numpy as np
 
 from accelegrad.errors import Vector
 from accelegrad.geometry.penalties import L1, ElasticNet, OnLeading, Penalty
-from accelegrad.geometry.sets import (
-    LARGEST,
-    Box,
-    FeasibleSet,
-    Product,
-    WholeSpace,
-)
+from accelegrad.geometry.sets import LARGEST, Box, FeasibleSet, Product, WholeSpace
 from accelegrad.linalg import FEW, SMALLEST, UNIT, growth, norm, pairwise_growth
 from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.models.losses import Loss
@@ -61,12 +55,10 @@ def level(loss: Loss, shares: Vector, theta: Vector, y: Vector) -> tuple[float, 
     return total, error
 
 
-def heights(
-    model: LinearModel, theta: Vector, levels: tuple[float, float] | None = None
-) -> tuple[float, float, float, float]:
+def heights(model: LinearModel, theta: Vector) -> tuple[float, float, float, float]:
     """Return level and mean (for an intercept) of slopes, each with its error bound."""
-    shares, y = np.asarray(model.shares), np.asarray(model.y)
-    height, error = level(model.loss, shares, theta, y) if levels is None else levels
+    shares = np.asarray(model.shares)
+    height, error = level(model.loss, shares, theta, np.asarray(model.y))
     if not model.fit_intercept:
         return height, error, 0.0, 0.0
     weighted = shares * theta
@@ -95,24 +87,10 @@ class SlopeSums:
     combination_error: Vector
 
     @classmethod
-    def of(
-        cls,
-        model: LinearModel,
-        theta: Vector,
-        *,
-        levels: tuple[float, float] | None = None,
-        combination: Vector | None = None,
-        slack: Vector | float = 0.0,
-    ) -> SlopeSums:
-        """Return the sums over all rows of a model, given one slope per row.
-
-        `levels` and `combination`, sum_i p_i theta_i x_i, may be given if known; `slack` bounds the
-        error of the latter's entries beyond that of a product with the data.
-        """
-        if combination is None:
-            combination = model.combination(theta)[: model.n_features]
-        off = model.rounding.combination(norm(np.sqrt(model.shares) * theta)) + slack
-        return cls(*heights(model, theta, levels), combination, off)
+    def of(cls, model: LinearModel, theta: Vector) -> SlopeSums:
+        """Return the sums over all rows of a model, given one slope per row."""
+        off = model.rounding.combination(norm(np.sqrt(model.shares) * theta))
+        return cls(*heights(model, theta), model.combination(theta)[: model.n_features], off)
 
     @classmethod
     def at(cls, model: LinearModel, known: ModelPoint) -> SlopeSums:
@@ -249,6 +227,11 @@ class Terms:
         self.ends, (self.lower, self.upper) = ends, ends[:, :n_features]
         #: the allowed weight nearest to 0, where an l1 term has its kink
         self._kink = np.minimum(np.maximum(0.0, self.lower), self.upper)
+        #: whether zero weights are allowed: then slopes with a negative level prove nothing
+        self.holds_origin = not self._kink.any()
+        if feasible_set is not None and not self.separable:
+            origin = feasible_set.project(np.zeros(n_features + fit_intercept))
+            self.holds_origin = not origin[:n_features].any()
         #: limits of the intercept
         self.intercept = tuple(ends[:, -1].tolist()) if fit_intercept else (-math.inf, math.inf)
         self.intercept_is_free = self.intercept == (-math.inf, math.inf)
@@ -256,13 +239,18 @@ class Terms:
         self.free = self.separable and bool(np.isinf(ends[:, :n_features]).all())
         held = np.isfinite(self.lower) & np.isfinite(self.upper) | (np.asarray(l1) > 0.0)
         #: whether a term or two ends bound each weight
-        self._holds_each = self.separable and (l2 > 0.0 or bool(held.all()))
+        self.hold_each_weight = self.separable and (l2 > 0.0 or bool(held.all()))
         #: whether the only information is that each weight lies on one side of 0
         self.has_only_signs = False
         if self.separable and not self.has_l1 and l2 == 0.0 and self.intercept_is_free:
             above = (self.lower == 0.0) & (self.upper == np.inf)
             below = (self.lower == -np.inf) & (self.upper == 0.0)
             self.has_only_signs = bool((above | below).all())
+        #: whether the bound approaches the minimum at good slopes: something has to bound each
+        #: weight. A set other than a box must come without an l1 term, as for `minimize`.
+        self.gets_tight = self.hold_each_weight
+        if not (self.separable or self.has_l1) and self._leaves_intercept_free():
+            self.gets_tight = l2 > 0.0 or self.diameter < math.inf
 
     @classmethod
     def of(
@@ -299,41 +287,20 @@ class Terms:
         sizes = (part.diameter_for(where.stop - where.start) for part, where in parts)
         return math.hypot(*sizes)
 
-    @cached_property
-    def holds_origin(self) -> bool:
-        """Whether zero weights are allowed: then slopes with a negative level prove nothing."""
-        if self.separable:
-            return bool(((self.lower <= 0.0) & (self.upper >= 0.0)).all())
-        assert self.feasible_set is not None
-        origin = np.zeros(self.n_features + self.fit_intercept)
-        return not self.feasible_set.project(origin)[: self.n_features].any()
+    def _leaves_intercept_free(self) -> bool:
+        """Return whether a set other than a box has free intercepts, if there are any."""
+        if not self.fit_intercept:
+            return True
+        if not isinstance(self.feasible_set, Product):
+            return False
+        last, where = self.feasible_set.blocks[-1]
+        return isinstance(last, WholeSpace) and where.start == self.n_features
 
-    @cached_property
-    def gets_tight(self) -> bool:
-        """Whether the bound approaches the minimum at good slopes.
-
-        Something has to bound each weight. A set other than a box must come without an l1 term, as
-        for `minimize`, and leave the intercept free.
-        """
-        if self.separable or self.has_l1:
-            return self._holds_each
-        if self.fit_intercept:
-            if not isinstance(self.feasible_set, Product):
-                return False
-            last, where = self.feasible_set.blocks[-1]
-            if not (isinstance(last, WholeSpace) and where.start == self.n_features):
-                return False
-        return self.l2 > 0.0 or self.diameter < math.inf
-
-    def hold_each_weight(self, loss: Loss) -> bool:
-        """Return whether a term or limits bound each weight; for least squares, signs may do."""
-        if self.has_only_signs:
-            return loss.name == "squared"
-        return self._holds_each
-
-    def penalty_value(self, weights: Vector) -> float:
-        """Return l1 ||w||_1 + l2 / 2 ||w||^2."""
-        return float(np.sum(self.l1 * np.abs(weights))) + 0.5 * self.l2 * float(weights @ weights)
+    def objective(self, mean_loss: float, x: Vector) -> float:
+        """Return the mean loss plus l1 ||w||_1 + l2 / 2 ||w||^2."""
+        w = x[: self.n_features]
+        value = mean_loss + 0.5 * self.l2 * float(w @ w)
+        return value + float(np.sum(self.l1 * np.abs(w))) if self.has_l1 else value
 
     def balance(self, above: float, below: float) -> tuple[float, float]:
         """Return the factors for slopes above and below 0, given the sizes of their sums.
@@ -460,17 +427,24 @@ class Terms:
 
 @dataclass(eq=False)
 class Reach:
-    """Bounds on the size of a minimiser, given the objective's `value` at a feasible point."""
+    """Bounds on the size of a minimiser, given the objective's `value` at a feasible point.
+
+    Losses are nonnegative, so the terms are at most `value`. By Jensen's inequality the loss at the
+    mean margin of a class is at most the objective over the class's share, and classification
+    losses are at least -y m; other losses at the mean residual are at most the objective.
+    """
 
     terms: Terms
     loss: Loss
     data: DataSizes
     value: float
+    weights: float = field(init=False)
+    """A bound on the norm of the weights."""
+    intercept: float = field(init=False)
+    """A bound on the intercept, infinite if nothing is known."""
 
-    @cached_property
-    def weights(self) -> float:
-        """A bound on the norm of the weights: as losses are nonnegative, terms are <= `value`."""
-        terms, value = self.terms, self.value
+    def __post_init__(self) -> None:
+        terms, loss, data, value = self.terms, self.loss, self.data, self.value
         bounds = [math.inf]
         if terms.l2 > 0.0:
             bounds.append(math.sqrt(2.0 * value / terms.l2))
@@ -485,21 +459,10 @@ class Reach:
             origin = np.zeros(terms.n_features + terms.fit_intercept)
             nearest = origin if terms.feasible_set is None else terms.feasible_set.project(origin)
             bounds.append(norm(nearest[: terms.n_features]) + terms.diameter)
-        return SIZE_ROUNDED_UP * min(bounds)
-
-    @cached_property
-    def intercept(self) -> float:
-        """A bound on the intercept, infinite if nothing is known.
-
-        By Jensen's inequality the loss at the mean margin of a class is at most the objective over
-        the class's share, and classification losses are at least -y m; other losses at the mean
-        residual are at most the objective.
-        """
-        data, loss = self.data, self.loss
+        self.weights = SIZE_ROUNDED_UP * min(bounds)
+        size, near, share = data.size * self.weights, math.inf, min(data.above, data.below)
         if not loss.classification:
-            near = data.target_size + loss.reach(self.value)
-            return SIZE_ROUNDED_UP * (near + data.size * self.weights)
-        share = min(data.above, data.below)
-        if share == 0.0:
-            return math.inf
-        return SIZE_ROUNDED_UP * (self.value / share + data.size * self.weights / math.sqrt(share))
+            near = data.target_size + loss.reach(value) + size
+        elif share > 0.0:
+            near = value / share + size / math.sqrt(share)
+        self.intercept = SIZE_ROUNDED_UP * near

@@ -25,7 +25,7 @@ from accelegrad.proofs.fenchel import (
     Reach,
     SlopeSums,
     Terms,
-    level,
+    heights,
 )
 from accelegrad.proofs.null_space import DualBounds, NullSpace, needed_signs, obstacle
 
@@ -59,10 +59,7 @@ class ModelDual:
     has_slopes_here = True
 
     def __init__(
-        self,
-        model: LinearModel,
-        terms: Terms | None = None,
-        kept: dict[str, Any] | None = None,
+        self, model: LinearModel, terms: Terms | None = None, kept: dict[str, Any] | None = None
     ) -> None:
         self.model = model
         self._kept = {} if kept is None else kept
@@ -74,18 +71,17 @@ class ModelDual:
         #: whether nothing but the losses bounds the weights
         self.needs_null_space = self.has_only_l2 and self.terms.l2 == 0.0
 
+        #: whether it is least squares with one sign per weight, for which there are bounds
+        self.has_only_signs = False
+        if self.terms.has_only_signs and model.loss.name == "squared" and not self._obstacle():
+            self.has_only_signs = self._in_null_space.gets_tight
+
     @property
     def is_there(self) -> bool:
         """Whether a term or limit bounds each weight, or `null_space.obstacle` finds none."""
         if self.needs_null_space:
             return self._obstacle() is None
         return self.terms.gets_tight or self.has_only_signs
-
-    @property
-    def has_only_signs(self) -> bool:
-        """Whether it is least squares with one sign per weight, for which there are bounds."""
-        known = self.terms.has_only_signs and self.model.loss.name == "squared"
-        return known and self._obstacle() is None and self._in_null_space.gets_tight
 
     def _obstacle(self) -> str | None:
         """Return why there is no affordable bound in the null space, or None if there is one."""
@@ -136,14 +132,18 @@ class ModelDual:
     ) -> float:
         """Return the bound by slopes, or by a multiple of them if that is better; at least 0.
 
-        The mean of `theta` must be 0 up to rounding if the intercept is free; for `combination` and
-        `slack` see `SlopeSums.of`. A result that is seen to be below `least` is replaced by 0.
+        The mean of `theta` must be 0 up to rounding if the intercept is free. `combination`,
+        sum_i p_i theta_i x_i, may be given; `slack` then bounds the error of its entries beyond
+        that of a product with the data. A result seen to be below `least` is replaced by 0.
         """
         model, terms = self.model, self.terms
-        levels = level(model.loss, model.shares, theta, model.y)
-        if terms.intercept_is_free and terms.holds_origin and not levels[0] - levels[1] > least:
+        level, error, mean, mean_error = heights(model, theta)
+        if terms.intercept_is_free and terms.holds_origin and not level - error > least:
             return 0.0  # avoids a product with the data
-        sums = SlopeSums.of(model, theta, levels=levels, combination=combination, slack=slack)
+        if combination is None:
+            combination = model.combination(theta)[: model.n_features]
+        off = model.rounding.combination(norm(np.sqrt(model.shares) * theta)) + slack
+        sums = SlopeSums(level, error, mean, mean_error, combination, off)
         return terms.lower_bound(sums, self.reach)
 
     def without_terms(self, wish: str) -> DualBounds:
@@ -219,7 +219,7 @@ class ModelDual:
                 weights = point[: model.n_features]
                 if weights.any() or not self.terms.intercept_is_free:
                     loss = model.value(point) - 0.5 * model.l2 * float(weights @ weights)
-                    value = float(loss + self.terms.penalty_value(weights))
+                    value = float(self.terms.objective(loss, weights))
             if value is None:
                 constants = [0.0]
                 if model.fit_intercept and not model.loss.classification:

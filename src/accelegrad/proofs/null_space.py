@@ -33,14 +33,7 @@ import scipy.linalg
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.linalg import SMALLEST, UNIT, cholesky_factor, growth, with_unit_diagonal
 from accelegrad.models.losses import Loss
-from accelegrad.models.matrix import (
-    BLOCK_ENTRIES,
-    Matrix,
-    Products,
-    RowNumbers,
-    gram_matrix,
-    runs,
-)
+from accelegrad.models.matrix import BLOCK_ENTRIES, Matrix, Products, RowNumbers, gram_matrix, runs
 from accelegrad.proofs.fenchel import level
 
 # Gram matrices are factorised, so the parameters have to be few.
@@ -235,7 +228,11 @@ class NullSpace:
 
     def _imbalance(self, theta: Vector) -> Vector:
         """Return sum_i p_i theta_i a_i for columns scaled to norm 1."""
-        return self.scale * self._backward(self.shares * theta)
+        weighted = self.shares * theta
+        imbalance: Vector = self.products.backward(weighted)
+        if self.fit_intercept:
+            imbalance = np.append(imbalance, weighted.sum())
+        return self.scale * imbalance
 
     def _exact_imbalance(self, theta: Vector) -> Vector:
         """Return `_imbalance`, more accurately, by pairwise sums."""
@@ -276,10 +273,6 @@ class NullSpace:
         if self.fit_intercept:
             margins += w[-1]
         return margins
-
-    def _backward(self, weighted: Vector) -> Vector:
-        combination: Vector = self.products.backward(weighted)
-        return np.append(combination, weighted.sum()) if self.fit_intercept else combination
 
 
 def _solver(gram: Matrix, scale: Vector) -> Callable[[Vector], Vector]:

@@ -16,14 +16,7 @@ from scipy.optimize import nnls
 
 from accelegrad.errors import NonFiniteError
 from accelegrad.rules.arrays import Array, inner, leaves
-from accelegrad.rules.base import (
-    Evaluated,
-    Oracle,
-    Rule,
-    State,
-    Step,
-    check_radius,
-)
+from accelegrad.rules.base import Evaluated, Oracle, Rule, State, Step, check_radius
 
 # Chosen, not measured, unless a line says otherwise.
 #: The radius to start with when nothing is known, relative to 1 + ||x0|| (as in the DoG papers)

@@ -14,14 +14,14 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
 from accelegrad.errors import DivergedError, NonFiniteError, NotConvexError, Vector
 from accelegrad.files.saved import Saved
 from accelegrad.linalg import SMALLEST, UNIT, norm
-from accelegrad.proofs.cuts import Region
 from accelegrad.rules.base import Evaluated
 from accelegrad.rules.distance import distance, smallest_radius
 from accelegrad.run.oracle import LARGEST_SQUARE, Evaluation
@@ -81,17 +81,17 @@ RADIUS_GRID = 1.25
 RESOLVED = 4096.0
 
 
+@dataclass(eq=False)
 class Convexity(Saved):
     """Compares every evaluation with the last ones."""
+
+    progress: Progress
 
     saved = ("_largest", "_rounding", "_fits_float32")
 
     _largest = 0.0  # the size of the largest value so far
     _rounding = 0.0  # the largest excess found to be rounding
     _fits_float32 = True  # whether every value so far fits into float32
-
-    def __init__(self, progress: Progress) -> None:
-        self.progress = progress
 
     def compare(self, at: Evaluated) -> None:
         """Compare an evaluation with the last ones."""
@@ -214,15 +214,15 @@ def _signs(size: int) -> np.ndarray:
     return 2 * np.random.default_rng(0).integers(0, 2, (NEIGHBOURS, size), dtype=np.int8) - 1
 
 
+@dataclass(eq=False)
 class AssumedRegion:
     """A ball that contains a minimiser according to the user; None: bounds need no such ball."""
 
-    #: the region, if the run has guessed it
-    guess: Region | None = None
+    progress: Progress
+    region: Any  # a `Region`, or None
 
-    def __init__(self, progress: Progress, region: Region | None) -> None:
-        self.progress: Progress = progress
-        self.region: Any = region
+    #: whether the run has guessed it
+    is_guess: ClassVar[bool] = False
 
     def follow(self) -> None:
         """Let a guessed region grow with the rule's radius."""
@@ -277,13 +277,14 @@ class AssumedRegion:
         return projected
 
 
+@dataclass(eq=False)
 class GuessedRegion(AssumedRegion):
     """A ball around the start that grows with the radius that the rule finds."""
 
-    def __init__(self, progress: Progress, region: Region | None) -> None:
-        super().__init__(progress, region)
-        self.guess = region
-        self._start = progress.rule_state.start  # x0 in the rule's coordinates
+    is_guess = True
+
+    def __post_init__(self) -> None:
+        self._start = self.progress.rule_state.start  # x0 in the rule's coordinates
 
     def follow(self) -> None:
         """Let the region grow with the rule's radius, and with the distance of the last restart."""

@@ -25,7 +25,7 @@ from accelegrad.run import checkpoint
 from accelegrad.run.checks import RESOLVED, AssumedRegion, Convexity, GuessedRegion
 from accelegrad.run.observers import Observers, Trace
 from accelegrad.run.oracle import QUIET, Evaluation
-from accelegrad.run.result import Progress, Status, report
+from accelegrad.run.result import Progress, Recent, Status, report
 
 #: A run diverges when its size is this many times that at the start: divergence is geometric and
 #: gets there soon, a converging run never does. Chosen.
@@ -53,12 +53,7 @@ RADIUS_SHARE = 0.03
 #: ends of a run that can continue, if only with a larger max_iter
 UNFINISHED = (None, Status.CALLBACK, Status.TIME_LIMIT, Status.MAX_ITER)
 #: statuses that the last bounds may improve
-COULD_BE_MORE = (
-    Status.MAX_ITER,
-    Status.TIME_LIMIT,
-    Status.AT_ROUNDING,
-    Status.LINE_SEARCH_FAILED,
-)
+COULD_BE_MORE = (Status.MAX_ITER, Status.TIME_LIMIT, Status.AT_ROUNDING, Status.LINE_SEARCH_FAILED)
 
 
 class Restarts(Saved):
@@ -231,7 +226,7 @@ class Stopping(Saved):
             return None
         if self.region.stands(final, everywhere=True):
             return Status.TARGET_IMPOSSIBLE
-        return None if self.region.guess is not None else Status.REGION_REFUTED
+        return None if self.region.is_guess else Status.REGION_REFUTED
 
     def _candidate(self) -> Evaluation | None:
         progress, best = self.progress, self.progress.best
@@ -315,6 +310,8 @@ class Run(Saved):
         guessed = assumed is not None and assumed.growing
         self.region = (GuessedRegion if guessed else AssumedRegion)(progress, assumed)
         self.convexity = Convexity(progress) if checked else None
+        if checked or guessed:  # for questions asked before a guessed region is trusted
+            progress.recent = Recent(progress.start.size)
         self.restarts = restarts
         self.stopping = Stopping(progress, self.region)
         options = self.options
@@ -335,7 +332,6 @@ class Run(Saved):
     def __call__(self) -> OptimizeResult:
         """Run to the end, whatever it is, and report."""
         progress, observers = self.progress, self.observers
-        progress.clock.start()
         # An overflow ends the run with a status; a warning would add nothing.
         with np.errstate(**QUIET):
             try:
@@ -404,9 +400,7 @@ class Run(Saved):
         progress, oracle, verdict = self.progress, self.progress.oracle, self.stopping.verdict
         proofs = progress.bracket.parts if oracle.exact_values else ()
         convexity, region, restarts = self.convexity, self.region, self.restarts
-        guessed = region.guess is not None
-        # for the check, and for the questions asked before a guessed region is trusted
-        remembered = convexity is not None or (oracle.exact_values and guessed)
+        remembered = convexity is not None or (oracle.exact_values and region.is_guess)
         observers, due = self.observers, progress.iteration
         max_iter, checkpointed = self.options.max_iter, self.options.checkpoint is not None
         while status is None and progress.iteration < max_iter:
@@ -424,7 +418,7 @@ class Run(Saved):
             progress.iteration += step.steps
             if convexity is not None:
                 convexity.compare(step.evaluation)
-            if guessed:
+            if region.is_guess:
                 region.follow()
             if remembered:
                 progress.recent.add(step.evaluation)
@@ -463,16 +457,14 @@ class Run(Saved):
         if self._cut:
             return
         self.ended = None if status is None or status in UNFINISHED else int(status)
-        self.progress.clock.pause()
-        try:
+        with self.progress.clock.paused():
             checkpoint.save(self.options.checkpoint, self.kind, self)
-        finally:
-            self.progress.clock.start()
 
     def resume(self, path: Path) -> None:
         """Continue the run of a checkpoint."""
-        content = checkpoint.load(path, self.kind)
-        self.restore({"trace": content_of(self.trace), **content})  # it may not have been traced
-        if self.restarts is not None:
-            self.progress.rule = self.restarts.rule
-        checkpoint.refuse_other_function(path, self.progress.judge, self.stopping.first_size)
+        with self.progress.clock.paused():
+            content = checkpoint.load(path, self.kind)
+            self.restore({"trace": content_of(self.trace), **content})  # it may have been untraced
+            if self.restarts is not None:
+                self.progress.rule = self.restarts.rule
+            checkpoint.refuse_other_function(path, self.progress.judge, self.stopping.first_size)

@@ -138,8 +138,7 @@ class Observers:
     def look(self, step: Step) -> bool:
         """Let all observers look at a step; True if the run should stop."""
         progress, value, callback = self.progress, step.evaluation.value, self.options.callback
-        progress.clock.pause()
-        try:
+        with progress.clock.paused():
             if self.trace is not None:
                 size = float(getattr(step.state, "step_size", math.nan))
                 known = progress.iteration, value, progress.gap, size
@@ -150,8 +149,6 @@ class Observers:
                 self._bar.set_postfix(value=f"{lowest:.6g}", gap=gap, refresh=False)
                 self._bar.update(step.steps)
             return callback is not None and self._call_back(callback)
-        finally:
-            progress.clock.start()
 
     def _call_back(self, callback: Callable[[OptimizeResult], Any]) -> bool:
         """Call back if it is due; True if the run should stop."""

@@ -17,7 +17,7 @@ from weakref import WeakMethod
 import numpy as np
 from scipy.linalg.blas import ddot
 
-from accelegrad import threads
+from accelegrad import kernels
 from accelegrad.differentiate import LIBRARIES
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.files.saved import Saved
@@ -138,10 +138,6 @@ class Oracle(Saved, ABC):
         """Evaluate what is minimised; a call may evaluate something close to it."""
         return self(point)
 
-    def final_gradient(self, evaluation: Evaluation) -> Vector:
-        """Return the gradient at a point that is returned."""
-        return evaluation.gradient
-
     @contextlib.contextmanager
     def uncounted(self) -> Iterator[None]:
         """Return a context for calls that were counted before the run was resumed."""
@@ -216,7 +212,7 @@ class FunctionOracle(Oracle):
             raise TypeError(f"args must be a tuple, not {args!r}.")
         self._fun, self._jac, self._args = fun, None if jac is True else jac, args
         if limited:
-            self._fun, self._jac = (f and threads.for_user(f) for f in (self._fun, self._jac))
+            self._fun, self._jac = (f and kernels.for_user(f) for f in (self._fun, self._jac))
         self.accuracy = accuracy
         self._shape = shape
         # A run ignores overflow in its formulas, but fun and jac keep the user's settings.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from enum import IntEnum
@@ -84,26 +84,28 @@ class Options:
     checkpoint_every: int = 100
 
 
+@dataclass(eq=False)
 class Clock(Saved):
     """Seconds since the start, summed over the processes of a resumed run, without pauses."""
 
     saved = ("_before",)  # checkpoints are written in a pause
 
-    _before = 0.0  # seconds before it was last started
-    _since: float | None = None  # time of that start; None: paused
+    since: float | None  # the time when it was last started; None: paused
+    _before = 0.0  # seconds before that
 
     @property
     def seconds(self) -> float:
         """Time so far."""
-        return self._before + (0.0 if self._since is None else time.perf_counter() - self._since)
+        return self._before + (0.0 if self.since is None else time.perf_counter() - self.since)
 
-    def start(self) -> None:
-        """Start, or continue after a pause."""
-        self._since = time.perf_counter()
-
-    def pause(self) -> None:
-        """Pause."""
-        self._before, self._since = self.seconds, None
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Return a context for work that does not count."""
+        self._before, self.since = self.seconds, None
+        try:
+            yield
+        finally:
+            self.since = time.perf_counter()
 
 
 class Recent(Saved):
@@ -176,9 +178,9 @@ class Progress(Saved):
         # A rule's cuts do not know the rounding errors of a linear model.
         if "cuts" in rule.can and cuts is not None and cuts.model is None:
             cuts.share(self.rule_state.cuts)
-        #: the last evaluations, if values are exact
-        self.recent = Recent(x0.size)
-        self.clock = Clock()
+        #: the last evaluations, where they are compared
+        self.recent: Any = None
+        self.clock = Clock(time.perf_counter())
         self.iteration = self.next_judgement = 0
         #: what is returned: "average", "last" or "best"
         self.output = options.output
@@ -301,7 +303,7 @@ def report(progress: Progress, status: Status, detail: str) -> OptimizeResult:
     if final is not None:
         value = final.value
         with contextlib.suppress(NonFiniteError):
-            gradient = (judge or progress.oracle).final_gradient(final).copy()
+            gradient = final.gradient.copy()
         if judge is not None and status is not Status.NOT_CONVEX:
             lower_bound = bracket.lower_bound(final)
             gap, radius = value - lower_bound, bracket.radius_of(lower_bound)
@@ -348,7 +350,7 @@ def _proved(progress: Progress, gap: float, radius: float) -> str:
         return f"f(x) is below every value{where}, so no minimiser is there"
     minimum = "minimum over the set" if in_set else "minimum"
     lowest = f"lowest value{where}" if radius < math.inf else minimum
-    above = f"at most {rounded_up(gap)} above " if gap > 0.0 else ""
+    above = f"at most {rounded(gap, 2, up=True)} above " if gap > 0.0 else ""
     return f"f(x) is {above}the {lowest}"
 
 
@@ -356,7 +358,7 @@ def _within(progress: Progress, radius: float, before_space: str = " ") -> str:
     cuts = progress.bracket.cuts
     scaled = cuts is not None and cuts.region.change is not None
     space = f"{before_space}in the scaled coordinates" if scaled else ""
-    return f"within {rounded_down(radius)} of x0{space}"
+    return f"within {rounded(radius, 3, up=False)} of x0{space}"
 
 
 def _refutation(progress: Progress) -> str:
@@ -371,11 +373,7 @@ def _refutation(progress: Progress) -> str:
     return "The function is not convex on the set, or its gradient is wrong."
 
 
-def rounded_up(number: float, digits: int = 2) -> str:
-    """Return a number in few digits, not below it."""
-    return f"{float(Context(digits, ROUND_CEILING).create_decimal(number)):.{digits}g}"
-
-
-def rounded_down(number: float, digits: int = 3) -> str:
-    """Return a number in few digits, not above it."""
-    return f"{float(Context(digits, ROUND_FLOOR).create_decimal(number)):.{digits}g}"
+def rounded(number: float, digits: int, *, up: bool) -> str:
+    """Return a number in few digits, not below it (`up`) or not above it."""
+    context = Context(digits, ROUND_CEILING if up else ROUND_FLOOR)
+    return f"{float(context.create_decimal(number)):.{digits}g}"

@@ -19,24 +19,23 @@ from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from accelegrad import threads
+from accelegrad import kernels
 from accelegrad.errors import Vector, nearest, real_number, whole_number
 from accelegrad.geometry.sets import Box, WholeSpace, as_feasible_set
-from accelegrad.models.losses import LOSSES, PARAMETERS, LossEntry, make_loss, plain_loss_name
+from accelegrad.models.losses import LOSSES, LossEntry, make_loss, plain_loss_name
 from accelegrad.models.row_file import RowFile
 from accelegrad.models.streamed_model import Checked, read_rows
-from accelegrad.run.result import rounded_down, rounded_up
+from accelegrad.run.result import rounded
 from accelegrad.sklearn import online
-from accelegrad.sklearn.data import (
+from accelegrad.sklearn.data import LabelFile, split, without_empty_columns
+from accelegrad.sklearn.objective import (
     Data,
-    LabelFile,
+    Objective,
+    Problem,
     refuse_missing,
-    split,
     weights_of,
-    without_empty_columns,
     without_weightless,
 )
-from accelegrad.sklearn.objective import Objective, Problem
 from accelegrad.sklearn.parameters import Parameters, parameter
 from accelegrad.sklearn.solve import AUTO, Fit, Settings, solve
 from accelegrad.sklearn.summary import Summary
@@ -51,6 +50,8 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
     #: losses by scikit-learn's names
     _losses: dict[str, LossEntry]
     _classifies = False
+    #: parameters that are True or False
+    _flags: tuple[str, ...] = ("fit_intercept", "early_stopping")
     #: state between calls of `partial_fit`
     _stream: online.StreamState | None
     #: number of processes, in estimators that have this parameter
@@ -63,7 +64,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
     def _checked_data(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> Data:
         refuse_missing(y)
         X, y = validate_data(self, X, y, reset=reset, y_numeric=True, **ACCEPTED)
-        return Data(X, np.asarray(y, np.float64), weights_of(sample_weight, X))
+        return Data(X, np.array(y, np.float64), weights_of(sample_weight, X))
 
     def _prepared(self, data: Data) -> Data:
         """Return the samples with positive weight, with targets as `_targets` takes them."""
@@ -104,9 +105,13 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             hint = f"but {self.loss!r} is one of {kind}'s. {nearest('', self._losses)}"
         return f"loss must be the name of a loss of {type(self).__name__}, {hint}"
 
-    def _objective(self) -> Objective:
+    def _objective(self, **parameters: float) -> Objective:
+        """Return what is minimised; `parameters` are those of the losses."""
         if self._loss_name not in self._losses:
             raise ValueError(self._wrong_loss())
+        for name in self._flags:
+            if not isinstance(getattr(self, name), (bool, np.bool_)):
+                raise TypeError(f"{name} must be True or False, not {getattr(self, name)!r}.")
         alpha = real_number("alpha", self.alpha, least=0.0)
         ratio = real_number("l1_ratio", self.l1_ratio, least=0.0)
         if ratio > 1.0:
@@ -117,7 +122,6 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             hint = nearest(str(self.penalty), list(filter(None, shares)))
             raise ValueError(f"penalty must be None or a name, not {self.penalty!r}: {hint}")
         l2, l1 = np.multiply(alpha, shares[self.penalty]).tolist()
-        parameters = {name: getattr(self, name) for name in PARAMETERS if hasattr(self, name)}
         loss = make_loss(self._loss_name, **parameters)  # refuses parameters out of range
         held_in = None if self.feasible_set is None else as_feasible_set(self.feasible_set)
         if l1 > 0.0 and not isinstance(held_in, (NoneType, Box, WholeSpace)):
@@ -126,14 +130,13 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
                 "together: beside an l1 term, feasible_set must be 'nonnegative' or an "
                 "accelegrad.Box. With this set, penalty may be 'l2' or None."
             )
-        return Objective(loss.name, l2, l1, held_in, self._flag("fit_intercept"), parameters)
+        return Objective(loss.name, l2, l1, held_in, bool(self.fit_intercept), parameters)
 
     def _settings(self) -> Settings:
         tol = None if self.tol is None else real_number("tol", self.tol, above=0.0)
         outputs = {AUTO: "auto", True: "average", False: "last"}
         if self.average not in outputs:
             raise ValueError(f"average must be True, False or 'auto', not {self.average!r}.")
-        self._flag("early_stopping")
         batch_size, diameter = self.batch_size, self.diameter
         if isinstance(diameter, str) and diameter != AUTO:
             raise ValueError(f"diameter must be a positive number or 'auto', not {diameter!r}.")
@@ -153,12 +156,6 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             n_jobs=self.n_jobs,
         )
 
-    def _flag(self, name: str) -> bool:
-        given = getattr(self, name)
-        if not isinstance(given, (bool, np.bool_)):
-            raise TypeError(f"{name} must be True or False, not {given!r}.")
-        return bool(given)
-
     # -- fitting ---------------------------------------------------------------------------------
 
     def _shortfall(self, fit: Fit) -> str:
@@ -166,11 +163,12 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         if np.isfinite(fit.gap):
             known = (
                 f"the objective {fit.objective:.6g} is certified to be within "
-                f"{rounded_up(fit.gap)} of the minimum, "
+                f"{rounded(fit.gap, 2, up=True)} of the minimum, "
                 f"{fit.gap / max(fit.objective, 1e-300):.1e} of it"
             )
         if np.isfinite(fit.certified_radius):
-            known += f" (within a distance of {rounded_down(fit.certified_radius)} from the start)"
+            radius = rounded(fit.certified_radius, 3, up=False)
+            known += f" (within a distance of {radius} from the start)"
         if fit.interrupted:
             return f"{type(self).__name__} was interrupted after {fit.n_iter} iterations: {known}."
         return (
@@ -182,10 +180,10 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
     def _taken(self, data: Data) -> tuple[Data, bool]:
         """Return the prepared samples, and whether targets match those of the last fit."""
         same = False
-        if data.n_counted:
+        if data.seen()[0]:
             same = self._take_classes(data.y, data.weights)
             data = self._prepared(data)
-        if not data.n_counted:
+        if not data.seen()[0]:
             raise ValueError(
                 "sample_weight (times class_weight) must have an entry > 0, but all weights are "
                 "zero."
@@ -195,7 +193,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
     def _fit_data(self, data: Data, objective: Objective, *, warm: bool) -> None:
         """Fit to the samples that `_taken` returned."""
         settings = self._settings()
-        with threads.single_for(math.prod(data.X.shape)):
+        with kernels.single_for(math.prod(data.X.shape)):
             posed = self._posed(data, objective, settings.seed)
             self._fit_problems(*posed, settings, warm=warm)
 
@@ -234,7 +232,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         self.certified_radius_ = float(fit.certified_radius)
         self.n_iter_, self.method_ = int(fit.n_iter), fit.method
         self.converged_ = bool(fit.converged)
-        self.n_samples_seen_, self.weight_seen_ = data.n_counted, data.weight
+        self.n_samples_seen_, self.weight_seen_ = data.seen()
         self._stream = None
         self._missed = fit.target >= 0.0 and not (fit.converged or fit.stopped)
         if self._missed:
@@ -338,7 +336,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         def in_units(rows: Data) -> Objective:
             return self._in_units(objective, None if is_scaled else rows)
 
-        with threads.single_for(math.prod(data.X.shape)):
+        with kernels.single_for(math.prod(data.X.shape)):
             learnt = online.learn(
                 stream,
                 data,

@@ -21,15 +21,14 @@ from accelegrad.errors import Vector, nearest
 from accelegrad.models.losses import by_sklearn_name
 from accelegrad.models.row_file import RowFile, mapped
 from accelegrad.sklearn.base import ACCEPTED, LinearEstimator, StreamFitting
-from accelegrad.sklearn.data import (
+from accelegrad.sklearn.data import LabelFile, class_counts
+from accelegrad.sklearn.objective import (
     Data,
-    LabelFile,
-    class_counts,
+    Objective,
     refuse_missing,
     weights_of,
     without_weightless,
 )
-from accelegrad.sklearn.objective import Objective
 from accelegrad.sklearn.parameters import FITTED, PARTIAL_FIT, documented, parameter
 
 #: Probability of the second class as a function of the score, for losses that estimate it.
@@ -261,11 +260,6 @@ class AcceleGradClassifier(LinearClassifier, StreamFitting):
     --------
     AcceleGradRegressor : The same for numeric targets.
     AcceleGradClassifierCV : Chooses `alpha` by cross-validation.
-
-    References
-    ----------
-    K. Y. Levy, A. Yurtsever, V. Cevher, "Online adaptive methods, universality and acceleration",
-    NeurIPS 2018.
 
     Examples
     --------

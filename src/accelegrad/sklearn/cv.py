@@ -6,7 +6,7 @@ import inspect
 import math
 import warnings
 from copy import copy, deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -17,11 +17,11 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length
 
-from accelegrad import threads
+from accelegrad import kernels
 from accelegrad.errors import Vector, finite_vector, whole_number
 from accelegrad.sklearn.base import LinearEstimator
 from accelegrad.sklearn.classifier import AcceleGradClassifier, LinearClassifier
-from accelegrad.sklearn.data import Data, rows_of, without_weightless
+from accelegrad.sklearn.objective import Data, rows_of, without_weightless
 from accelegrad.sklearn.parameters import FITTED, documented, parameter
 from accelegrad.sklearn.regressor import AcceleGradRegressor, LinearRegressor
 
@@ -134,7 +134,7 @@ def follow_path(
     settings, held = estimator._settings(), without_weightless(rows_of(data, test))
     rows, _ = estimator._taken(rows_of(data, train))
     work = math.prod(data.X.shape)
-    with threads.single_for(work):
+    with kernels.single_for(work):
         rows, problems, judges = estimator._posed(rows, estimator._objective(), settings.seed)
         judged, tests = held, []
         if estimator._classifies:  # there is no loss of classes that the fit has not seen
@@ -157,8 +157,8 @@ def follow_path(
     for alpha in alphas.tolist():
         estimator.alpha = alpha
         now = estimator._in_units(estimator._objective())
-        parts = [problem.with_penalty(now.l2, now.l1) for problem in problems]
-        with warnings.catch_warnings(), threads.single_for(work):
+        parts = [replace(each, model=each.model.with_l2(now.l2), l1=now.l1) for each in problems]
+        with warnings.catch_warnings(), kernels.single_for(work):
             warnings.simplefilter("ignore", ConvergenceWarning)  # `fit` warns once
             estimator._fit_problems(rows, parts, judges, settings, warm=True)
         path.append((score(), estimator.objective_, estimator.gap_, estimator._missed))

@@ -1,10 +1,10 @@
-"""Checked samples: selection by weight, empty columns, scale of targets, held-out parts."""
+"""Parts of checked samples: labels of a stream, empty columns, targets' scale, held-out rows."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,8 @@ import scipy.sparse as sp
 from sklearn.model_selection import train_test_split
 
 from accelegrad.errors import Vector
-from accelegrad.models.model_input import checked_weights
-from accelegrad.models.row_file import RowFile, together
-from accelegrad.models.streamed_model import StreamedMatrix
+from accelegrad.models.row_file import RowFile
+from accelegrad.sklearn.objective import Data, rows_of
 
 
 class LabelFile(RowFile):
@@ -41,70 +40,12 @@ class LabelFile(RowFile):
         return np.concatenate(self._found)
 
 
-class Data(NamedTuple):
-    """Checked samples with targets and weights."""
-
-    X: Any
-    y: Any  # an array, or a `RowFile`
-    weights: Any
-    columns: Any = None  # the columns that X keeps, if empty ones were removed
-
-    @property
-    def weight(self) -> float:
-        """The total weight; without weights, the number of samples."""
-        if self.weights is None:
-            return float(self.y.size)
-        return math.fsum(float(weights.sum()) for _, weights in self.blocks())
-
-    @property
-    def n_counted(self) -> int:
-        """The number of samples with positive weight."""
-        if self.weights is None:
-            return int(self.y.size)
-        return sum(int(np.count_nonzero(weights)) for _, weights in self.blocks())
-
-    def blocks(self) -> Iterator[Any]:
-        """Yield blocks of targets and weights in memory."""
-        in_files = isinstance(self.y, RowFile)
-        return together(self.y, self.weights) if in_files else iter([(self.y, self.weights)])
-
-    def target_scale(self, *, centred: bool) -> float:
-        """Return the mean absolute deviation of the targets from their mean, or from 0."""
-        middle = target_mean(target_sums(*block) for block in self.blocks()) if centred else 0.0
-        return mean_deviation(deviations(y, weights, middle) for y, weights in self.blocks())
-
-
-def weights_of(given: Any, X: Any) -> Vector | None:
-    """Return checked weights of samples; all may be zero in a chunk of a stream."""
-    if given is None:
-        return None
-    weights = np.asarray(given)
-    if weights.dtype == object:
-        weights = weights.astype(np.float64)
-    if weights.ndim == 0:
-        weights = np.full(X.shape[0], weights)
-    return checked_weights(weights, X.shape[0], all_may_be_zero=True)
-
-
 def class_counts(data: Data, n_classes: int) -> Vector:
     """Return the total weight of each class; targets are class indices."""
     counts = np.zeros(n_classes)
     for places, weights in data.blocks():
         counts += np.bincount(places.astype(np.intp), weights, minlength=n_classes)
     return counts
-
-
-def rows_of(data: Data, rows: Any) -> Data:
-    """Return the selected samples."""
-    weights = None if data.weights is None else data.weights[rows]
-    return Data(data.X[rows], data.y[rows], weights, data.columns)
-
-
-def without_weightless(data: Data) -> Data:
-    """Remove samples with weight 0, except from a stream; they do not even add a class."""
-    if data.weights is None or isinstance(data.X, StreamedMatrix) or data.weights.min() > 0.0:
-        return data
-    return rows_of(data, np.flatnonzero(data.weights))
 
 
 def joined(*parts: Data) -> Data:
@@ -119,26 +60,6 @@ def joined(*parts: Data) -> Data:
         each = (np.ones(part.y.size) if part.weights is None else part.weights for part in parts)
         weights = np.concatenate(list(each))
     return Data(X, np.concatenate([part.y for part in parts]), weights)
-
-
-def refuse_missing(y: Any) -> None:
-    """Raise ValueError if an object array of targets contains None, NaN or pandas' NA."""
-    dtype = getattr(y, "dtype", None)  # pandas has its own types
-    if y is None or isinstance(y, str) or (isinstance(dtype, np.dtype) and dtype.kind != "O"):
-        return
-    try:
-        targets = np.asarray(y)
-    except ValueError:  # rows of different lengths, refused elsewhere
-        return
-    if dtype is None and targets.dtype.kind == "U":  # NumPy converts NaN among strings to "nan"
-        targets = np.asarray(y, dtype=object)
-    for place, value in np.ndenumerate(targets) if targets.dtype == object else ():
-        is_nan = isinstance(value, float) and value != value
-        if value is None or is_nan or type(value).__name__ in ("NAType", "NaTType"):
-            shown = ", ".join(map(str, place))
-            raise ValueError(
-                f"y must have no missing values, but y[{shown}] is {value!r}: leave such rows out."
-            )
 
 
 def without_empty_columns(data: Data) -> Data:
@@ -196,6 +117,12 @@ def mean_deviation(parts: Iterable[tuple[float, float]]) -> float:
     sums, weights = zip(*parts, strict=True)
     total = math.fsum(sums)
     return total / math.fsum(weights) if total > 0.0 else 1.0
+
+
+def target_scale(data: Data, *, centred: bool) -> float:
+    """Return the mean absolute deviation of the targets from their mean, or from 0."""
+    middle = target_mean(target_sums(*block) for block in data.blocks()) if centred else 0.0
+    return mean_deviation(deviations(y, weights, middle) for y, weights in data.blocks())
 
 
 # -- held-out rows ---------------------------------------------------------------------------------

@@ -1,25 +1,27 @@
-"""What an estimator minimises: from its parameters to a problem for `minimize`."""
+"""What an estimator minimises: from its samples and parameters to a problem for `minimize`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.special import entr
 
-from accelegrad import threads
+from accelegrad import kernels
 from accelegrad.errors import Vector
 from accelegrad.geometry.penalties import L1, OnLeading, Penalty
 from accelegrad.geometry.sets import Box, FeasibleSet, Product, WholeSpace
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.losses import DELTA, EPSILON, LOSSES, Loss, make_loss
+from accelegrad.models.matrix import checked_weights, design_matrix
 from accelegrad.models.multinomial import MultinomialModel, classes_model
 from accelegrad.models.parted_model import PartedModel, weighted_quantile
+from accelegrad.models.row_file import RowFile, together
 from accelegrad.models.streamed_model import StreamedMatrix, StreamedModel
 from accelegrad.proofs.fenchel import Terms
 
@@ -27,6 +29,75 @@ LENGTHS = (DELTA.name, EPSILON.name)  # loss parameters in the units of residual
 #: Objectives below this share of a constant prediction's count as this share, since a relative
 #: tolerance cannot be met at a minimum of zero. Chosen; documented under `tol`.
 NEGLIGIBLE = 1e-3
+
+
+class Data(NamedTuple):
+    """Checked samples with targets and weights."""
+
+    X: Any
+    y: Any  # an array, or a `RowFile`
+    weights: Any
+    columns: Any = None  # the columns that X keeps, if empty ones were removed
+
+    def seen(self) -> tuple[int, float]:
+        """Return the number of samples with positive weight, and their total weight."""
+        if self.weights is None:
+            return int(self.y.size), float(self.y.size)
+        count, sums = 0, []
+        for _, weights in self.blocks():
+            count += int(np.count_nonzero(weights))
+            sums.append(float(weights.sum()))
+        return count, math.fsum(sums)
+
+    def blocks(self) -> Iterator[Any]:
+        """Yield blocks of targets and weights in memory."""
+        in_files = isinstance(self.y, RowFile)
+        return together(self.y, self.weights) if in_files else iter([(self.y, self.weights)])
+
+
+def refuse_missing(y: Any) -> None:
+    """Raise ValueError if an object array of targets contains None, NaN or pandas' NA."""
+    dtype = getattr(y, "dtype", None)  # pandas has its own types
+    if y is None or isinstance(y, str) or (isinstance(dtype, np.dtype) and dtype.kind != "O"):
+        return
+    try:
+        targets = np.asarray(y)
+    except ValueError:  # rows of different lengths, refused elsewhere
+        return
+    if dtype is None and targets.dtype.kind == "U":  # NumPy converts NaN among strings to "nan"
+        targets = np.asarray(y, dtype=object)
+    for place, value in np.ndenumerate(targets) if targets.dtype == object else ():
+        is_nan = isinstance(value, float) and value != value
+        if value is None or is_nan or type(value).__name__ in ("NAType", "NaTType"):
+            shown = ", ".join(map(str, place))
+            raise ValueError(
+                f"y must have no missing values, but y[{shown}] is {value!r}: leave such rows out."
+            )
+
+
+def weights_of(given: Any, X: Any) -> Vector | None:
+    """Return checked weights of samples; all may be zero in a chunk of a stream."""
+    if given is None:
+        return None
+    weights = np.asarray(given)
+    if weights.dtype == object:
+        weights = weights.astype(np.float64)
+    if weights.ndim == 0:
+        weights = np.full(X.shape[0], weights)
+    return checked_weights(weights, X.shape[0], all_may_be_zero=True)
+
+
+def rows_of(data: Data, rows: Any) -> Data:
+    """Return the selected samples."""
+    weights = None if data.weights is None else data.weights[rows]
+    return Data(data.X[rows], data.y[rows], weights, data.columns)
+
+
+def without_weightless(data: Data) -> Data:
+    """Remove samples with weight 0, except from a stream; they do not even add a class."""
+    if data.weights is None or isinstance(data.X, StreamedMatrix) or data.weights.min() > 0.0:
+        return data
+    return rows_of(data, np.flatnonzero(data.weights))
 
 
 @dataclass(frozen=True)
@@ -70,15 +141,17 @@ class Objective:
 
     def on(self, X: Any, y: Any, weights: Vector | None, n_classes: int = 1) -> Problem:
         """Return the problem on samples; `y` are class numbers if there are several classes."""
-        options: dict[str, Any] = {
-            "l2": self.l2,
-            "fit_intercept": self.fit_intercept,
-            "sample_weight": weights,
-        }
+        options: dict[str, Any] = {"l2": self.l2, "fit_intercept": self.fit_intercept}
+        model: Any
         if n_classes > 1:
-            return Problem.of(classes_model(X, y, n_classes, **options), self)
-        kind: Any = StreamedModel.of if isinstance(X, StreamedMatrix) else LinearModel
-        return Problem.of(kind(X, y, self.loss, **options, **self.loss_parameters), self)
+            model = classes_model(X, y, n_classes, sample_weight=weights, **options)
+        elif isinstance(X, StreamedMatrix):
+            options |= self.loss_parameters
+            model = StreamedModel.of(X, y, self.loss, sample_weight=weights, **options)
+        else:
+            loss = make_loss(self.loss, **self.loss_parameters)
+            model = LinearModel.of_checked(design_matrix(X), y, weights, loss, **options)
+        return Problem.of(model, self)
 
 
 @dataclass(frozen=True)
@@ -98,10 +171,6 @@ class Problem:
         chosen = None if given is None else parameter_set(given, model)
         return cls(model, objective.l1, chosen, NEGLIGIBLE * null_value(model))
 
-    def with_penalty(self, l2: float, l1: float) -> Problem:
-        """Return the problem of the same samples with other strengths; nothing is checked again."""
-        return replace(self, model=self.model.with_l2(l2), l1=l1)
-
     def with_targets(self, y: Vector) -> Problem:
         """Return the problem of the same samples with other targets; nothing is checked again."""
         assert isinstance(self.model, LinearModel)
@@ -110,7 +179,7 @@ class Problem:
 
     def single_thread(self) -> AbstractContextManager[None]:
         """Return a context in which BLAS uses one thread, if it would use several."""
-        return threads.single_for(self.model.n_samples * self.model.n_parameters)
+        return kernels.single_for(self.model.n_samples * self.model.n_parameters)
 
     @cached_property
     def terms(self) -> Terms | None:
@@ -141,7 +210,7 @@ class Problem:
         x, model = np.zeros(self.model.n_parameters), self.model
         if isinstance(model, LinearModel) and model.fit_intercept:
             x[-1] = 0.0 if model.loss.classification else best_constant(model)
-        return self.nearest(x)
+        return x if self.feasible_set is None else self.nearest(x)
 
     def nearest(self, x: Vector) -> Vector:
         """Return the nearest feasible point."""
@@ -156,12 +225,6 @@ class Problem:
     def l1_value(self, x: Vector) -> float:
         """Return the l1 term."""
         return self.l1 * float(np.abs(x[: self.n_weights]).sum())
-
-    def l2_slope(self, x: Vector) -> Vector:
-        """Return the gradient of the l2 term."""
-        slope = self.model.l2 * x
-        slope[self.n_weights :] = 0.0
-        return slope
 
     def rounding(self, value: float) -> float:
         """Return by how much rounding alone may lift a bound above a value: half of its digits."""

@@ -22,8 +22,7 @@ from accelegrad import kernels
 from accelegrad.choose import Space, stream_rule
 from accelegrad.errors import Vector
 from accelegrad.kernels.loss_shape import Shape
-from accelegrad.models.matrix import RowNumbers
-from accelegrad.models.model_input import check_places, row_shares
+from accelegrad.models.matrix import RowNumbers, check_places, row_shares
 from accelegrad.models.multinomial import softmax
 from accelegrad.models.scaling import ColumnScaling, can_scale, column_scaling
 from accelegrad.rules import DistanceFreeAcceleGrad, Rescaled, Rule
@@ -31,8 +30,8 @@ from accelegrad.rules.accelegrad import importance_weight
 from accelegrad.rules.base import KnownEvaluation, State
 from accelegrad.rules.distance import smallest_radius
 from accelegrad.run.oracle import QUIET
-from accelegrad.sklearn.data import Data, joined
-from accelegrad.sklearn.objective import Problem
+from accelegrad.sklearn.data import joined
+from accelegrad.sklearn.objective import Data, Problem
 
 if TYPE_CHECKING:
     from accelegrad.kernels.steps import Chunk
@@ -91,8 +90,9 @@ def learn(
     before = stream.waiting
     data = data if before is None else joined(before, data)
     n = data.y.size
-    rows, weight = stream.rows + n, stream.weight + data.weight
-    share = data.weight / n / (weight / rows)
+    new_weight = data.seen()[1]
+    rows, weight = stream.rows + n, stream.weight + new_weight
+    share = new_weight / n / (weight / rows)
     order = np.random.default_rng([seed, int(stream.rows)]).permutation(n)
     count = -(-n // batch_size)  # batches of nearly equal size
     ends = n * np.arange(1, count + 1) // count
@@ -211,7 +211,8 @@ class ChunkOracle:
         """Return the estimate with the loss multiplied by `share`, and the l2 term in full."""
         with np.errstate(**QUIET):  # BLAS may raise spurious flags
             value, gradient = evaluated(point, *rows)
-        rest = (1.0 - share) * self.problem.l2_slope(point)
+        rest = (1.0 - share) * self.problem.model.l2 * point
+        rest[self.problem.n_weights :] = 0.0  # the intercepts
         return KnownEvaluation(
             point, share * value + 0.5 * float(rest @ point), share * gradient + rest
         )

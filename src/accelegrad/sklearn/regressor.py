@@ -16,14 +16,16 @@ from accelegrad.errors import real_number
 from accelegrad.models.losses import (
     DELTA,
     EPSILON,
+    PARAMETERS,
     QUANTILE,
     Parameter,
     by_sklearn_name,
     losses_with,
+    make_loss,
 )
 from accelegrad.sklearn.base import LinearEstimator, StreamFitting
-from accelegrad.sklearn.data import Data, refuse_missing
-from accelegrad.sklearn.objective import Objective
+from accelegrad.sklearn.data import target_scale
+from accelegrad.sklearn.objective import Data, Objective, refuse_missing
 from accelegrad.sklearn.parameters import FITTED, PARTIAL_FIT, TARGET_SCALE, documented, parameter
 from accelegrad.sklearn.solve import AUTO
 
@@ -63,9 +65,10 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         scores = self._scores(X)
         return scores if np.ndim(self.intercept_) else scores.ravel()
 
-    def _objective(self) -> Objective:
+    def _objective(self, **parameters: Any) -> Objective:
         self._given_scale()  # refuses invalid values
-        return super()._objective()
+        own = {name: getattr(self, name) for name in PARAMETERS}
+        return super()._objective(**own, **parameters)
 
     def _given_scale(self) -> float | None:
         given = self.target_scale
@@ -78,7 +81,7 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
     def _in_units(self, objective: Objective, data: Data | None = None) -> Objective:
         if data is None:
             return self._in_scale(objective, lambda: float(self.target_scale_))
-        found = partial(data.target_scale, centred=objective.fit_intercept)
+        found = partial(target_scale, data, centred=objective.fit_intercept)
         return self._in_scale(objective, found)
 
     def _in_scale(self, objective: Objective, found: Callable[[], float]) -> Objective:
@@ -123,11 +126,6 @@ class AcceleGradRegressor(LinearRegressor, StreamFitting):
     AcceleGradClassifier : The same for class labels.
     AcceleGradRegressorCV : Chooses `alpha` by cross-validation.
 
-    References
-    ----------
-    K. Y. Levy, A. Yurtsever, V. Cevher, "Online adaptive methods, universality and acceleration",
-    NeurIPS 2018.
-
     Examples
     --------
     >>> from sklearn.datasets import load_diabetes
@@ -145,9 +143,10 @@ class AcceleGradRegressor(LinearRegressor, StreamFitting):
         "coefficients stay those of the single quantiles, and what is certified of them.",
     )
 
+    _flags = (*LinearRegressor._flags, "non_crossing")
+
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit one regression, or one per column of y or per quantile."""
-        self._flag("non_crossing")
         levels = self._levels()
         # Data frames and arrays of other libraries have `ndim` themselves.
         dimensions = y.ndim if hasattr(y, "ndim") else np.asarray(y).ndim
@@ -185,7 +184,8 @@ class AcceleGradRegressor(LinearRegressor, StreamFitting):
         given = self.quantile
         if np.ndim(given) == 0:
             return None
-        levels = [QUANTILE.checked(level) for level in given]  # type: ignore[union-attr]
+        chosen: Any = [make_loss("quantile", quantile=level) for level in given]  # type: ignore[union-attr]
+        levels = [loss.parameter for loss in chosen]
         if self._loss_name != "quantile":
             raise ValueError(
                 f"quantile={given!r} are several, but loss is {self.loss!r}; several are for "

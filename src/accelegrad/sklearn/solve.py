@@ -32,9 +32,10 @@ from accelegrad.models.sampling import BatchSampler
 from accelegrad.models.scaling import ColumnScaling, can_scale, column_scaling
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.proofs.multinomial_dual import MultinomialDual
+from accelegrad.run.oracle import QUIET
 from accelegrad.run.result import Status
 from accelegrad.sklearn.objective import Problem
-from accelegrad.solvers.direct import DirectNewton
+from accelegrad.solvers.curvature import DirectNewton
 from accelegrad.solvers.interior_point import Found, interior_points
 from accelegrad.solvers.multinomial_newton import CurvedClasses, SampledClasses, TruncatedNewton
 
@@ -64,13 +65,9 @@ class Settings:
     seed: int
     n_jobs: int | None  # for problems that need runs of their own
 
-    def target(self, problem: Problem, value: float) -> float:
-        """Return the sufficient gap for this objective; negative without a `tol`."""
-        return -1.0 if self.tol is None else self.tol * max(value, problem.floor)
-
-    def goal(self, problem: Problem, value: float) -> float:
-        """Return the gap to aim at, a little below the sufficient one."""
-        return (1.0 - MARGIN) * self.target(problem, value)
+    def target(self, problem: Problem, value: float, margin: float = 0.0) -> float:
+        """Return the sufficient gap for this objective, or a share less; negative without `tol`."""
+        return -1.0 if self.tol is None else (1.0 - margin) * self.tol * max(value, problem.floor)
 
     def options(self, problem: Problem) -> dict[str, Any]:
         """Return the arguments of `minimize`."""
@@ -174,7 +171,9 @@ def _directly(problem: Problem, settings: Settings, start: Vector) -> Fit | None
     direct = problem.kept.get("direct")
     if direct is None:
         direct = problem.kept["direct"] = DirectNewton(model)
-    found = direct.minimum(terms, start, partial(settings.goal, problem), settings.max_iter)
+    goal = partial(settings.target, problem, margin=MARGIN)
+    with np.errstate(**QUIET):
+        found = direct.minimum(terms, start, goal, settings.max_iter)
     if found is None:
         return None
     x, value, bound, steps = found
@@ -368,7 +367,7 @@ class MultinomialRun:
             # minibatches it is an estimate.
             if not math.isfinite(value) or self._sampler is not None:
                 value = problem.value(x)
-            goal = self._settings.goal(problem, value)
+            goal = self._settings.target(problem, value, MARGIN)
             # The bound costs several passes: it is computed only if it may prove enough.
             promising = self._curved is None or self._curved.expected_gap(x) <= 2.0 * goal
             if value - self._bound > goal and promising:

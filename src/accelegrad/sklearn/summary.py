@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from accelegrad.run.result import rounded_down, rounded_up
+from accelegrad.run.result import rounded
 
 Facts = list[tuple[str, str]]
 
@@ -106,9 +106,9 @@ def _facts(estimator: Any, entries: Any) -> Facts:
     if math.isfinite(gap):
         share = f" ({gap / objective:.1e} of the objective)" if objective > 0.0 else ""
         everywhere = math.isinf(estimator.certified_radius_)
-        near = "" if everywhere else rounded_down(estimator.certified_radius_)
+        near = "" if everywhere else rounded(estimator.certified_radius_, 3, up=False)
         reach = "all coefficients" if everywhere else f"coefficients within {near} of the start"
-        facts += [("certified gap", f"{rounded_up(gap, 3)}{share}"), ("proved for", reach)]
+        facts += [("certified gap", f"{rounded(gap, 3, up=True)}{share}"), ("proved for", reach)]
     else:
         facts.append(("certified gap", NOT_KNOWN))
     facts.append(("iterations", str(estimator.n_iter_)))

@@ -5,9 +5,4 @@ from accelegrad.solvers.interior_point import InteriorPoint
 from accelegrad.solvers.newton import SketchedNewton
 from accelegrad.solvers.proximal_newton import ProximalNewton
 
-__all__ = [
-    "DualAscent",
-    "InteriorPoint",
-    "ProximalNewton",
-    "SketchedNewton",
-]
+__all__ = ["DualAscent", "InteriorPoint", "ProximalNewton", "SketchedNewton"]

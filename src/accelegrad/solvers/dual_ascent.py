@@ -20,8 +20,8 @@ from accelegrad.proofs.fenchel import level
 from accelegrad.proofs.model_dual import LateBound
 from accelegrad.rules.base import Array, Step
 from accelegrad.run.oracle import QUIET, Evaluation
-from accelegrad.solvers.curvature import Costs
-from accelegrad.solvers.row_oracle import STEP, Goal, RowOracle, RowRule, no_goal, rows_in_memory
+from accelegrad.solvers.curvature import Costs, Goal
+from accelegrad.solvers.row_oracle import STEP, RowOracle, RowRule, no_goal, rows_in_memory
 
 #: rho, in units of l2 over the median of the rows' squared norms (seven text data sets, hinge loss:
 #: 10 to 40 agree within a tenth, 3 and 300 take up to four times as many epochs)

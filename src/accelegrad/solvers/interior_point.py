@@ -14,12 +14,11 @@ from accelegrad.errors import LineSearchError, NonFiniteError, Vector
 from accelegrad.geometry.penalties import Penalty
 from accelegrad.geometry.sets import FeasibleSet
 from accelegrad.models.linear_model import LinearModel
-from accelegrad.models.matrix import gram_matrix
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.rules.base import Array, Step
 from accelegrad.run.oracle import QUIET, Evaluation
-from accelegrad.solvers.curvature import MOST_PARAMETERS, Costs, Factored
-from accelegrad.solvers.row_oracle import STEP, Goal, RowRule, TermsOracle
+from accelegrad.solvers.curvature import MOST_PARAMETERS, Costs, Factored, Goal
+from accelegrad.solvers.row_oracle import STEP, RowRule, TermsOracle
 
 Matrix = npt.NDArray[np.float64]
 
@@ -280,8 +279,8 @@ class KinkedRows:
     def factored(self, curvatures: Vector) -> Factored:
         """Return the factored second derivatives of one target's losses and terms."""
         weights = self.shares * curvatures
-        X, n = self._model.X, self.count
-        matrix = gram_matrix(X, None, self._of_all(weights[:n]), intercept=self.intercept)
+        n = self.count
+        matrix = self._model.gram(None, self._of_all(weights[:n]))
         ends = np.arange(len(matrix))
         matrix[ends, ends] += self.penalties
         ends = ends[self._columns]

@@ -16,7 +16,7 @@ from scipy.linalg.lapack import dtrtri
 
 from accelegrad import kernels
 from accelegrad.errors import LineSearchError, Vector
-from accelegrad.linalg import cholesky_factor, norm, with_unit_diagonal
+from accelegrad.linalg import UNIT, cholesky_factor, norm, with_unit_diagonal
 from accelegrad.models.matrix import Products, RowNumbers, column_squares, gram_matrix
 from accelegrad.models.multinomial import (
     ClassesPoint,
@@ -26,7 +26,7 @@ from accelegrad.models.multinomial import (
     softmax,
 )
 from accelegrad.rules.base import Array, Evaluated, Oracle, Step, StepRule, inner
-from accelegrad.solvers.curvature import COPIED_ENTRIES, NO_FALL, VALUE_ROUNDING
+from accelegrad.solvers.curvature import COPIED_ENTRIES, NO_FALL
 
 # Measured on seven data sets of several classes with alpha = 1e-5 and 1e-3, unless it says chosen.
 #: The largest share of the gradient that a direction leaves (less for small gradients), and of the
@@ -146,7 +146,7 @@ def _acceptable(state: TruncatedNewtonState, trial: Evaluated) -> bool:
     if trial.value < state.value:
         return True
     # If values differ only by rounding, a smaller gradient shows that the trial is better.
-    near = trial.value <= state.value + VALUE_ROUNDING * abs(state.value)
+    near = trial.value <= state.value + 2.0 * UNIT * abs(state.value)
     return near and 4.0 * trial.squared_norm <= inner(state.gradient, state.gradient)
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from accelegrad.errors import LineSearchError, Vector, whole_number
+from accelegrad.linalg import UNIT
 from accelegrad.models.linear_model import LinearModel, ModelPoint
 from accelegrad.proofs.model_dual import LateBound
 from accelegrad.rules.base import Array, Step, inner
@@ -16,19 +17,18 @@ from accelegrad.run.oracle import QUIET, Evaluation
 from accelegrad.solvers.curvature import (
     COPIED_ENTRIES,
     NO_FALL,
+    PROMISING,
     SHORTEST_STEP,
-    VALUE_ROUNDING,
     Costs,
     Diagonal,
     Factored,
+    Goal,
     next_caution,
     second_derivative_matrix,
 )
 from accelegrad.solvers.quadratic import DESCENT
 from accelegrad.solvers.row_oracle import (
-    PROMISING,
     STEP,
-    Goal,
     RowOracle,
     RowRule,
     SmoothedOracle,
@@ -182,7 +182,7 @@ class SketchedNewton(RowRule):
         if trial.value <= state.value - DESCENT * state.step_size * state.slope:
             return True
         # If values differ only by rounding, a flatter slope shows that the trial is better.
-        near = trial.value <= state.value + VALUE_ROUNDING * abs(state.value)
+        near = trial.value <= state.value + 2.0 * UNIT * abs(state.value)
         return near and 2.0 * abs(inner(trial.gradient, state.direction)) <= state.slope
 
     def _corrected(self, state: SketchedNewtonState, trial: Evaluation) -> SketchedNewtonState:
@@ -397,7 +397,8 @@ class SmoothedCurvedOracle(SmoothedOracle[CurvedOracle]):
         assert self._latest.point is evaluation.point
         return self._latest
 
-    def final_gradient(self, evaluation: Evaluation) -> Vector:
+    def _late_gradient(self, evaluation: Evaluation) -> Vector:
         """Return the unsmoothed gradient, recomputed: a checkpoint does not hold margins."""
         self.njev += 1
-        return self.model.at(evaluation.point).gradient
+        with np.errstate(**QUIET):
+            return self.model.at(evaluation.point).gradient

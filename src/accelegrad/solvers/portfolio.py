@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from accelegrad.errors import LineSearchError, Vector
+from accelegrad.errors import LineSearchError
 from accelegrad.models.linear_model import LinearModel
 from accelegrad.rules.base import Array, Step
-from accelegrad.run.oracle import Evaluation
-from accelegrad.solvers.row_oracle import Goal, RowOracle, RowRule
+from accelegrad.solvers.curvature import Goal
+from accelegrad.solvers.row_oracle import RowOracle, RowRule
 
 #: The second joins after this many steps at the latest: `max_iter` leaves it some. Chosen.
 MOST_ALONE = 300
@@ -158,13 +158,6 @@ class SharedOracle(RowOracle):
             best = part.best
             if best is not None and (self.best is None or best.value < self.best.value):
                 self.best = best
-
-    def final_gradient(self, evaluation: Evaluation) -> Vector:
-        """Return the gradient of the sum itself."""
-        if self._parts[1] is None:
-            return self.part(0).final_gradient(evaluation)
-        self.njev += 1
-        return self.model.at(evaluation.point).gradient
 
     def state(self) -> dict[str, Any]:
         """Return all that a checkpoint has to keep."""

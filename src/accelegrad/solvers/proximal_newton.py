@@ -20,7 +20,9 @@ from accelegrad.run.oracle import QUIET, Evaluation
 from accelegrad.solvers.curvature import (
     FEW_COLUMNS,
     MOST_PARAMETERS,
+    PROMISING,
     Costs,
+    Goal,
     falls_enough,
     least_squares_matrix,
     minimum_of_columns,
@@ -30,9 +32,7 @@ from accelegrad.solvers.curvature import (
 from accelegrad.solvers.row_oracle import (
     LARGEST_SHRINK,
     NEGLIGIBLE_GAP,
-    PROMISING,
     STEP,
-    Goal,
     RowRule,
     SmoothedOracle,
     SmoothOracle,
@@ -104,7 +104,8 @@ class ProximalNewton(RowRule):
     ) -> PenalisedOracle | SmoothedPenalisedOracle:
         """Return the sum with its terms, smoothed if it has kinks; refuse weights without terms."""
         terms = Terms.of(model, penalty, feasible_set)
-        if terms is None or not terms.hold_each_weight(model.loss):
+        signs_suffice = terms is not None and terms.has_only_signs and model.loss.name == "squared"
+        if terms is None or not (terms.hold_each_weight or signs_suffice):
             raise ValueError(
                 "method 'proximal-newton' takes l1 and elastic net terms and boxes, and each "
                 "weight has to have an l1 or l2 term or two ends (for least squares one end, at "

@@ -152,13 +152,7 @@ class Stopped(NamedTuple):
 
 
 def _stopped_at_kinks(
-    matrix: Matrix,
-    slopes: Vector,
-    u: Vector,
-    move: Vector,
-    free: Any,
-    low: Vector,
-    high: Vector,
+    matrix: Matrix, slopes: Vector, u: Vector, move: Vector, free: Any, low: Vector, high: Vector
 ) -> Stopped:
     """Do as much of a step as lets the function fall."""
     start, low, high, slope = u[free], low[free], high[free], slopes[free]

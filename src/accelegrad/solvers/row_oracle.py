@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from accelegrad import kernels
 from accelegrad.errors import Vector
 from accelegrad.geometry.penalties import Penalty
 from accelegrad.geometry.sets import FeasibleSet
@@ -23,11 +21,8 @@ from accelegrad.proofs.fenchel import Terms
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.rules.base import Array, StepRule
 from accelegrad.run.oracle import QUIET, Evaluation, ModelOracle
-from accelegrad.solvers.curvature import Costs, shorter_share
+from accelegrad.solvers.curvature import Costs, Goal, shorter_share
 
-#: A bound is computed if the estimated gap is at most this many times the wanted one; chosen (half
-#: and twice as much change nothing).
-PROMISING = 10.0
 #: mu is divided by at most this at a time (measured: 2 and 10 cost a bit more).
 LARGEST_SHRINK = 4.0
 #: mu shrinks if the smoothing's part exceeds this share of the larger of gap and wanted gap, and
@@ -37,9 +32,6 @@ LARGEST_PART = 0.5
 STEP = 4e-4
 LEAST_MU = 1e-100  # its inverse, the curvature, can still be squared
 NEGLIGIBLE_GAP = 1e-14  # of the value: rounding of sums hides a smaller gap
-
-#: Maps the value at a point to the wanted gap, 0 for none.
-Goal: TypeAlias = Callable[[float], float]
 
 
 def no_goal(value: float) -> float:  # noqa: ARG001
@@ -80,8 +72,7 @@ class RowOracle(ModelOracle):
     more_work = 0.0  # beside passes over all rows
 
     def __init__(self, model: LinearModel, rng: np.random.Generator, goal: Goal = no_goal) -> None:
-        super().__init__(model)
-        self.rng, self.goal = rng, goal
+        self.model, self.rng, self.goal = model, rng, goal
 
     @property
     def work(self) -> float:
@@ -104,7 +95,11 @@ class TermsOracle(RowOracle):
         terms: Terms,
         penalty: Penalty | None,
     ) -> None:
-        super().__init__(soon_ready(model), rng, goal)
+        if model.in_memory:  # without kernels, if its few passes would not pay for compiling
+            model = model.of_columns(None, model.l2)
+        elif not model.has_columns:
+            rows_in_memory(model)  # refuses it
+        super().__init__(model, rng, goal)
         self.terms, self.penalty = terms, penalty
         self.dual = self.model.dual_with(terms)
         self._seed = int(rng.integers(2**63))
@@ -118,14 +113,6 @@ def rows_in_memory(model: LinearModel) -> LinearModel:
             f"memory, but those of {model!r} are not: use method 'accelegrad-newton'."
         )
     return model
-
-
-def soon_ready(model: LinearModel) -> LinearModel:
-    """Return the model, without kernels if its few passes would not pay for compiling."""
-    if model.has_columns and not model.in_memory:
-        return model  # its rows are elsewhere
-    rows = rows_in_memory(model)
-    return rows if kernels.wanted(kernels.readable(rows.X)) else rows.without_kernels()
 
 
 class SmoothOracle(RowOracle):

@@ -16,13 +16,7 @@ from torch import Tensor
 
 from accelegrad.rules.arrays import adaptive_step, larger, where
 from accelegrad.rules.distance import SMALLEST_SHARE
-from accelegrad.rules.untuned import (
-    DESCENT_SHARE,
-    Seen,
-    UntunedAcceleGrad,
-    UntunedState,
-    averaging,
-)
+from accelegrad.rules.untuned import DESCENT_SHARE, Seen, UntunedAcceleGrad, UntunedState, averaging
 from accelegrad.torch.optimizer import (
     AVERAGE,
     SQUARES,
@@ -171,12 +165,7 @@ def _before_step(bucket: Bucket) -> Tensor:
     """Return the sums <g, g/H>, <g, a - x>, <g, a - z> and <a - z, H (a - z)>, a the anchor."""
     return _in_metric(
         bucket,
-        lambda h, g, a, x, z: [
-            (g / h).dot(g),
-            g.dot(a - x),
-            g.dot(d := a - z),
-            (h * d).dot(d),
-        ],
+        lambda h, g, a, x, z: [(g / h).dot(g), g.dot(a - x), g.dot(d := a - z), (h * d).dot(d)],
         *(bucket.gradient, bucket.state[AVERAGE], bucket.x, bucket.state[MIRROR]),
     )
 
