@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import accelegrad as ag
+from accelegrad.models.scaling import ColumnScaling
 from accelegrad.proofs.cuts import CutCertificate, Region
 from accelegrad.rules.base import KnownEvaluation
 from proofs.functions import Function
@@ -98,6 +99,18 @@ def test_both_cuts_are_needed():
         gaps[kind] = minimum - single.lower_bound, minimum - both.lower_bound
     assert gaps[LeastSquares][0] <= 1e-9
     assert gaps[AbsoluteDeviations][0] > 10 * gaps[AbsoluteDeviations][1]
+
+
+def test_when_the_minorant_of_a_penalty_suffices():
+    """Of a norm, and in scaled coordinates; anything else costs a search at every bound."""
+    cases = [(ag.L1(1.0), None), (ag.ElasticNet(1.0, 1.0), None)]
+    cases.append((ag.ElasticNet(1.0, 1.0), ColumnScaling(np.ones(2))))
+    given = {"assumed": True}
+    regions = [
+        Region(ag.WholeSpace(), np.zeros(2), 1.0, penalty=penalty, change=change, **given)
+        for penalty, change in cases
+    ]
+    assert [region.minorant_suffices for region in regions] == [True, False, True]
 
 
 def test_a_diameter_that_is_too_small_is_found_out():

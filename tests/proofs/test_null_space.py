@@ -3,6 +3,7 @@
 import math
 import re
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import accelegrad as ag
 from accelegrad import LinearModel
 from accelegrad.proofs import model_dual
 from accelegrad.proofs.fenchel import Terms
+from accelegrad.proofs.model_dual import DualCertificate
 from accelegrad.proofs.null_space import NullSpace, obstacle
 from row_sums import CLASSIFICATION, FORMS, KINKED, SMOOTH, best, data, model_of, weights_with_zeros
 
@@ -185,6 +187,17 @@ def test_the_null_space_is_found_at_first_use_and_once(monkeypatch):
         model.dual_gap(np.ones(5))
         model.dual_value_at(np.ones(23))
     assert len(made) == 1
+
+
+def test_costly_bounds_come_at_ever_rarer_steps():
+    model, asked = LinearModel(*data("squared"), "squared", l2=0.1), []
+    certificate = DualCertificate(model_dual.ModelDual(model, Terms.of(model, None)))
+    for step in range(1000):
+        late = SimpleNamespace(dual_value=None, late_bound=lambda t=step: asked.append(t) or 0.0)
+        certificate.add(late, 0.0)
+    waits = np.diff(asked)
+    assert waits[0] == model_dual.PATIENCE
+    np.testing.assert_allclose(waits[-5:], model_dual.SPACING * np.array(asked[-6:-1]), atol=1)
 
 
 @pytest.mark.parametrize(
