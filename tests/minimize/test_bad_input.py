@@ -53,7 +53,6 @@ WITHOUT_PROX = {
     "subgradient": {"step_size": 0.1},
     "linear-coupling": {"smoothness": 1.0},
 }
-
 # fmt: off
 CASES = [
     (dict(fun=MODEL, x0=np.ones((3, 1))), ValueError, r"x0 must be one-dimensional.*\(3, 1\)"),
@@ -175,6 +174,17 @@ CASES = [
     (of_rows("proximal-newton", x0=np.zeros(3), feasible_set=ag.Ball(0.0, 1.0)), ValueError, TERMS),
     (of_rows("proximal-newton", penalty=ag.GroupL2(0.1, [0, 0, 1])), ValueError, TERMS),
     (of_rows("proximal-newton", l2=0.0, feasible_set=ag.NonNegative()), ValueError, "each weight has to have"),
+    # scales and diameters
+    (dict(fun=MODEL, scale="rows"), ValueError, "scale is 'rows'.*'columns'"),
+    (dict(fun=MODEL, scale=np.ones(2)), ValueError, "one entry per column, 3, but it has 2"),
+    (dict(fun=MODEL, scale=np.zeros(3)), ValueError, "scale must be > 0"),
+    (dict(fun=MODEL, x0=np.zeros(3), scale="columns", feasible_set=ag.L1Ball(1.0)), ValueError, r"scale and feasible_set L1Ball\(.* cannot"),
+    (dict(scale="columns"), ValueError, "scale needs a LinearModel"),
+    (dict(gradient_bound=1.0, diameter="auto"), ValueError, "gradient_bound.*goes with a diameter"),
+    (dict(method="unixgrad", gradient_scale=1.0, diameter="auto"), ValueError, "gradient_scale.*diameter"),
+    (dict(initial_radius=1.0), ValueError, "initial_radius is not a param"),
+    (dict(method="diagonal", x0=np.full(3, 1 / 3), feasible_set=ag.Simplex()), ValueError, "only a Box"),
+    (dict(method="diagonal", diameter=np.ones(2)), ValueError, "diameter"),
     # restarts
     (restarted() | {"restart": "sometimes"}, ValueError, "restart is 'sometimes'"),
     (restarted(diameter=5.0, method="accelegrad"), ValueError, "as with diameter='auto'; AcceleGrad"),

@@ -23,60 +23,6 @@ def data(seed=0, n=60, d=3):
     return X, np.where(X @ np.ones(d) + rng.standard_normal(n) > 0, 1.0, -1.0)
 
 
-# -- a checkpoint is that of the same run -------------------------------------------------------
-
-
-def other_runs():
-    """Yield what differs between two runs, though their texts do not show it, and both.
-
-    Those whose matrices or weights differ by more are cases of the fuzz.
-    """
-    X, y = data(d=12)
-    long = np.linspace(0.5, 1.5, 12)
-    moved, other = X.copy(), long.copy()
-    moved[17, 1] += 1e-9
-    other[5] *= 1.001
-    model = {"X": X, "y": y, "l2": 1e-2}
-    for name, changed in {"X": moved, "y": -y, "l2": 1e-2 * (1 + 1e-8)}.items():
-        yield name, (model, {}), (model | {name: changed}, {})
-    terms = {
-        "L1": [{"penalty": ag.L1(a), "method": "accelegrad"} for a in (long, other)],
-        "GroupL2": [
-            {"penalty": ag.GroupL2(0.1, a)} for a in (np.arange(12) // 3, np.arange(12) % 4)
-        ],
-        "Halfspace": [{"feasible_set": ag.Halfspace(a, 1.0)} for a in (long, other)],
-        "Box": [{"feasible_set": ag.Box(-1.0, a)} for a in (long, other)],
-    }
-    for name, pair in terms.items():
-        yield name, *((model, given) for given in pair)
-
-
-@pytest.mark.parametrize(("first", "second"), [pytest.param(*r[1:], id=r[0]) for r in other_runs()])
-def test_a_checkpoint_of_other_content_is_refused(first, second, tmp_path):
-    path = tmp_path / "run.agc"
-
-    def run(given, **options):
-        return ag.minimize(ag.LinearModel(**given[0]), rng=0, **given[1], **options)
-
-    run(first, max_iter=4, checkpoint=path)
-    with pytest.raises(ag.CheckpointError, match="the checkpoint is of another run: "):
-        run(second, max_iter=9, resume=path)
-    again, whole = run(first, max_iter=9, resume=path), run(first, max_iter=9)
-    assert (again.fun, again.lower_bound, again.nit) == (whole.fun, whole.lower_bound, whole.nit)
-
-
-def test_a_checkpoint_of_another_function_is_refused(tmp_path):
-    path = tmp_path / "run.agc"
-
-    def squares(x, factor=1.0):
-        return factor * float(1 + x @ x), 2 * factor * x
-
-    ag.minimize(squares, np.ones(3), max_iter=5, checkpoint=path)
-    ag.minimize(squares, np.ones(3), max_iter=6, resume=path)
-    with pytest.raises(ag.CheckpointError, match="of another function: its best point has"):
-        ag.minimize(squares, np.ones(3), args=(1.001,), max_iter=6, resume=path)
-
-
 # -- what is proved of a region ------------------------------------------------------------------
 
 

@@ -122,17 +122,6 @@ def test_how_far_the_probe_goes(function, distance, low, high, most_calls):
     assert search.calls <= most_calls
 
 
-def test_resuming_a_noisy_run_with_a_set(tmp_path):
-    """The state knows that the run is noisy."""
-    rng = np.random.default_rng(9)
-    model = ag.LinearModel(rng.standard_normal((60, 8)), rng.standard_normal(60), "squared")
-    options = {"feasible_set": BOX, "batch_size": 4, "rng": 5}
-    whole = ag.minimize(model, max_iter=90, **options)
-    ag.minimize(model, max_iter=40, checkpoint=tmp_path / "run", **options)
-    resumed = ag.minimize(model, max_iter=90, resume=tmp_path / "run", **options)
-    np.testing.assert_array_equal(resumed.x, whole.x)
-
-
 class Pairs:
     """An oracle whose first few pairs of samples differ about what is downhill."""
 

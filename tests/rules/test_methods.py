@@ -92,48 +92,6 @@ class TestScale:
     def test_which_settings_scale(self, method, wish, scaled):
         assert isinstance(setting(method, linear_model(), **wish).rule, Rescaled) is scaled
 
-    def test_checkpoints_tell_scalings_apart(self, tmp_path):
-        model = linear_model(l2=0.01)
-        own = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
-        options = {"max_iter": 5, "checkpoint": tmp_path / "run"}
-        ag.minimize(model, scale=own, **options)
-        with pytest.raises(ag.CheckpointError, match="scale"):
-            ag.minimize(model, scale=own[[0, 2, 1, 3, 4]], max_iter=9, resume=tmp_path / "run")
-
-
-@pytest.mark.parametrize(
-    ("wish", "message"),
-    [
-        ({"scale": "rows"}, r"scale is 'rows'.*'columns'"),
-        ({"scale": np.ones(3)}, "one entry per column, 5, but it has 3"),
-        ({"scale": np.zeros(D)}, "scale must be > 0"),
-        (
-            {"scale": "columns", "feasible_set": ag.L1Ball(1.0)},
-            r"scale and feasible_set L1Ball\(.* cannot",
-        ),
-    ],
-)
-def test_bad_scales(wish, message):
-    with pytest.raises(ValueError, match=message):
-        setting(model=linear_model(), **wish)
-
-
-@pytest.mark.parametrize(
-    ("wish", "message"),
-    [
-        ({"scale": "columns"}, "scale needs a LinearModel"),
-        ({"gradient_bound": 1.0}, "gradient_bound.*goes with a diameter"),
-        ({"method": "unixgrad", "gradient_scale": 1.0}, "gradient_scale.*diameter"),
-        ({"diameter": 2.0, "initial_radius": 1.0}, "initial_radius is not a param"),
-        ({"method": "diagonal", "feasible_set": ag.Simplex()}, "only a Box"),
-        ({"method": "diagonal", "diameter": np.ones(3)}, "diameter"),
-    ],
-)
-def test_wishes_that_cannot_be_met(wish, message):
-    start = ag.Simplex().project(np.zeros(D)) if "feasible_set" in wish else np.zeros(D)
-    with pytest.raises(ValueError, match=message):
-        ag.minimize(LeastSquares.random(20, D, 0), start, max_iter=3, **wish)
-
 
 @pytest.mark.parametrize("method", [name for name in METHODS if METHODS[name].automatic])
 def test_every_method_that_can_do_without_a_diameter_does(method):
