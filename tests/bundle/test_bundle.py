@@ -132,6 +132,7 @@ SETTINGS = {
     "few cuts": (max_linear(7), 6, {"options": {"bundle_size": 4}}),
     "box": (max_linear(8), 6, {"feasible_set": ag.Box(-0.5, 0.5)}),
     "simplex": (AbsoluteDeviations.random(30, 5, 9), 5, {"feasible_set": ag.Simplex()}),
+    "ball, pauses": (AbsoluteDeviations.random(30, 6, 11), 6, {"feasible_set": ag.Ball(0.0, 0.5)}),
     "l1": (max_linear(10), 6, {"penalty": ag.L1(0.1)}),
     "box and l1": (
         AbsoluteDeviations.random(30, 6, 11),

@@ -152,24 +152,6 @@ def test_a_cut_knows_what_precision_and_its_terms_take_from_it():
     np.testing.assert_allclose(numbers, expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("cuts", [0, 1, 8, 9, 19, 20, 33])
-def test_a_restored_memory_goes_on_bit_for_bit(cuts):
-    rng = np.random.default_rng(cuts)
-    first = filled(20, cuts, rng, 4)
-    second = CutMemory(np.ones(D), 20)
-    second.restore(first.state())
-    for _ in range(40):
-        point = rng.standard_normal(D)
-        for memory in (first, second):
-            memory.take(KnownEvaluation(point, *FUN(point)))
-        one, two = (combine(memory, point) for memory in (first, second))
-        np.testing.assert_array_equal(one.weights, two.weights)
-        np.testing.assert_array_equal(one.slope, two.slope)
-        known = (memory.products()[:, : memory.count] for memory in (first, second))
-        np.testing.assert_array_equal(*known)
-        np.testing.assert_array_equal(levels_of(first), levels_of(second))
-
-
 def test_the_default_size():
     assert default_size(1) == 21
     assert default_size(100) == 120

@@ -166,20 +166,3 @@ def test_both_solvers_of_the_programme_agree(kind, step, monkeypatch):
         if kind == "none":  # projections alone may not find the lowest point of a long step
             assert one.promise <= 1.25 * other.promise + 1e-11 * size
         assert one.missed <= 1e-9 * one.promise + 1e-14 * size
-
-
-@cases
-def test_one_cut_alone(constraint, penalty):
-    """Then the lowest point is one projection or prox away."""
-    model, center = case(constraint, penalty, 8, cuts=0)
-    lowest = model.lowest(center, 0.2)
-    step = 0.2
-    if model.project is None and model.prox is None:  # it comes out shorter
-        step = np.linalg.norm(center.point - lowest.point) / np.linalg.norm(model.cuts.slopes[0])
-        assert 0.15 <= step <= 0.2
-    expected = center.point - step * model.cuts.slopes[0]
-    expected = expected if model.prox is None else model.prox(expected, step)
-    expected = expected if model.project is None else model.project(expected)
-    np.testing.assert_allclose(lowest.point, expected, rtol=1e-13, atol=1e-13)
-    assert lowest.missed == 0.0
-    np.testing.assert_array_equal(lowest.weights, [1.0])

@@ -50,20 +50,6 @@ def test_smooth_functions_with_sets_and_penalties_end_at_rounding(name, calls):
     assert result.status.name == "AT_ROUNDING"
 
 
-def test_a_run_resumed_among_them_goes_on_bit_for_bit(tmp_path):
-    function, path = SUITE["entropy"].build(), tmp_path / "run.agc"
-
-    def solve(**options):
-        return ag.minimize(function.fun, function.x0, feasible_set=function.feasible_set, **options)
-
-    whole = solve()
-    for stop in (5, whole.nit // 2, whole.nit - 3):
-        solve(max_iter=stop, checkpoint=path)
-        resumed = solve(resume=path)
-        np.testing.assert_array_equal(resumed.x, whole.x)
-        assert (resumed.fun, resumed.lower_bound) == (whole.fun, whole.lower_bound)
-
-
 def test_a_pause_of_the_last_digits_is_waited_for_to_its_end():
     """With one turn left no quasi-Newton step is tried yet."""
     fun, ball = AbsoluteDeviations.random(30, 6, 11), ag.Ball(0.0, 0.5)

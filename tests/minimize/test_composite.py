@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.optimize import lsq_linear, minimize
+from scipy.optimize import lsq_linear
 from sklearn.linear_model import Lasso
 
 import accelegrad as ag
@@ -60,20 +60,6 @@ def test_lasso(kind, strength):
     assert_agrees(solve(fun, penalty, x0), reference, composite(model, penalty, reference))
 
 
-@pytest.mark.parametrize("sparse", [False, True])
-def test_lasso_with_free_intercept_and_sample_weights(sparse):
-    data = sparse_data(2)
-    y, weights = data.y + 7.0, np.random.default_rng(2).uniform(0.1, 3.0, 100)
-    outside = Lasso(alpha=0.2, **TIGHT).fit(data.X, y, sample_weight=weights)
-    reference = np.append(outside.coef_, outside.intercept_)
-    X = sp.csr_array(data.X) if sparse else data.X
-    model = ag.LinearModel(X, y, "squared", fit_intercept=True, sample_weight=weights)
-    result = solve(model, ag.L1(0.2))
-    assert_agrees(result, reference, composite(model, ag.L1(0.2), reference), size=30)
-    assert result.certified_radius == math.inf
-    assert reference[-1] == pytest.approx(7, abs=0.5)
-
-
 UNITS = np.geomspace(1e-3, 1e3, 30)  # of the columns, where coordinates have to be scaled
 
 
@@ -117,24 +103,6 @@ def test_scaled_coordinates_leave_a_box_what_it_is(intercept, upper):
     assert box.contains(result.x)
     assert least * (1 - 1e-12) <= result.fun <= least * (1 + 2e-4)
     assert result.lower_bound <= least * (1 + 1e-12)
-
-
-def test_box_that_excludes_zero():
-    """On such a box, the l1 norm of positive numbers is linear: L-BFGS-B can do it."""
-    data, strength = sparse_data(7), 0.1
-    lower, upper = np.full(30, 0.5), np.full(30, 3.0)
-    model, penalty = ag.LinearModel(data.X, data.y, "squared"), ag.L1(strength)
-
-    def shifted(w):
-        value, gradient = model.value_and_gradient(w)
-        return value + strength * w.sum(), gradient + strength
-
-    options = {"ftol": 0.0, "gtol": 1e-12, "maxiter": 10**4}
-    bounds = list(zip(lower, upper, strict=True))
-    outside = minimize(shifted, lower, jac=True, bounds=bounds, options=options)
-    result = solve(model, penalty, lower, feasible_set=ag.Box(lower, upper))
-    assert_agrees(result, outside.x, outside.fun)
-    assert result.gap <= 1e-10 * result.fun
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])

@@ -118,17 +118,6 @@ def test_functions_may_reuse_their_buffer_and_spoil_their_argument():
 # -- statuses ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["accelegrad", "adagrad", "universal"])
-def test_stationary(method):
-    def flat(x):
-        return 3.0, np.zeros_like(x)
-
-    result = ag.minimize(flat, np.ones(3), method=method, **METHODS[method])
-    assert (result.status, result.success, result.nit) == (Status.STATIONARY, True, 1)
-    assert result.gap <= 1e-12
-    np.testing.assert_array_equal(result.x, np.ones(3))
-
-
 def test_a_zero_gradient_that_may_be_noise_does_not_stop_the_run():
     seen = []
 
@@ -352,17 +341,3 @@ def test_public_names_are_found_when_asked_for():
         for name in line.names
     ]  # fmt: skip
     assert sorted(typed) == sorted(ag.__all__)
-
-
-def test_rtol_is_relative_to_small_values_too():
-    X, y = np.random.default_rng(3).normal(size=(60, 4)), 1e-3 * np.arange(60.0)
-    model = ag.LinearModel(X, y, loss="squared", l2=1e-2)
-    loose, tight, either = (
-        ag.minimize(model, max_iter=5000, **goal)
-        for goal in ({"tol": 1e-3}, {"rtol": 1e-3}, {"tol": 1e-3, "rtol": 1e-3})
-    )
-    assert loose.success
-    assert tight.success
-    assert loose.gap > 1e-3 * loose.fun  # the value is far below 1
-    assert tight.gap <= 1e-3 * tight.fun
-    assert either.nit == loose.nit

@@ -216,24 +216,6 @@ def test_rate_zero_waits():
 # -- JAX's transformations ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["auto", "unixgrad auto"])
-def test_parameters_and_state_can_be_donated(name):
-    start, _, function = parabola()
-    optimizer = OPTIMIZERS[name]()
-
-    @functools.partial(jax.jit, donate_argnums=(0, 1))
-    def step(params, state):
-        updates, state = optimizer.update(jax.grad(function)(params), state, params)
-        return optax.apply_updates(params, updates), state
-
-    for init in (optimizer.init, jax.jit(optimizer.init)):
-        params = start.copy()
-        state = init(params)
-        for _ in range(3):
-            params, state = step(params, state)
-    assert bool(jnp.isfinite(params).all())
-
-
 def test_states_of_shapes_alone():
     shapes = jax.ShapeDtypeStruct((2, 4), jnp.float32)
     state = accelegrad().init(shapes)

@@ -172,23 +172,6 @@ def test_a_first_gradient_of_zero_is_not_the_end(rule):
     assert fun(rule.output(state))[0] - fun(x_star)[0] <= 1e-3 * (fun(x0)[0] - fun(x_star)[0])
 
 
-@two_phases
-def test_a_step_reports_its_output_point(rule):
-    """The second evaluation is the one at x~_t, so the output's value is known for free."""
-    fun, x0 = make("smooth", 7)
-    rule = rule.with_parameters(project=ag.Ball(x0, 1.0).project)
-    state, weights = rule.init(x0), 0.0
-    for _ in range(20):
-        asked = []
-        step = rule.step(state, lambda x: asked.append(x) or KnownEvaluation(x, *fun(x)))  # noqa: B023
-        assert len(asked) == 2
-        np.testing.assert_array_equal(asked[0], state.query_point)
-        np.testing.assert_array_equal(step.evaluation.point, rule.output(step.state))
-        weights += step.weight
-        state = step.state
-    assert state.weight_sum == pytest.approx(weights, rel=1e-14)
-
-
 # --- one step size per coordinate -----------------------------------------------------------------
 
 
@@ -209,25 +192,6 @@ def test_probe_goes_as_far_as_the_value_falls(seed):
     before = len(asked)
     assert rule.step(states[1], oracle).state.iteration == 2
     assert len(asked) == before + 1
-
-
-@pytest.mark.parametrize(("batch", "most", "spread"), [(1, 3e-2, 3), (16, 2e-4, 0)])
-def test_noisy_gradients_do_not_carry_the_widths_away(batch, most, spread):
-    rng = np.random.default_rng(6)
-    n, d = 500, 20
-    scales = 10 ** rng.uniform(-spread, spread, d)
-    A = rng.standard_normal((n, d))
-    b = A @ rng.standard_normal(d) + 0.3 * rng.standard_normal(n)
-    least = 0.5 * np.mean((A @ np.linalg.lstsq(A, b, rcond=None)[0] - b) ** 2)
-    model = ag.LinearModel(A * scales, b, "squared")
-    rule = ag.DistanceFreeDiagonalAcceleGrad()
-    state = rule.init(np.zeros(d))
-    for _ in range(10_000):
-        rows = rng.integers(n, size=batch)
-        state = rule.update(state, model.batch_value_and_gradient(rule.query(state), rows)[1])
-    start = model.value(np.zeros(d))
-    assert model.value(rule.output(state)) - least <= most * (start - least)
-    assert (state.widths * scales).max() <= 100  # the minimiser's entries are about 1
 
 
 # --- AcceleGrad without tuning --------------------------------------------------------------------

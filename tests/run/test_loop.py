@@ -114,13 +114,6 @@ def test_an_average_that_overflowed_is_reported():
     assert np.isfinite(result.x).all()
 
 
-def test_many_steps_at_once_are_the_steps_one_by_one():
-    many = run(ManySteps(), exact=False, max_iter=40)()
-    single = run(Descent(), exact=False, max_iter=40)()
-    np.testing.assert_array_equal(many.x, single.x)
-    assert (many.nit, many.nfev) == (single.nit, single.nfev)
-
-
 @pytest.mark.parametrize("kind", STATES)
 @pytest.mark.parametrize("exact", [True, False])
 def test_a_plain_rule_of_the_users_own_is_resumed_bit_for_bit(kind, exact, tmp_path):
