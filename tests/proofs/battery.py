@@ -96,12 +96,6 @@ def smooth_minimiser(fun: Fun, start: Vector, bounds: Any = None) -> Vector:
     return x
 
 
-def by_slsqp(fun: Fun, x: Vector, bounds: Any, row: dict[str, Any]) -> Vector:
-    """Return the minimiser with a constraint, by SciPy's SLSQP."""
-    options, given = {"maxiter": 1000, "ftol": 1e-16}, {"bounds": bounds, "constraints": [row]}
-    return scipy_minimize(fun, x, jac=True, method="SLSQP", options=options, **given).x
-
-
 def largest_minimiser(funs: list[Fun], start: Vector, bounds: Any = None) -> Vector:
     """Return the minimiser of the largest of smooth functions, by SciPy's SLSQP on the epigraph."""
     d = len(start)
@@ -111,10 +105,11 @@ def largest_minimiser(funs: list[Fun], start: Vector, bounds: Any = None) -> Vec
         "fun": lambda z: np.array([z[d] - fun(z[:d])[0] for fun in funs]),
         "jac": lambda z: np.array([np.append(-fun(z[:d])[1], 1.0) for fun in funs]),
     }
-    slope = np.append(np.zeros(d), 1.0)
-    limits = None if bounds is None else [*bounds, (None, None)]
+    height = lambda z: (z[d], np.append(np.zeros(d), 1.0))  # noqa: E731
+    given = {"constraints": [rows], "options": {"maxiter": 1000, "ftol": 1e-16}}
+    given["bounds"] = None if bounds is None else [*bounds, (None, None)]
     for _ in range(3):
-        x = by_slsqp(lambda z: (z[d], slope), x, limits, rows)
+        x = scipy_minimize(height, x, jac=True, method="SLSQP", **given).x
     return x[:d]
 
 
@@ -182,17 +177,6 @@ def least_squares_one(rng: Rng, d: int) -> Problem:
     return Problem(fun, np.array(best), size=float(b @ b))
 
 
-def separable_squares(rng: Rng, d: int) -> Problem:
-    """Two squares per coordinate."""
-    a, b, p, q = (1.3, 0.7, 0.2, -0.1) if rng.random() < 0.5 else np.round(rng.random(4) + 0.05, 2)
-
-    def fun(x):
-        r, s = a * x - b, p * x - q
-        return (r**2).sum() + (s**2).sum(), 2 * a * r + 2 * p * s
-
-    return Problem(fun, np.full(d, (a * b + p * q) / (a * a + p * p)), size=float(d))
-
-
 def least_squares(rng: Rng, d: int) -> Problem:
     """A design with more rows than columns, or fewer, or with a column that is another one's copy."""
     n = int(rng.integers(1, 4)) * d + int(rng.integers(4))
@@ -228,15 +212,6 @@ def bounded_least_squares(rng: Rng, d: int) -> Problem:
     if rng.random() < 0.5:
         given = Bounds(-0.5, 0.5) if both else Bounds(np.zeros(d), np.full(d, np.inf))
     return Problem(fun, best, {"bounds": given}, size=float(b @ b))
-
-
-def ridge(rng: Rng, d: int) -> Problem:
-    """Least squares with a square penalty."""
-    A, alpha = rng.standard_normal((d + 3, d)), float(10.0 ** rng.integers(-3, 2))
-    b = rng.standard_normal(d + 3)
-    best = np.linalg.solve(A.T @ A + alpha * np.eye(d), A.T @ b)
-    fun = composed(lambda r: (r @ r, 2 * r), A, -b, 2 * alpha)
-    return Problem(fun, best, size=float(b @ b))
 
 
 def exponentials(rng: Rng, d: int) -> Problem:
@@ -496,24 +471,6 @@ def assignment(rng: Rng, d: int) -> Problem:
     return Problem(fun, best, given, far=100, size=float(profit.sum()))
 
 
-def covering(rng: Rng, d: int) -> Problem:
-    """The dual of a set covering problem, as a minimum."""
-    n = 2 * d + 2
-    A = (rng.random((d, n)) < 0.4).astype(float)
-    A[:, 0] = 1.0
-    cost = rng.integers(1, 20, n).astype(float)
-
-    def fun(u):
-        reduced = cost - u @ A
-        taken = reduced < 0
-        return -(u.sum() + reduced[taken].sum()), -(1 - A[:, taken].sum(axis=1))
-
-    # max sum u - sum s with s >= u A - c
-    rows = np.hstack([A.T, -np.eye(n)])
-    best = linear_minimiser(np.r_[-np.ones(d), np.ones(n)], rows, cost, d, [(0, None)] * (d + n))
-    return Problem(fun, best, {"bounds": [(0, None)] * d}, far=100, size=float(cost.sum()))
-
-
 def entropy(rng: Rng, d: int) -> Problem:
     """Functions with logarithms, infinite outside of their domain."""
     kind = int(rng.integers(4))
@@ -564,27 +521,11 @@ def hinge(rng: Rng, d: int) -> Problem:
     return Problem(fun, Z.T @ a / alpha, far=100)
 
 
-def portfolio(rng: Rng, d: int) -> Problem:
-    """Risk and return of shares that sum to one."""
-    d = max(d, 2)
-    F = rng.standard_normal((d, d)) / math.sqrt(d)
-    risk, gain = F @ F.T + 0.05 * np.eye(d), 0.3 * rng.random(d)
-
-    def fun(x):
-        return 0.5 * x @ risk @ x - gain @ x, risk @ x - gain
-
-    one = {"type": "eq", "fun": lambda x: x.sum() - 1, "jac": lambda x: np.ones(d)}
-    best = np.maximum(by_slsqp(fun, np.full(d, 1 / d), [(0, 1)] * d, one), 0)
-    return Problem(fun, best / best.sum(), {"feasible_set": "simplex"}, far=10)
-
-
 #: The families, and how many of their functions are in the battery
 COUNTS: dict[Callable[[Rng, int], Problem], int] = {
-    least_squares_one: 68,
-    separable_squares: 24,
-    least_squares: 48,
-    bounded_least_squares: 24,
-    ridge: 12,
+    least_squares_one: 84,
+    least_squares: 64,
+    bounded_least_squares: 28,
     exponentials: 36,
     powers: 28,
     norms: 28,
@@ -595,12 +536,10 @@ COUNTS: dict[Callable[[Rng, int], Problem], int] = {
     textbook: 24,
     facilities: 24,
     max_quadratics: 24,
-    knapsack: 24,
-    assignment: 12,
-    covering: 8,
-    entropy: 16,
+    knapsack: 30,
+    assignment: 16,
+    entropy: 20,
     hinge: 6,
-    portfolio: 6,
 }
 FAMILIES = {family.__name__: family for family in COUNTS}
 
@@ -703,6 +642,9 @@ def falsehood(entry: Problem, result: Any) -> str:
         return outside
     if entry.minimum is None:
         return ""
+    # References by other solvers may be off by more than rounding.
+    if result.fun < entry.minimum - slack - 1e-10 * entry.size:
+        return f"fun {result.fun!r} is below the minimum {entry.minimum!r}: the reference is wrong"
     # With success, the claim is about the minimum wherever it is; else about the stated region.
     reached = float(np.linalg.norm(entry.best - entry.x0)) <= result.certified_radius
     if not (reached or result.success):
