@@ -195,14 +195,6 @@ def test_rare_columns_are_not_small_ones(sizes):
     assert unevenness(ag.LinearModel(table, y[:50], loss="hinge")) == pytest.approx(1e3)
 
 
-def test_columns_of_a_single_entry_have_no_size():
-    rng = np.random.default_rng(0)
-    single = sp.csr_array((rng.standard_normal(4000), (np.arange(4000) % 400, np.arange(4000))))
-    model = ag.LinearModel(single, np.resize([-1.0, 1.0], 400), loss="hinge", l2=1e-3)
-    assert unevenness(model) == 1.0
-    assert chosen(model)[0] == "dual-ascent"
-
-
 OF_FUNCTIONS = [({}, "bundle"), ({"bundle_size": 5}, "bundle")]
 OF_FUNCTIONS += [(given, "accelegrad") for given in ({"exact": False}, {"initial_radius": 1.0})]
 
@@ -239,44 +231,6 @@ def test_the_table_is_total_and_no_row_hides_another():
         reached.add(row)
     assert reached == set(TABLE)
     assert set(names) <= set(dir(Request()))
-
-
-PROBLEMS = {
-    "function": lambda: None,
-    "smooth": model,
-    "kinks": lambda: model("hinge"),
-    "no bound": lambda: model(rows=4, l2=0.0),
-    "wide": lambda: text(600, 3000),
-    "uneven": uneven,
-}
-#: What may be given, each or not
-GIVEN = {
-    "method": "dog",
-    "parameters": {"diameter": 2.0},
-    "scale": "columns",
-    "restart": "adaptive",
-    "minibatches": True,
-    "exact_values": False,
-}
-
-
-@pytest.mark.parametrize("problem", PROBLEMS)
-def test_every_combination_of_facts_gets_a_method_with_a_reason(problem):
-    given = PROBLEMS[problem]()
-    sets, penalties = (None, ag.NonNegative(), ag.Ball(0.0, 1.0)), (None, ag.L1(0.1))
-    for chosen_set, penalty in itertools.product(sets, penalties):
-        space = Space(np.zeros(5), chosen_set, penalty)
-        for flags in itertools.product([False, True], repeat=len(GIVEN)):
-            options = {name: GIVEN[name] for name, flag in zip(GIVEN, flags, strict=True) if flag}
-            request = Request(given, space, **options)
-            found = choose(request)
-            assert found.name in METHODS
-            assert found.reason
-            assert "{" not in found.reason
-            if found.of_rows:
-                assert given is not None
-                able = ("proximal-newton", "interior-point")
-                assert not request.constrained or found.name in able
 
 
 def shown(table):

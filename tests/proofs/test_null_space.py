@@ -294,13 +294,6 @@ def test_nonnegative_least_squares_end_where_scipys_do_and_are_proved(seed, more
     assert_allclose(result.x * sizes, by_peer(model) * sizes, atol=1e-7)
 
 
-def test_a_negative_weight_has_the_other_sign():
-    model = nonnegative(2, intercept=False)
-    mirrored = LinearModel(-model.X, model.y, "squared", sample_weight=model.sample_weight)
-    at, terms = mirrored.at(-by_peer(model)), Terms.of(mirrored, None, ag.Box(-np.inf, 0.0))
-    assert mirrored.dual_with(terms).at(at, best_intercept=False) >= at.value * (1.0 - 1e-9)
-
-
 def test_columns_that_cancel_have_no_such_bound():
     model = nonnegative(1, intercept=False)
     both = LinearModel(np.hstack([model.X, -model.X]), model.y, "squared")

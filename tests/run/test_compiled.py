@@ -55,20 +55,6 @@ def test_a_compiled_run_is_the_plain_run(rule, kind, batch_size, replacement):
     assert (fast.nit, fast.nfev, fast.njev) == (plain.nit, plain.nfev, plain.njev)
 
 
-@pytest.mark.parametrize("method", ["auto", "adagrad"])
-@pytest.mark.parametrize("fit_intercept", [False, True])
-def test_a_compiled_run_in_scaled_coordinates_is_the_plain_run(method, fit_intercept):
-    rng = np.random.default_rng(6)
-    X = rng.normal(size=(90, 7)) * 10.0 ** np.arange(-3, 4) + 5.0
-    y = np.sign(rng.normal(size=90))
-    problem = ag.LinearModel(X, y, loss="logistic", l2=1e-3, fit_intercept=fit_intercept)
-    diameter = {"auto": "auto", "adagrad": 5.0}[method]
-    options = dict(method=method, scale="columns", batch_size=4, max_iter=300, diameter=diameter)
-    plain, fast = (run(mode, problem, **options) for mode in ("never", "always"))
-    assert_allclose([fast.x, fast.x_last], [plain.x, plain.x_last], rtol=1e-6, atol=1e-9)
-    assert plain.fun < problem.value(np.zeros_like(plain.x))
-
-
 @pytest.mark.parametrize("kind", ["csr", "dense"])
 @pytest.mark.parametrize("fit_intercept", [False, True])
 def test_the_default_minibatch_run_is_compiled(monkeypatch, kind, fit_intercept):
