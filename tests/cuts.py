@@ -1,6 +1,5 @@
 """Slopes and linear terms of cuts, ordinary and degenerate."""
 
-
 #: What becomes of random slopes, one per row, and of the numbers of the linear term
 KINDS = {
     "plain": lambda A, e, rng: (A, e),

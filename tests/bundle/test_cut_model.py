@@ -136,16 +136,6 @@ def test_the_combination_is_a_cut(constraint, penalty, step):
             assert cut <= sum_at(model, point) + 1e-11 * (1.0 + size)
 
 
-@cases
-def test_later_calls_begin_with_the_last_weights(constraint, penalty):
-    model, center = case(constraint, penalty, 4)
-    first = model.lowest(center, 0.1)
-    model.cuts.keep_weights(first.weights)
-    again = model.lowest(center, 0.1)
-    assert again.missed <= MISSED * again.promise
-    assert again.promise >= first.promise - first.missed - 1e-12
-
-
 @pytest.mark.parametrize("kind", ["none", "box"])
 @pytest.mark.parametrize("step", [0.3, 1e3, 1e9])
 def test_both_solvers_of_the_programme_agree(kind, step, monkeypatch):

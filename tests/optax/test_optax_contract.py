@@ -132,21 +132,6 @@ def test_few_bits_are_no_obstacle():
     assert jax.tree.structure(specs) == jax.tree.structure(state)
 
 
-def test_gradients_can_be_accumulated():
-    (start, _, function), optimizer = parabola(), unixgrad(diameter=10.0)
-    several = optax.MultiSteps(optimizer, every_k_schedule=3)
-    params, state = start, several.init(start)
-    step = stepping(several, function)
-    for _ in range(2):
-        params, state = step(params, state)
-        assert_close(params, start)
-    for _ in range(4):
-        params, state = step(params, state)
-    expected = trained(optimizer, function, start, 2)
-    assert_close(params, expected[0], rtol=1e-6)
-    assert_close(eval_params(state, params), eval_params(expected[1], expected[0]), rtol=1e-6)
-
-
 # -- with other transformations ----------------------------------------------------------------------
 
 

@@ -26,7 +26,7 @@ if __name__ == "__main__":  # a script's own folder: its modules are those of th
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 import numpy as np
-from scipy.optimize import Bounds, linear_sum_assignment, linprog
+from scipy.optimize import Bounds, linprog
 from scipy.optimize import minimize as scipy_minimize
 from scipy.special import logsumexp
 
@@ -419,27 +419,6 @@ def knapsack(rng: Rng, d: int) -> Problem:
     return Problem(fun, best, {"bounds": [(0, None)] * d}, far=100, size=float(v.sum()))
 
 
-def assignment(rng: Rng, d: int) -> Problem:
-    """The dual of an assignment problem: prices of the columns."""
-    d = max(2, min(d, 10))
-    profit = rng.integers(0, 50, (d, d)).astype(float)
-
-    def fun(u):
-        net = profit - u
-        chosen = np.argmax(net, axis=1)
-        counts = np.bincount(chosen, minlength=d)
-        return u.sum() + net.max(axis=1).sum(), 1.0 - counts
-
-    # min sum u + sum t with t_i >= p_ij - u_j
-    rows = np.hstack([-np.tile(np.eye(d), (d, 1)), -np.repeat(np.eye(d), d, axis=0)])
-    free = [(0, None)] * d + [(None, None)] * d
-    best = linear_minimiser(np.ones(2 * d), rows, -profit.ravel(), d, free)
-    i, j = linear_sum_assignment(profit, maximize=True)
-    assert abs(value(fun, best) - profit[i, j].sum()) <= 1e-9 * profit.sum()
-    given = {"bounds": [(0, None)] * d} if rng.random() < 0.5 else {}
-    return Problem(fun, best, given, far=100, size=float(profit.sum()))
-
-
 def entropy(rng: Rng, d: int) -> Problem:
     """Functions with logarithms, infinite outside of their domain."""
     kind = int(rng.integers(4))
@@ -482,8 +461,7 @@ COUNTS: dict[Callable[[Rng, int], Problem], int] = {
     logistic: 20,
     facilities: 24,
     max_quadratics: 30,
-    knapsack: 30,
-    assignment: 16,
+    knapsack: 46,
     entropy: 20,
 }
 FAMILIES = {family.__name__: family for family in COUNTS}

@@ -59,17 +59,6 @@ def test_when_the_minorant_of_a_penalty_suffices():
         assert Region(ag.WholeSpace(), np.zeros(2), 1.0, **given).minorant_suffices is enough
 
 
-def test_a_diameter_that_is_too_small_is_found_out():
-    problem = LeastSquares.random(60, 8, 3)
-    D = 0.5 * np.linalg.norm(problem.minimiser)
-    result = ag.minimize(problem, np.zeros(8), diameter=D, tol=1e-6, max_iter=3000)
-    assert result.status == ag.Status.REGION_REFUTED
-    assert not result.success
-    assert result.gap < 0
-    assert "too small" in result.message
-    assert f"{D:g}" in result.message
-
-
 # -- what is returned is what is judged ---------------------------------------------------------
 
 
@@ -88,17 +77,6 @@ def test_a_zero_gradient_elsewhere_is_no_success(method, output, tol):
 # -- no exception, and no end that says nothing -------------------------------------------------
 
 
-@pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("l2", [0.0, 1e-2])
-@pytest.mark.parametrize("loss", ["logistic", "squared_hinge", *KINKED, "squared"])
-@pytest.mark.parametrize("method", ["auto", "accelegrad"])
-def test_data_without_any_entry(method, loss, intercept, l2):
-    _, y = data()
-    model = ag.LinearModel(np.zeros((60, 2)), y, loss, l2=l2, fit_intercept=intercept)
-    result = ag.minimize(model, method=method, tol=1e-3, max_iter=300, rng=0)
-    assert result.success
-
-
 @pytest.mark.parametrize("loss", ["absolute", "quantile", "epsilon_insensitive", "squared"])
 @pytest.mark.parametrize("l2", [1e-12, 1e-4])
 @pytest.mark.parametrize("X", [np.zeros((60, 2)), 1e4 * data()[0]], ids=["empty", "large"])
@@ -107,14 +85,6 @@ def test_an_optimal_start(X, l2, loss):
     result = ag.minimize(model, tol=1e-9)
     assert result.success
     assert (result.fun, result.gap) == (0.0, 0.0)
-
-
-@pytest.mark.parametrize("loss", ["squared_hinge", "modified_huber", "logistic"])
-@pytest.mark.parametrize("l2", [1e-12, 1e-14])
-def test_dual_ascent_with_next_to_no_l2_term(loss, l2):
-    X, y = data()
-    result = ag.minimize(ag.LinearModel(X, y, loss, l2=l2), method="dual-ascent", max_iter=20)
-    assert 0 <= result.lower_bound <= result.fun
 
 
 @pytest.mark.parametrize("name", ["initial_radius", "diameter"])

@@ -149,19 +149,6 @@ def test_awkward_columns(name, form):
 # Where the minimum is 0
 
 
-@pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("loss", CLASSIFICATION)
-def test_separable_data_have_the_bound_zero(loss, intercept):
-    X = np.random.default_rng(0).normal(size=(200, 4))
-    direction = np.append([1.0, -2.0, 0.5, 1.0], [0.3] * intercept)
-    y = np.where(X @ direction[:4] + 0.3 * intercept > 0, 1.0, -1.0)
-    model = LinearModel(X, y, loss, fit_intercept=intercept)
-    for size in (0.0, 0.1, 1.0, 10.0, 1e3, 1e6):
-        at = model.at(size * direction)
-        assert 0.0 <= at.dual_value <= 1e-12
-        assert 0.0 <= model.dual_value_at(at.derivatives) <= 1e-12
-
-
 # Cost, and where there is no bound
 
 
