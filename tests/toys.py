@@ -80,6 +80,17 @@ class AbsoluteDeviations:
         return solution.x[:d]
 
 
+def largest_of(A, b, curvature=0.0):
+    """Return max_i (A x - b)_i + curvature / 2 ||x||^2."""
+
+    def fun(x):
+        heights = A @ x - b
+        i = int(heights.argmax())
+        return float(heights[i] + 0.5 * curvature * x @ x), A[i] + curvature * x
+
+    return fun
+
+
 @dataclass
 class FlatQuadratic:
     """sum_j h_j x_j^2 / 2 with curvatures down to 1e-10: in practice not strongly convex."""

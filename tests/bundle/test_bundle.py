@@ -15,20 +15,12 @@ from accelegrad.run.result import Status
 from proofs.battery import drawn
 from reference.bundle import Run
 from stepping import oracle_of
-from toys import AbsoluteDeviations, LeastSquares
+from toys import AbsoluteDeviations, LeastSquares, largest_of
 
 
 def max_linear(seed, d=6, n=30, curvature=0.0):
-    """Return the largest of some linear functions, plus a square."""
     rng = np.random.default_rng(seed)
-    A, b = rng.standard_normal((n, d)), rng.standard_normal(n)
-
-    def fun(x):
-        heights = A @ x - b
-        square = 0.5 * curvature * x @ x
-        return float(heights.max() + square), A[heights.argmax()] + curvature * x
-
-    return fun
+    return largest_of(rng.standard_normal((n, d)), rng.standard_normal(n), curvature)
 
 
 def separate_kinks(d, seed):

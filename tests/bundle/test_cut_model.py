@@ -7,6 +7,7 @@ import accelegrad as ag
 from accelegrad.bundle import cut_memory
 from accelegrad.bundle.cut_memory import MISSED, CutMemory, CutModel
 from accelegrad.rules.base import KnownEvaluation
+from toys import largest_of
 
 cp = pytest.importorskip("cvxpy")
 
@@ -70,8 +71,7 @@ def case(constraint, penalty, seed, cuts=20):
     memory = CutMemory(np.zeros(D), D + 20)
     offsets = rng.standard_normal((cuts, D)) * 10.0 ** rng.uniform(-1, 0.5, (cuts, 1))
     for point in (*(center + offsets), center):
-        heights = W @ point - b
-        memory.take(KnownEvaluation(point, heights.max(), W[heights.argmax()]))
+        memory.take(KnownEvaluation(point, *largest_of(W, b)(point)))
     model = CutModel(
         memory,
         None if feasible is None else feasible.project,

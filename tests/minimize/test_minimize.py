@@ -91,14 +91,6 @@ def test_whole_space_leaves_the_projection_out():
     assert not np.allclose(run(diameter=D, max_iter=30).x_average, free.x_average)
 
 
-def test_args_and_integer_start():
-    options = {"diameter": 20, "max_iter": 300}
-    joint = run(lambda x, a, b: (a * x @ x + b, 2 * a * x), [3, 4], args=(2.0, 1.0), **options)
-    assert joint.fun == pytest.approx(1.0, abs=1e-6)
-    value, slope = lambda x, a: a * x @ x, lambda x, a: 2 * a * x
-    assert run(value, [3.0], jac=slope, args=(2.0,), **options).fun == pytest.approx(0.0, abs=1e-6)
-
-
 def test_functions_may_reuse_their_buffer_and_spoil_their_argument():
     buffer = np.empty(8)
 

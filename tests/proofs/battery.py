@@ -124,8 +124,6 @@ def linear_minimiser(cost: Vector, A: Any, b: Vector, d: int, bounds: Any) -> Ve
 
 
 def composed(outer: Fun, A: Any, b: Any = 0.0, ridge: float = 0.0) -> Fun:
-    """Return outer(A x + b) + ridge / 2 ||x||^2."""
-
     def fun(x: Vector) -> tuple[float, Vector]:
         value, slopes = outer(A @ x + b)
         return value + ridge / 2 * x @ x, A.T @ slopes + ridge * x
@@ -215,7 +213,6 @@ def bounded_least_squares(rng: Rng, d: int) -> Problem:
 
 
 def exponentials(rng: Rng, d: int) -> Problem:
-    """Sums of exponentials."""
     kind = int(rng.integers(4))
     if kind == 0:
         c = np.round(rng.random(d) + 0.5, 2)
@@ -271,7 +268,6 @@ def norms(rng: Rng, d: int) -> Problem:
 
 
 def absolute(rng: Rng, d: int) -> Problem:
-    """Absolute values of the coordinates."""
     kind, c = int(rng.integers(5)), np.round(rng.standard_normal(d), 2)
     if kind == 0:
         return Problem(absolute_values, np.zeros(d))
@@ -309,7 +305,6 @@ def absolute_regression(rng: Rng, d: int) -> Problem:
 
 
 def log_sum_exp(rng: Rng, d: int) -> Problem:
-    """Soft maxima of affine functions."""
     A = rng.standard_normal((2 * d + 3, d))
     A[-1] = -A[:-1].sum(axis=0)
     b = rng.standard_normal(2 * d + 3)
@@ -383,7 +378,6 @@ def max_quadratics(rng: Rng, d: int) -> Problem:
 
 
 def largest_of_quadratics(rng: Rng, d: int, count: int, bounds: Any = None) -> Problem:
-    """Return the problem of minimising the largest of so many random quadratics."""
     roots = rng.standard_normal((count, d, d)) / math.sqrt(d)
     Q = np.einsum("kij,klj->kil", roots, roots) + 0.1 * np.eye(d)
     q, c = rng.standard_normal((count, d)), rng.standard_normal(count)
@@ -514,7 +508,6 @@ def specifications() -> list[tuple[str, int, str, int]]:
 
 
 def run(entry: Problem, tol: float | None, **more: Any) -> Outcome:
-    """Minimise an entry."""
     given = {"tol": tol, **entry.keywords, **more}
     try:
         with warnings.catch_warnings():

@@ -91,8 +91,6 @@ def _inverted(change: ColumnScaling | None, x: Any) -> Any:
 
 
 class Search:
-    """A search for low points of a case."""
-
     def __init__(self, case: Case, radius: float, rng: Rng, result: Any = None) -> None:
         self.case, self.rng, self.region = case, rng, Region(case, radius)
         self.set = None if case.chosen is None else build_set(case.chosen)
@@ -121,7 +119,6 @@ class Search:
                 yield inside
 
     def _run(self, result: Any) -> None:
-        """Look at what is known, at what a search from there finds, and around that."""
         case = self.case
         known = [result.get(name) for name in ("x", "x_best", "x_average", "x_last")]
         for x in (*known, case.x0, np.zeros(case.x0.size)):
@@ -172,7 +169,6 @@ class Search:
             self.note(x)
 
     def _linear_programme(self, formula: LinearObjective) -> None:
-        """Minimise a piecewise linear objective by HiGHS."""
         X = formula.rows
         n, size = X.shape
         y, p, q = formula.y, formula.shares, formula.parameter

@@ -12,7 +12,7 @@ from accelegrad.rules.base import KnownEvaluation
 from accelegrad.rules.distance import Probe
 from accelegrad.run.oracle import MinibatchOracle
 from stepping import Inexact, oracle_of, run
-from toys import LeastSquares
+from toys import LeastSquares, largest_of
 
 PROBLEM = LeastSquares.random(60, 8, 0)
 BOX = ag.Box(np.full(8, -0.3), np.full(8, 0.3))
@@ -265,12 +265,11 @@ class TestNearStart:
 def highest(seed, pieces, size):
     """Return max_i (P x)_i + 0.1 ||x - g||_1: at zero all pieces meet, and none leads down."""
     rng = np.random.default_rng(seed)
-    P, g = rng.standard_normal((pieces, size)), rng.standard_normal(size)
+    linear, g = largest_of(rng.standard_normal((pieces, size)), 0.0), rng.standard_normal(size)
 
     def fun(x):
-        heights = P @ x
-        i = int(heights.argmax())
-        return heights[i] + 0.1 * np.abs(x - g).sum(), P[i] + 0.1 * np.sign(x - g)
+        value, slope = linear(x)
+        return value + 0.1 * np.abs(x - g).sum(), slope + 0.1 * np.sign(x - g)
 
     return fun
 
@@ -289,11 +288,12 @@ def test_a_minimiser_at_a_kink_is_left_alone():
     rng = np.random.default_rng(3)
     P = rng.standard_normal((20, 5))
     P -= P.mean(axis=0)  # zero is a mean of the slopes
-
-    def fun(x):
-        i = int((P @ x).argmax())
-        return 1.0 + P[i] @ x, P[i]
-
-    found = ag.minimize(fun, np.zeros(5), method="accelegrad", diameter="auto", max_iter=50)
+    found = ag.minimize(
+        largest_of(P, np.full(20, -1.0)),
+        np.zeros(5),
+        method="accelegrad",
+        diameter="auto",
+        max_iter=50,
+    )
     assert found.fun == 1.0
     assert found.nfev <= 50 + 30

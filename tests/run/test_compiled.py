@@ -15,6 +15,7 @@ from accelegrad.models.sampling import BatchSampler
 from accelegrad.run import compiled
 from accelegrad.run.compiled import CompiledRule, compiled_twin
 from accelegrad.run.result import Status
+from toys import linear_problem
 
 # fmt: off
 RULES = {
@@ -26,13 +27,9 @@ RULES = {
 # fmt: on
 
 
-def model(kind="csr", loss="logistic", **options):
-    rng = np.random.default_rng(5)
-    X = sp.random(150, 40, density=0.15, format="csr", rng=rng)
-    y = np.where(X @ rng.normal(size=40) + 0.1 * rng.normal(size=150) > 0, 1.0, -1.0)
-    if kind == "dense":
-        X = X.toarray()
-    return ag.LinearModel(X, y, loss=loss, l2=1e-3, fit_intercept=True, **options)
+def model(kind="csr", loss="logistic"):
+    more = {"density": 0.15, "noise": 0.1, "l2": 1e-3, "fit_intercept": True}
+    return linear_problem(loss, kind, (150, 40), seed=5, **more)
 
 
 def run(mode, problem, **options):
