@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from accelegrad import LinearModel
 from accelegrad.geometry.sets import Box, L1Ball, Simplex
 from accelegrad.models.losses import make_loss
+from reference.losses import minimiser_by_highs
 
 Vector = NDArray[np.float64]
 
@@ -65,19 +66,7 @@ class AbsoluteDeviations:
 
     @property
     def minimiser(self):
-        from scipy.optimize import linprog
-
-        n, d = self.A.shape
-        blocks = np.block([[self.A, -np.eye(n)], [-self.A, -np.eye(n)]])
-        solution = linprog(
-            np.r_[np.zeros(d), np.ones(n)],
-            A_ub=blocks,
-            b_ub=np.r_[self.b, -self.b],
-            bounds=[(None, None)] * d + [(0, None)] * n,
-            method="highs",
-        )
-        assert solution.success
-        return solution.x[:d]
+        return minimiser_by_highs("absolute", self.A, self.b, np.ones(len(self.A)))
 
 
 def largest_of(A, b, curvature=0.0):

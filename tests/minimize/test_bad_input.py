@@ -208,11 +208,3 @@ def test_an_error_of_the_users_function_is_not_hidden():
 
     with pytest.raises(ZeroDivisionError, match="mine"):
         ag.minimize(broken, np.ones(3), diameter=1.0)
-
-
-def test_the_users_function_keeps_its_own_floating_point_warnings():
-    def overflowing(x):
-        return float(np.exp(x * 1000).sum()), np.ones_like(x)
-
-    with pytest.raises(RuntimeWarning, match="overflow"):
-        ag.minimize(overflowing, np.ones(3), diameter=1.0)

@@ -133,30 +133,6 @@ def test_closing_checks_take_few_calls(fun):
     assert found.nfev - found.nit <= 4
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_the_gap_in_the_trace_follows_the_run(seed):
-    rng = np.random.default_rng(seed)
-    fun, shown = AbsoluteDeviations(rng.standard_normal((60, 15)), rng.standard_normal(60)), []
-
-    def run(**options):
-        return ag.minimize(fun, np.zeros(15), tol=1e-8, **options)
-
-    def note(intermediate_result):
-        shown.append(intermediate_result.gap)
-
-    found = run(trace=True, callback=note)
-    assert found.success
-    gaps = np.array(found.trace.gap)
-    assert np.array_equal(gaps, shown)
-    assert (np.diff(gaps[2:]) <= 0.0).all()
-    # A run that ends early proves as much as its cuts allow; what is shown soon after is near that.
-    for most in range(8, found.nit, 7):
-        assert gaps[min(int(1.1 * most), gaps.size - 1)] <= 30 * run(max_iter=most).gap
-    plain = run()
-    assert plain.nit == found.nit
-    assert np.array_equal(plain.x, found.x)
-
-
 @pytest.mark.parametrize(
     ("fun", "x0", "options"),
     [

@@ -33,6 +33,7 @@ from scipy.special import logsumexp
 import accelegrad as ag
 from proofs.checks import FindingError
 from proofs.extended import Rng
+from reference.losses import minimiser_by_highs
 
 Vector = Any
 Fun = Callable[[Vector], tuple[float, Vector]]
@@ -111,13 +112,6 @@ def largest_minimiser(funs: list[Fun], start: Vector, bounds: Any = None) -> Vec
     for _ in range(3):
         x = scipy_minimize(height, x, jac=True, method="SLSQP", **given).x
     return x[:d]
-
-
-def linear_minimiser(cost: Vector, A: Any, b: Vector, d: int, bounds: Any) -> Vector:
-    """Return the first d entries of a linear programme's solution, by HiGHS."""
-    solved = linprog(cost, A_ub=A, b_ub=b, bounds=bounds, method="highs-ds")
-    assert solved.x is not None, solved.message
-    return solved.x[:d]
 
 
 # -- functions that several families have ----------------------------------------------------------
@@ -298,9 +292,7 @@ def absolute_regression(rng: Rng, d: int) -> Problem:
     n = 2 * d + 3
     A = rng.standard_normal((n, d))
     b = np.round(A @ rng.standard_normal(d) + rng.standard_t(2, n), 2)
-    rows = np.block([[A, -np.eye(n)], [-A, -np.eye(n)]])
-    free = [(None, None)] * d + [(0, None)] * n
-    best = linear_minimiser(np.r_[np.zeros(d), np.ones(n)], rows, np.r_[b, -b], d, free)
+    best = minimiser_by_highs("absolute", A, b, np.ones(n))
     return Problem(composed(absolute_values, A, -b), best, size=float(np.abs(b).sum()))
 
 
@@ -409,7 +401,7 @@ def knapsack(rng: Rng, d: int) -> Problem:
 
     # min u C + sum s with s >= v - W' u, u and s >= 0
     rows = np.hstack([-W.T, -np.eye(n)])
-    best = linear_minimiser(np.r_[capacity, np.ones(n)], rows, -v, d, [(0, None)] * (d + n))
+    best = linprog(np.r_[capacity, np.ones(n)], rows, -v, method="highs-ds").x[:d]
     return Problem(fun, best, {"bounds": [(0, None)] * d}, far=100, size=float(v.sum()))
 
 
