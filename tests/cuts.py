@@ -25,7 +25,6 @@ KINDS = {
 
 
 def drawn(kind, rng):
-    """Return slopes and a linear term of this kind."""
     n, d = int(rng.integers(2, 30)), int(rng.integers(2, 40))
     A, e = rng.standard_normal((n, d)), rng.exponential(size=n) * (rng.random(n) < 0.8)
     return KINDS[kind](A, e, rng)

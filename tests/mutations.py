@@ -128,7 +128,6 @@ def replacements(node: ast.AST) -> Iterator[tuple[tuple[int, int], str]]:
 
 
 def drawn(count: int, seed: int, only: str | None) -> list[Fault]:
-    """Return faults of a seed, evenly spread over the rooms."""
     rng = random.Random(seed)
     rooms: dict[str, list[Fault]] = {room: [] for room in TESTS if only in (None, room)}
     for path in sorted(SOURCE.rglob("*.py")):
@@ -216,7 +215,6 @@ def verdict(fault: Fault, tree: Path, seconds: float | None) -> str:
 
 
 def main() -> None:
-    """Draw faults, plant one after the other, and say which survive."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)

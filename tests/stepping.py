@@ -63,7 +63,6 @@ class Inexact:
 
 
 def run(rule, x0, oracle, steps):
-    """Return the states before and after each step."""
     states = [rule.init(np.array(x0))]
     for _ in range(steps):
         states.append(rule.step(states[-1], oracle).state)

@@ -84,7 +84,6 @@ def case(constraint, penalty, seed, cuts=20):
 
 
 def sum_at(model, point):
-    """The highest cut and the term."""
     return model.cuts.values_at(point).max() + (0.0 if model.term is None else model.term(point))
 
 

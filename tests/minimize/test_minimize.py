@@ -22,8 +22,6 @@ START = np.zeros(8)
 
 
 class Counting:
-    """Counts how often a function is really called."""
-
     def __init__(self, function):
         self.function, self.calls = function, 0
 

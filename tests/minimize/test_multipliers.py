@@ -12,7 +12,6 @@ D = 8
 
 
 def problem(seed):
-    """Return two constraints, bounds, and data of an objective."""
     rng = np.random.default_rng(seed)
     A, E = rng.standard_normal((6, D)), rng.standard_normal((2, D))
     inside = rng.uniform(-0.2, 0.2, D)

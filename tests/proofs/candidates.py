@@ -99,7 +99,6 @@ class Search:
         self._run(result or {})
 
     def note(self, x: Any) -> None:
-        """Evaluate a point of the set near x."""
         x = np.asarray(x, dtype=np.longdouble)
         if not np.isfinite(x).all():
             return

@@ -367,7 +367,6 @@ def draw_set(rng: Rng, d: int, scale: float, names: Any = SETS, depth: int = 0) 
 
 
 def _draw_polyhedron(rng: Rng, d: int, scale: float) -> SetFormula:
-    """Draw rows and bounds around a point; equations, twin rows and points of one corner too."""
     inner = scale * rng.standard_normal(d) if _chance(rng, 0.8) else np.zeros(d)
     rows = int(rng.integers(1, d + 3))
     A = rng.standard_normal((rows, d)) * _pick(rng, [1.0, 1e-6, 1e6])
@@ -393,7 +392,6 @@ def _draw_polyhedron(rng: Rng, d: int, scale: float) -> SetFormula:
 
 
 def draw_penalty(rng: Rng, d: int, scale: float, names: Any = PENALTIES) -> PenaltyFormula:
-    """Draw a penalty of the first d coordinates, of about this strength."""
     name, strength = _pick(rng, names), scale * _power(rng, -3, 0.5)
     if name == "L1":
         weights = strength * rng.random(d)

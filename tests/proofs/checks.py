@@ -132,7 +132,6 @@ def examine(case: Case, result: OptimizeResult) -> None:
 
 
 def check_points(case: Case, result: OptimizeResult) -> None:
-    """Every returned point is finite and lies in the set, up to the rounding of a projection."""
     for name in POINTS:
         x = result.get(name)
         if x is None:

@@ -396,7 +396,6 @@ class SetFormula:
 
 
 def _solved(x: Any, A: Any, b: Any) -> Any:
-    """Return the point next to x that solves equations."""
     inverse = np.linalg.pinv(A.astype(np.float64))
     for _ in range(4):  # each round leaves float64's precision of what was left
         x = x - inverse @ (A @ x - b).astype(np.float64)

@@ -21,7 +21,6 @@ def follow(rule, fun, x0, minimum, steps=1000):
 
 
 def problem_of(kind, seed):
-    """Return a function, its minimum, and the distance of its minimiser from the origin."""
     fun = kind.random(60, 10, seed)
     return fun, fun(fun.minimiser)[0], np.linalg.norm(fun.minimiser)
 

@@ -64,8 +64,6 @@ class Descent(QueryRule):
 
 
 class ManySteps(Descent):
-    """Does all the steps that it may."""
-
     def __init__(self):
         super().__init__()
         self.asked = []  # (iterations done, the most that may follow)
@@ -96,8 +94,6 @@ def test_a_rule_advances_until_something_has_to_happen(tmp_path):
 
 
 class Overflowing(Descent):
-    """Its average overflows."""
-
     project, can = None, frozenset({"project"})
 
     def with_parameters(self, **parameters):
