@@ -53,6 +53,8 @@ WITHOUT_PROX = {
     "subgradient": {"step_size": 0.1},
     "linear-coupling": {"smoothness": 1.0},
 }
+RANGE = r"(diameter|initial_radius) must be between 1e-100 and 1e\+100, but it is"
+
 # fmt: off
 CASES = [
     (dict(fun=MODEL, x0=np.ones((3, 1))), ValueError, r"x0 must be one-dimensional.*\(3, 1\)"),
@@ -182,6 +184,8 @@ CASES = [
     (dict(scale="columns"), ValueError, "scale needs a LinearModel"),
     (dict(gradient_bound=1.0, diameter="auto"), ValueError, "gradient_bound.*goes with a diameter"),
     (dict(method="unixgrad", gradient_scale=1.0, diameter="auto"), ValueError, "gradient_scale.*diameter"),
+    *((dict(diameter=size), ValueError, RANGE) for size in (1e-200, 1e200, 1e300)),
+    *((dict(initial_radius=size, diameter="auto"), ValueError, RANGE) for size in (1e-200, 1e300)),
     (dict(initial_radius=1.0), ValueError, "initial_radius is not a param"),
     (dict(method="diagonal", x0=np.full(3, 1 / 3), feasible_set=ag.Simplex()), ValueError, "only a Box"),
     (dict(method="diagonal", diameter=np.ones(2)), ValueError, "diameter"),
