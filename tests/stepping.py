@@ -69,16 +69,6 @@ def run(rule, x0, oracle, steps):
     return states
 
 
-def gaps(rule, fun, x0, minimum, horizons):
-    """Return f(output) - minimum after each horizon."""
-    state, found = rule.init(x0), []
-    for t in range(1, max(horizons) + 1):
-        state = rule.step(state, oracle_of(fun)).state
-        if t in horizons:
-            found.append(fun(rule.output(state))[0] - minimum)
-    return np.array(found)
-
-
 def same(actual, expected, what, t, tolerance=1e-12):
     error = np.linalg.norm(actual - expected) / max(1.0, np.linalg.norm(expected))
     assert error <= tolerance, f"{what} differs by {error:.1e} (relative) at t={t}"

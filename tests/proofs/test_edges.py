@@ -11,8 +11,6 @@ from accelegrad.proofs.cuts import CutCertificate, Region
 from accelegrad.rules.base import KnownEvaluation
 from toys import AbsoluteDeviations, LeastSquares
 
-KINKED = ("hinge", "absolute", "quantile", "epsilon_insensitive")
-
 
 def data(seed=0, n=60, d=3):
     rng = np.random.default_rng(seed)

@@ -71,26 +71,25 @@ def test_what_the_problem_tells_is_a_cap():
     assert setting("accelegrad", linear_model()).rule.largest_radius is None
 
 
-class TestScale:
-    @pytest.mark.parametrize(
-        ("method", "wish", "scaled"),
-        [
-            # "auto" scales where nothing was said,
-            ("auto", {"minibatches": True, "scale": "auto"}, True),
-            ("auto", {"restart": "adaptive", "scale": "auto"}, True),
-            ("auto", {"minibatches": True, "scale": None}, False),
-            ("auto", {"restart": "adaptive", "scale": None}, False),
-            # and leaves named settings alone;
-            ("accelegrad", {"scale": "auto"}, False),
-            ("auto", {"diameter": 3.0, "scale": "auto"}, False),
-            ("auto", {"feasible_set": BOX, "scale": "auto"}, False),
-            ("auto", {"penalty": ag.L1(0.1), "scale": "auto"}, False),
-            # "columns" scales any method.
-            *((m, {"scale": "columns"}, True) for m in ("accelegrad", "dog", "u-dog", "adagrad")),
-        ],
-    )
-    def test_which_settings_scale(self, method, wish, scaled):
-        assert isinstance(setting(method, linear_model(), **wish).rule, Rescaled) is scaled
+@pytest.mark.parametrize(
+    ("method", "wish", "scaled"),
+    [
+        # "auto" scales where nothing was said,
+        ("auto", {"minibatches": True, "scale": "auto"}, True),
+        ("auto", {"restart": "adaptive", "scale": "auto"}, True),
+        ("auto", {"minibatches": True, "scale": None}, False),
+        ("auto", {"restart": "adaptive", "scale": None}, False),
+        # and leaves named settings alone;
+        ("accelegrad", {"scale": "auto"}, False),
+        ("auto", {"diameter": 3.0, "scale": "auto"}, False),
+        ("auto", {"feasible_set": BOX, "scale": "auto"}, False),
+        ("auto", {"penalty": ag.L1(0.1), "scale": "auto"}, False),
+        # "columns" scales any method.
+        *((m, {"scale": "columns"}, True) for m in ("accelegrad", "dog", "u-dog", "adagrad")),
+    ],
+)
+def test_which_settings_scale(method, wish, scaled):
+    assert isinstance(setting(method, linear_model(), **wish).rule, Rescaled) is scaled
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if METHODS[name].automatic])
