@@ -153,7 +153,7 @@ def test_the_first_step_has_the_length_that_is_given():
 
 
 def test_memory_in_many_dimensions():
-    """Cuts take 64 MB, pairs 80 (those of smooth functions are few), and the states some vectors."""
+    """Cuts take 64 MB, pairs 80, and the states some vectors."""
     d = 10**6
 
     def kinks(x):
