@@ -53,7 +53,6 @@ def open_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Pa
 
 
 def without_scripts(page: Path) -> str:
-    """Return the HTML of a page, without its scripts and styles."""
     return re.sub(r"<(script|style)\b.*?</\1>", " ", page.read_text("utf-8"), flags=re.DOTALL)
 
 

@@ -12,6 +12,7 @@ missing, the line can go, or the fault changes nothing.
 
 import argparse
 import ast
+import copy
 import os
 import random
 import re
@@ -49,8 +50,20 @@ TESTS = {
 LONGEST = 900.0  # seconds for the nearest tests, and for the others; chosen
 SURVIVES, UNDECIDED = "SURVIVES", "UNDECIDED"
 
-SWAPPED = {ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*", ast.And: "or", ast.Or: "and"}
-SWAPPED |= {ast.Lt: ">", ast.LtE: ">", ast.Gt: "<", ast.GtE: "<", ast.Eq: "!=", ast.NotEq: "=="}
+SWAPPED = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.Lt: ast.Gt,
+    ast.LtE: ast.Gt,
+    ast.Gt: ast.Lt,
+    ast.GtE: ast.Lt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+}
 
 
 class Fault(NamedTuple):
@@ -83,44 +96,38 @@ def faults(path: Path) -> Iterator[Fault]:
             continue
         for statement in function.body:
             for node in ast.walk(statement):
-                for (first, last), new in replacements(node, text):
+                for (first, last), new in replacements(node):
                     line = lines[node.lineno - 1]
                     if line.isascii() and line[first:last] != new:
                         changed = line[:first] + new + line[last:]
                         yield Fault(path, node.lineno, line, changed)
 
 
-def replacements(node: ast.AST, text: str) -> Iterator[tuple[tuple[int, int], str]]:
+def replacements(node: ast.AST) -> Iterator[tuple[tuple[int, int], str]]:
     """Return what to put in the place of which columns of a node's line."""
     if getattr(node, "lineno", 0) != getattr(node, "end_lineno", -1):
         return
-
-    def source(part: ast.AST) -> str:
-        return ast.get_source_segment(text, part) or ""
-
-    span = (node.col_offset, node.end_col_offset)
-    if isinstance(node, ast.BinOp) and type(node.op) in SWAPPED:
-        yield span, f"({source(node.left)} {SWAPPED[type(node.op)]} {source(node.right)})"
+    span, changed = (node.col_offset, node.end_col_offset), copy.copy(node)
+    if isinstance(node, (ast.BinOp, ast.BoolOp)) and type(node.op) in SWAPPED:
+        if len(getattr(node, "values", (1, 2))) == 2:
+            changed.op = SWAPPED[type(node.op)]()
+            yield span, f"({ast.unparse(changed)})"
     elif isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in SWAPPED:
-        new = f"({source(node.left)} {SWAPPED[type(node.ops[0])]} {source(node.comparators[0])})"
-        yield span, new
-    elif isinstance(node, ast.BoolOp) and len(node.values) == 2:
-        yield span, f"({source(node.values[0])} {SWAPPED[type(node.op)]} {source(node.values[1])})"
+        changed.ops = [SWAPPED[type(node.ops[0])]()]
+        yield span, f"({ast.unparse(changed)})"
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.Not)):
-        yield span, f"({source(node.operand)})"
+        yield span, f"({ast.unparse(node.operand)})"
     elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        yield span, f"{node.value + 1!r}" if type(node.value) is int else f"{node.value * 2 + 1!r}"
-    elif isinstance(node, ast.Call) and len(node.args) >= 2:
-        first, second = node.args[:2]
-        if isinstance(first, ast.Starred) or isinstance(second, ast.Starred):
-            return
-        if source(first) != source(second) and getattr(node.func, "id", "") not in ("max", "min"):
-            between = (first.col_offset, second.end_col_offset)
-            yield between, f"{source(second)}, {source(first)}"
+        yield span, repr(node.value + 1 if type(node.value) is int else 2 * node.value + 1)
+    elif isinstance(node, ast.Call) and getattr(node.func, "id", "") not in ("max", "min"):
+        first, second, *rest = [*node.args, None, None]
+        starred = isinstance(first, ast.Starred) or isinstance(second, ast.Starred)
+        if second is not None and not starred and ast.dump(first) != ast.dump(second):
+            changed.args = [second, first, *rest[:-2]]
+            yield span, ast.unparse(changed)
 
 
 def drawn(count: int, seed: int, only: str | None) -> list[Fault]:
-    """Return faults of a seed, evenly spread over the rooms."""
     rng = random.Random(seed)
     rooms: dict[str, list[Fault]] = {room: [] for room in TESTS if only in (None, room)}
     for path in sorted(SOURCE.rglob("*.py")):
@@ -208,7 +215,6 @@ def verdict(fault: Fault, tree: Path, seconds: float | None) -> str:
 
 
 def main() -> None:
-    """Draw faults, plant one after the other, and say which survive."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)

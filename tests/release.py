@@ -150,7 +150,6 @@ def empty_environment(folder: Path, *wanted: str) -> Path:
 
 
 def try_extras(wheel: Path, lab: Path) -> None:
-    """Try each extra in an environment of its own."""
     tried = [((_with(wheel, extra),), code) for extra, code in TRIED.items()]
     tried += [((str(wheel), _with(lab, extra)), code) for extra, code in TRIED_WITH_LAB.items()]
     for wanted, code in tried:
@@ -179,7 +178,6 @@ def test_wheels(wheel: Path, lab: Path, source: Path) -> None:
 
 
 def main() -> None:
-    """Do what the docstring says."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--full", action="store_true", help="also all tests and all extras")
     given = parser.parse_args()

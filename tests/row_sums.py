@@ -2,9 +2,10 @@
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.optimize import linprog, minimize
+from scipy.optimize import minimize
 
 from accelegrad import LinearModel
+from reference.losses import minimiser_by_highs
 
 Q, EPS, DELTA = 0.3, 0.25, 0.8
 EXTRAS = {"quantile": Q, "epsilon": EPS, "delta": DELTA}
@@ -13,13 +14,6 @@ SMOOTH = [*CLASSIFICATION[:3], "squared", "huber", "squared_epsilon_insensitive"
 KINKED = ["hinge", "absolute", "quantile", "epsilon_insensitive"]
 LOSSES = SMOOTH + KINKED
 FORMS = {"C": np.ascontiguousarray, "F": np.asfortranarray, "csr": sp.csr_array}
-# The pieces of each loss with kinks: slopes and values at m = 0.
-PIECES = {
-    "hinge": lambda t: [(0.0, 0.0), (-t, 1.0)],
-    "absolute": lambda t: [(1.0, -t), (-1.0, t)],
-    "quantile": lambda t: [(-Q, Q * t), (1.0 - Q, -(1.0 - Q) * t)],
-    "epsilon_insensitive": lambda t: [(0.0, 0.0), (1.0, -t - EPS), (-1.0, t - EPS)],
-}
 
 
 def data(loss, n=23, d=5, seed=0, dtype=np.float64):
@@ -49,14 +43,5 @@ def best(model):
     assert model.l2 == 0.0
     X = (model.X.toarray() if sp.issparse(model.X) else model.X).astype(np.float64)
     A = np.column_stack([X, np.ones(len(X))]) if model.fit_intercept else X
-    n, k = A.shape
-    rows, limits = [], []
-    for i in range(n):
-        for slope, offset in PIECES[model.loss.name](float(model.y[i])):
-            rows.append(np.concatenate([slope * A[i], -np.eye(n)[i]]))
-            limits.append(-offset)
-    costs, ends = np.concatenate([np.zeros(k), model.shares]), [(None, None)] * (k + n)
-    found = linprog(costs, A_ub=np.array(rows), b_ub=limits, bounds=ends, method="highs")
-    assert found.success, found.message
-    assert model.value(found.x[:k]) <= found.fun * (1.0 + 1e-9)
-    return found.x[:k]
+    parameter = {"quantile": Q, "epsilon_insensitive": EPS}.get(model.loss.name, 0.0)
+    return minimiser_by_highs(model.loss.name, A, model.y, model.shares, parameter)

@@ -63,21 +63,10 @@ class Inexact:
 
 
 def run(rule, x0, oracle, steps):
-    """Return the states before and after each step."""
     states = [rule.init(np.array(x0))]
     for _ in range(steps):
         states.append(rule.step(states[-1], oracle).state)
     return states
-
-
-def gaps(rule, fun, x0, minimum, horizons):
-    """Return f(output) - minimum after each horizon."""
-    state, found = rule.init(x0), []
-    for t in range(1, max(horizons) + 1):
-        state = rule.step(state, oracle_of(fun)).state
-        if t in horizons:
-            found.append(fun(rule.output(state))[0] - minimum)
-    return np.array(found)
 
 
 def same(actual, expected, what, t, tolerance=1e-12):

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from accelegrad import LinearModel
 from accelegrad.geometry.sets import Box, L1Ball, Simplex
 from accelegrad.models.losses import make_loss
+from reference.losses import minimiser_by_highs
 
 Vector = NDArray[np.float64]
 
@@ -65,48 +66,30 @@ class AbsoluteDeviations:
 
     @property
     def minimiser(self):
-        from scipy.optimize import linprog
-
-        n, d = self.A.shape
-        blocks = np.block([[self.A, -np.eye(n)], [-self.A, -np.eye(n)]])
-        solution = linprog(
-            np.r_[np.zeros(d), np.ones(n)],
-            A_ub=blocks,
-            b_ub=np.r_[self.b, -self.b],
-            bounds=[(None, None)] * d + [(0, None)] * n,
-            method="highs",
-        )
-        assert solution.success
-        return solution.x[:d]
+        return minimiser_by_highs("absolute", self.A, self.b, np.ones(len(self.A)))
 
 
-@dataclass
-class FlatQuadratic:
-    """sum_j h_j x_j^2 / 2 with curvatures down to 1e-10: in practice not strongly convex."""
+def largest_of(A, b, curvature=0.0):
+    """Return max_i (A x - b)_i + curvature / 2 ||x||^2."""
 
-    d: int = 300
+    def fun(x):
+        heights = A @ x - b
+        i = int(heights.argmax())
+        return float(heights[i] + 0.5 * curvature * x @ x), A[i] + curvature * x
 
-    def __post_init__(self):
-        self.h = np.logspace(-10, 0, self.d)
-        self.x0 = np.ones(self.d)
-
-    def __call__(self, x):
-        return 0.5 * self.h @ x**2, self.h * x
-
-    smoothness = 1.0
-    minimum = 0.0
+    return fun
 
 
 class OnTheBoundary:
     """A flat quadratic plus a linear term that makes a given boundary point the minimiser.
 
     (x - x*)' H (x - x*) / 2 + <c, x - x*>, curvatures from 1e-8 to 1, c in the normal cone with the
-    opposite sign: the minimum over the set is 0. `pull` scales c; zero makes the gradient vanish.
+    opposite sign: the minimum over the set is 0.
     """
 
     smoothness = 1.0
 
-    def __init__(self, name, seed, pull=1.0, d=60):
+    def __init__(self, name, seed, d=60):
         rng = np.random.default_rng(seed)
         basis = np.linalg.qr(rng.standard_normal((d, d)))[0]
         self.H = basis * np.logspace(-8, 0, d) @ basis.T
@@ -126,18 +109,12 @@ class OnTheBoundary:
             self.x_star = np.where(bound, 0, rng.laplace(size=d))
             self.x_star *= 2.0 / np.abs(self.x_star).sum()
             self.c = -0.1 * np.sign(self.x_star) + np.where(bound, 0.1 - slack, 0)
-        self.c *= pull
         self.diameter = self.set.diameter_for(d)
 
     def __call__(self, x):
         offset = x - self.x_star
         curved = self.H @ offset
         return 0.5 * offset @ curved + self.c @ offset, curved + self.c
-
-
-def slope(x, y):
-    """The slope of log y against log x, by least squares."""
-    return np.polyfit(np.log(x), np.log(y), 1)[0]
 
 
 def linear_problem(loss, kind, shape, *, density, noise, l2, seed, **options):

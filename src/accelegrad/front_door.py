@@ -327,9 +327,9 @@ def told(rule: Portfolio, state: Any, name: str, reason: str) -> tuple[str, str]
     if state.joined < 0:
         return name, reason
     names = {entry.rule: known for known, entry in METHODS.items()}
-    second = names[type(rule.second)]
+    first, second = (names.get(type(part), part.title) for part in rule.rules)
     story = f"{reason}; after {state.joined} steps that gained little, {second} took turns with it"
-    return (name, second)[state.turn], story
+    return (first, second)[state.turn], story
 
 
 def _goal(tol: float | None, rtol: float | None) -> Goal:

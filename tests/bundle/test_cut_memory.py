@@ -71,41 +71,6 @@ def test_cuts_are_below_the_function_and_within_the_size(size, every):
     filled(size, 80, rng, every, check)
 
 
-@pytest.mark.parametrize("size", [4, 7, 20])
-def test_the_products_are_those_of_the_slopes(size):
-    def check(memory):
-        gram = memory.products()[:, : memory.count]
-        np.testing.assert_allclose(gram, memory.slopes @ memory.slopes.T, rtol=0, atol=1e-10)
-
-    filled(size, 60, np.random.default_rng(size), 3, check)
-
-
-def test_a_full_memory_keeps_weights_then_the_newest_and_their_sum():
-    size = 20
-    memory = filled(size, size, np.random.default_rng(3))
-    combination = combine(memory, np.ones(D))
-    weights, slopes, levels = memory.last_weights.copy(), memory.slopes.copy(), levels_of(memory)
-    active = np.flatnonzero(weights)
-    assert 2 <= len(active) <= D + 1
-    np.testing.assert_array_equal(weights, combination.weights)
-    point = np.zeros(D)
-    memory.take(KnownEvaluation(point, *FUN(point)))
-    kept = [i for i in range(size) if (memory.slopes == slopes[i]).all(1).any()]
-    free = [i for i in range(size) if i not in active]
-    assert kept == sorted([*active, *free[len(active) - 15 :]])  # 0.8 of 20, one of it the sum's
-    np.testing.assert_array_equal(memory.last_weights, [*weights[kept], 0.0, 0.0])
-    np.testing.assert_allclose(memory.slopes[-2], combination.slope, rtol=0, atol=1e-12)
-    assert levels_of(memory)[-2] == pytest.approx(weights @ levels, rel=1e-14)
-    np.testing.assert_array_equal(memory.slopes[-1], FUN(point)[1])
-
-
-def test_without_weights_the_oldest_are_forgotten():
-    memory = CutMemory(np.zeros(D), 10)
-    for i in range(11):
-        memory.take(KnownEvaluation(np.zeros(D), float(i), np.ones(D)))
-    np.testing.assert_allclose(levels_of(memory), np.arange(3.0, 11.0), rtol=1e-15)
-
-
 def test_of_equal_weights_none_is_kept_that_would_hide_the_sum():
     """With four cuts of equal weight two stay, and the sum of all."""
     memory = CutMemory(np.zeros(2), FEWEST_CUTS)
@@ -150,24 +115,6 @@ def test_a_cut_knows_what_precision_and_its_terms_take_from_it():
     away, steep = np.linalg.norm(point), np.linalg.norm(slope)
     expected = (12.0 - 6.0 * D, 0.0, 0.0, 12.0 + steep * away, steep, 0.5 + 0.25 * away, 0.25)
     np.testing.assert_allclose(numbers, expected, rtol=1e-12)
-
-
-@pytest.mark.parametrize("cuts", [0, 1, 8, 9, 19, 20, 33])
-def test_a_restored_memory_goes_on_bit_for_bit(cuts):
-    rng = np.random.default_rng(cuts)
-    first = filled(20, cuts, rng, 4)
-    second = CutMemory(np.ones(D), 20)
-    second.restore(first.state())
-    for _ in range(40):
-        point = rng.standard_normal(D)
-        for memory in (first, second):
-            memory.take(KnownEvaluation(point, *FUN(point)))
-        one, two = (combine(memory, point) for memory in (first, second))
-        np.testing.assert_array_equal(one.weights, two.weights)
-        np.testing.assert_array_equal(one.slope, two.slope)
-        known = (memory.products()[:, : memory.count] for memory in (first, second))
-        np.testing.assert_array_equal(*known)
-        np.testing.assert_array_equal(levels_of(first), levels_of(second))
 
 
 def test_the_default_size():

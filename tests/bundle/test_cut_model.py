@@ -7,6 +7,7 @@ import accelegrad as ag
 from accelegrad.bundle import cut_memory
 from accelegrad.bundle.cut_memory import MISSED, CutMemory, CutModel
 from accelegrad.rules.base import KnownEvaluation
+from toys import largest_of
 
 cp = pytest.importorskip("cvxpy")
 
@@ -70,8 +71,7 @@ def case(constraint, penalty, seed, cuts=20):
     memory = CutMemory(np.zeros(D), D + 20)
     offsets = rng.standard_normal((cuts, D)) * 10.0 ** rng.uniform(-1, 0.5, (cuts, 1))
     for point in (*(center + offsets), center):
-        heights = W @ point - b
-        memory.take(KnownEvaluation(point, heights.max(), W[heights.argmax()]))
+        memory.take(KnownEvaluation(point, *largest_of(W, b)(point)))
     model = CutModel(
         memory,
         None if feasible is None else feasible.project,
@@ -84,7 +84,6 @@ def case(constraint, penalty, seed, cuts=20):
 
 
 def sum_at(model, point):
-    """The highest cut and the term."""
     return model.cuts.values_at(point).max() + (0.0 if model.term is None else model.term(point))
 
 
@@ -136,16 +135,6 @@ def test_the_combination_is_a_cut(constraint, penalty, step):
             assert cut <= sum_at(model, point) + 1e-11 * (1.0 + size)
 
 
-@cases
-def test_later_calls_begin_with_the_last_weights(constraint, penalty):
-    model, center = case(constraint, penalty, 4)
-    first = model.lowest(center, 0.1)
-    model.cuts.keep_weights(first.weights)
-    again = model.lowest(center, 0.1)
-    assert again.missed <= MISSED * again.promise
-    assert again.promise >= first.promise - first.missed - 1e-12
-
-
 @pytest.mark.parametrize("kind", ["none", "box"])
 @pytest.mark.parametrize("step", [0.3, 1e3, 1e9])
 def test_both_solvers_of_the_programme_agree(kind, step, monkeypatch):
@@ -166,20 +155,3 @@ def test_both_solvers_of_the_programme_agree(kind, step, monkeypatch):
         if kind == "none":  # projections alone may not find the lowest point of a long step
             assert one.promise <= 1.25 * other.promise + 1e-11 * size
         assert one.missed <= 1e-9 * one.promise + 1e-14 * size
-
-
-@cases
-def test_one_cut_alone(constraint, penalty):
-    """Then the lowest point is one projection or prox away."""
-    model, center = case(constraint, penalty, 8, cuts=0)
-    lowest = model.lowest(center, 0.2)
-    step = 0.2
-    if model.project is None and model.prox is None:  # it comes out shorter
-        step = np.linalg.norm(center.point - lowest.point) / np.linalg.norm(model.cuts.slopes[0])
-        assert 0.15 <= step <= 0.2
-    expected = center.point - step * model.cuts.slopes[0]
-    expected = expected if model.prox is None else model.prox(expected, step)
-    expected = expected if model.project is None else model.project(expected)
-    np.testing.assert_allclose(lowest.point, expected, rtol=1e-13, atol=1e-13)
-    assert lowest.missed == 0.0
-    np.testing.assert_array_equal(lowest.weights, [1.0])

@@ -4,46 +4,11 @@ import numpy as np
 import pytest
 
 from accelegrad.bundle.cut_programme import RIDGE, WORTH_ENTERING, shortest_sum
+from cuts import KINDS, drawn
 
 UNIT = float(np.finfo(float).eps)
 #: A call changes the active set 40 times at most; this many calls are enough for 30 vectors.
 CALLS = 4
-
-
-def vectors(kind, rng):
-    """Return vectors, one a row, and their linear terms."""
-    n, d = int(rng.integers(2, 30)), int(rng.integers(2, 40))
-    A, e = rng.standard_normal((n, d)), rng.exponential(size=n) * (rng.random(n) < 0.8)
-    if kind == "dependent":
-        A = A[:, :2] @ rng.standard_normal((2, d))
-    elif kind == "equal":
-        A = A[rng.integers(0, 1 + n // 3, n)]
-    elif kind == "equal, no linear term":
-        A, e = A[rng.integers(0, 1 + n // 3, n)], np.zeros(n)
-    elif kind == "nearly equal":
-        A, e = A[:1] + 1e-5 * A, 1e-5 * e
-    elif kind == "some zero":
-        A[rng.random(n) < 0.4] = 0.0
-    elif kind == "all zero":
-        A[:] = 0.0
-    elif kind == "one dimension":
-        A = A[:, :1]
-    elif kind == "one vector":
-        A, e = A[:1], e[:1]
-    elif kind == "badly scaled":
-        A, e = A * 10.0 ** rng.uniform(-3, 3, (n, 1)), e * 10.0 ** rng.uniform(-4, 4)
-    elif kind == "badly scaled linear term":
-        e = e * 10.0 ** rng.uniform(-8, 8, n)
-    elif kind == "large constant":
-        e = e + 1e6
-    return A, e
-
-
-KINDS = (
-    *("plain", "dependent", "equal", "equal, no linear term", "nearly equal", "some zero"),
-    *("all zero", "one dimension", "one vector", "badly scaled", "badly scaled linear term"),
-    "large constant",
-)
 
 
 def solved(K, e, weights=None):
@@ -82,7 +47,7 @@ def allowed(K, e, weights):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_sum_is_the_least(kind, seed):
-    A, e = vectors(kind, np.random.default_rng([seed, 1]))
+    A, e = drawn(kind, np.random.default_rng([seed, 1]))
     K = A @ A.T
     weights = solved(K, e)
     assert_on_simplex(weights)
@@ -95,7 +60,7 @@ def test_the_sum_is_the_least(kind, seed):
 def test_warm_starts_end_where_cold_ones_do(kind):
     """Vectors join one by one while the linear terms change, as in a run."""
     rng = np.random.default_rng(7)
-    A, e = vectors(kind, rng)
+    A, e = drawn(kind, rng)
     weights = np.zeros(0)
     for n in range(1, len(e) + 1):
         K, linear = A[:n] @ A[:n].T, e[:n] * rng.uniform(0.5, 2.0, n)
@@ -108,7 +73,7 @@ def test_warm_starts_end_where_cold_ones_do(kind):
 def test_no_numbers_are_too_large_or_small(seed):
     """Squares from 0 (they vanish) to 1e290, linear terms that have nothing to do with them."""
     rng = np.random.default_rng([seed, 2])
-    A, e = vectors(KINDS[seed % len(KINDS)], rng)
+    A, e = drawn(list(KINDS)[seed % len(KINDS)], rng)
     n = len(e)
     one = seed % 2 == 0  # one scale for all vectors, or one for each
     A = A * 10.0 ** rng.uniform(-200, 140, (1 if one else n, 1))
@@ -126,7 +91,7 @@ def test_large_linear_terms_leave_one_vector():
 
 
 def test_an_infinite_linear_term_gets_no_weight():
-    A, e = vectors("plain", np.random.default_rng(4))
+    A, e = drawn("plain", np.random.default_rng(4))
     e[0] = np.inf
     weights = solved(A @ A.T, e)
     assert_on_simplex(weights)

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 
 import accelegrad as ag
+from accelegrad.bundle.bundle import Bundle
 from accelegrad_lab.functions.suite import SUITE
+from stepping import oracle_of, run
+from toys import AbsoluteDeviations
 
 
 def ill_conditioned(seed, d=30):
@@ -47,15 +50,10 @@ def test_smooth_functions_with_sets_and_penalties_end_at_rounding(name, calls):
     assert result.status.name == "AT_ROUNDING"
 
 
-def test_a_run_resumed_among_them_goes_on_bit_for_bit(tmp_path):
-    function, path = SUITE["entropy"].build(), tmp_path / "run.agc"
-
-    def solve(**options):
-        return ag.minimize(function.fun, function.x0, feasible_set=function.feasible_set, **options)
-
-    whole = solve()
-    for stop in (5, whole.nit // 2, whole.nit - 3):
-        solve(max_iter=stop, checkpoint=path)
-        resumed = solve(resume=path)
-        np.testing.assert_array_equal(resumed.x, whole.x)
-        assert (resumed.fun, resumed.lower_bound) == (whole.fun, whole.lower_bound)
+def test_a_pause_of_the_last_digits_is_waited_for_to_its_end():
+    """With one turn left no quasi-Newton step is tried yet."""
+    fun, ball = AbsoluteDeviations.random(30, 6, 11), ag.Ball(0.0, 0.5)
+    states = run(Bundle(project=ball.project), np.full(6, 0.2), oracle_of(fun), 60)
+    waiting = [state.last_digits for state in states]
+    after = waiting[[last_digits.pause for last_digits in waiting].index(1) + 1]
+    assert (after.pause, after.point) == (0, None)

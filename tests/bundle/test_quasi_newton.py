@@ -135,14 +135,6 @@ def test_a_search_ends_at_a_lower_and_flatter_point(name, trial):
     assert end.slope >= STEEP * slope
 
 
-def test_a_parabola_is_searched_at_once():
-    """From a point beyond the lowest one the cubic leads to it."""
-    line = LINES["parabola"]
-    search = LineSearch.along(np.ones(1), *line(0.0), 7.0)
-    search = search.after(End(7.0, *line(7.0)), np.ones(1))
-    assert search.trial == pytest.approx(3.0, rel=1e-14)
-
-
 @pytest.mark.parametrize(
     ("kink", "uneven"), [(0.1, True), (0.25, True), (0.4, False), (0.9, False)]
 )

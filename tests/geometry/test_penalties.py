@@ -1,11 +1,8 @@
-"""Penalties against outside solvers, the optimality conditions of their prox and sampled points.
-
-The references share no code with the penalties: values by plain loops, minima by Brent's method,
-SLSQP on the dual problem, and BFGS on factors of the matrix.
-"""
+"""Penalties against the formulas of the fuzz, the conditions of their prox and sampled points."""
 
 import math
 import pickle
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -21,12 +18,18 @@ from accelegrad.geometry.penalties import (
     Penalty,
     as_penalty,
 )
+from proofs.cases import build_penalty
+from proofs.extended import LONG, PenaltyFormula
 
 INF = math.inf
 SCALES = [1e-8, 1e8]
 
 
 # -- the cases
+
+
+def of_groups(labels, **weights):
+    return PenaltyFormula("GroupL2", {"strength": 0.6, "groups": labels, **weights}, len(labels))
 
 
 class OwnMaximum:
@@ -55,70 +58,31 @@ class OwnMaximum:
         return f"OwnMaximum({self.strength})"
 
 
-def l1(weights, x):
-    return sum(w * abs(v) for w, v in zip(weights, x, strict=True))
-
-
-def elastic(l1, l2, x):
-    return sum(l1 * abs(v) + l2 / 2 * v**2 for v in x)
-
-
-def groups(factors, members, x):
-    norms = (math.hypot(*(x[i] for i in group)) for group in members)
-    return sum(factor * norm for factor, norm in zip(factors, norms, strict=True))
-
-
-def nuclear(strength, shape, x):
-    """The matrix [[0, X], [X^T, 0]] has the eigenvalues sigma and -sigma, and zeros."""
-    matrix, corners = np.reshape(x, shape), [np.zeros((n, n)) for n in shape]
-    both = np.block([[corners[0], matrix], [matrix.T, corners[1]]])
-    return strength * np.abs(np.linalg.eigvalsh(both)).sum() / 2
-
-
-W = np.array([0.1, 0.9, 0.5, 0.7, 0.3, 0.4])
 SOME = np.array([0.1, 0.9, 0.0, 0.7, 0.3, 0.4])
-THREE, LABELLED = [0.5, 1.5, 1.1], [[1], [2, 5, 6], [0, 3, 4]]
-LISTED, PARTLY = [[5, 1], [3], [0, 4, 2]], [[1, 5, 2], [6, 0]]
-#: by name: the penalty at a scale, its dimension, and its value by a plain loop
-TABLE = {
-    "l1": (lambda s: L1(0.7 * s), 6, lambda s, x: l1([0.7 * s] * 6, x)),
-    "weighted_l1": (lambda s: L1(s * W), 6, lambda s, x: l1(s * W, x)),
-    "partly_free_l1": (lambda s: L1(s * SOME), 6, lambda s, x: l1(s * SOME, x)),
-    "elastic_net": (lambda s: ElasticNet(0.7 * s, 0.9), 6, lambda s, x: elastic(0.7 * s, 0.9, x)),
-    "ridge": (lambda s: ElasticNet(0.0, 0.9), 5, lambda s, x: elastic(0.0, 0.9, x)),
-    "labelled_groups": (  # weights follow the sorted labels
-        lambda s: GroupL2(0.6 * s, [9, 4, 5, 9, 9, 5, 5], weights=THREE),
-        *(7, lambda s, x: 0.6 * s * groups(THREE, LABELLED, x)),
-    ),
-    "partly_free_groups": (
-        lambda s: GroupL2(0.6 * s, np.array([1, 0, 0, -1, -1, 0, 1]), weights=THREE[:2]),
-        *(7, lambda s, x: 0.6 * s * groups(THREE[:2], PARTLY, x)),
-    ),
-    "listed_groups": (
-        lambda s: GroupL2(0.6 * s, LISTED, weights=THREE, size=6),
-        *(6, lambda s, x: 0.6 * s * groups(THREE, LISTED, x)),
-    ),
-    "open_groups": (
-        lambda s: GroupL2(0.6 * s, [range(1, 3), (4, 0)]),
-        *(8, lambda s, x: 0.6 * s * groups([1, 1], [[1, 2], [4, 0]], x)),
-    ),
-    "nuclear": (
-        lambda s: NuclearNorm(0.6 * s, [3, 4]),
-        12,
-        lambda s, x: nuclear(0.6 * s, (3, 4), x),
-    ),
-    "leading_l1": (
-        lambda s: OnLeading(L1(0.7 * s), 4, 6),
-        6,
-        lambda s, x: l1([0.7 * s] * 4, x[:4]),
-    ),
-    "leading_nuclear": (
-        lambda s: OnLeading(NuclearNorm(0.6 * s, (2, 3)), 6, 7),
-        *(7, lambda s, x: nuclear(0.6 * s, (2, 3), x[:6])),
-    ),
-    "foreign": (lambda s: as_penalty(OwnMaximum(s)), 5, lambda s, x: s * max(map(abs, x))),
+THREE, LISTED = [0.5, 1.5, 1.1], [[5, 1], [3], [0, 4, 2]]
+#: Formulas, whose first coordinates may be part of more
+FORMULAS = {
+    "l1": PenaltyFormula("L1", {"strength": 0.7}, 6),
+    "weighted_l1": PenaltyFormula("L1", {"strength": 0.2 + SOME}, 6),
+    "partly_free_l1": PenaltyFormula("L1", {"strength": SOME}, 6),
+    "elastic_net": PenaltyFormula("ElasticNet", {"l1": 0.7, "l2": 0.9}, 6),
+    "ridge": PenaltyFormula("ElasticNet", {"l1": 0.0, "l2": 0.9}, 5),
+    "labelled_groups": of_groups([9, 4, 5, 9, 9, 5, 5], weights=THREE),  # of the sorted labels
+    "partly_free_groups": of_groups([1, 0, 0, -1, -1, 0, 1], weights=THREE[:2]),
+    "listed_groups": of_groups([2, 0, 2, 1, 2, 0], weights=THREE),
+    "open_groups": of_groups([1, 0, 0, -1, 1, -1, -1, -1]),
+    "nuclear": PenaltyFormula("NuclearNorm", {"strength": 0.6, "shape": (3, 4)}, 12),
+    "leading_l1": PenaltyFormula("L1", {"strength": 0.7}, 4),
+    "leading_nuclear": PenaltyFormula("NuclearNorm", {"strength": 0.6, "shape": (2, 3)}, 6),
 }
-CASES = sorted(TABLE)
+#: Penalties that are not built from the formula's arguments, but from what it gives, at a scale
+OTHERS = {
+    "listed_groups": lambda s, _: GroupL2(0.6 * s, LISTED, weights=THREE, size=6),
+    "open_groups": lambda s, _: GroupL2(0.6 * s, [range(1, 3), (4, 0)]),
+    "leading_l1": lambda s, built: OnLeading(built, 4, 6),
+    "leading_nuclear": lambda s, built: OnLeading(built, 6, 7),
+}
+CASES = sorted([*FORMULAS, "foreign"])
 FREE = ["partly_free_l1", "partly_free_groups", "open_groups", "leading_l1", "leading_nuclear"]
 BOUNDED = sorted(set(CASES) - set(FREE) - {"foreign"})
 SEPARABLE = ["elastic_net", "l1", "leading_l1", "partly_free_l1", "ridge", "weighted_l1"]
@@ -126,11 +90,18 @@ for_all = pytest.mark.parametrize("name", CASES)
 
 
 def drawn(name, scale=1.0):
-    """Return a penalty of points of d coordinates with its value by a plain loop, and numbers."""
-    build, d, value = TABLE[name]
+    """Return a penalty of points of d coordinates with its value by the formula, and numbers."""
     rng = np.random.default_rng(sum(map(ord, name)))
-    case = SimpleNamespace(penalty=build(scale), d=d, value=lambda x: value(scale, x))
-    return case, rng
+    if name == "foreign":
+        value = lambda x: scale * max(map(abs, x))  # noqa: E731
+        return SimpleNamespace(penalty=as_penalty(OwnMaximum(scale)), d=5, value=value), rng
+    given = FORMULAS[name].arguments
+    given = {k: scale * v if k in ("strength", "l1") else v for k, v in given.items()}
+    formula = replace(FORMULAS[name], arguments=given)
+    penalty = OTHERS.get(name, lambda s, built: built)(scale, build_penalty(formula))
+    d = getattr(penalty, "dimension", None) or formula.size
+    value = lambda x: float(formula.at(LONG.array(x), LONG))  # noqa: E731
+    return SimpleNamespace(penalty=penalty, d=d, value=value), rng
 
 
 def queries(rng, case, scale, count=6):
@@ -154,7 +125,7 @@ def sampled(rng, center, scale, count=20):
 
 @for_all
 @pytest.mark.parametrize("scale", SCALES)
-def test_value_agrees_with_a_plain_loop(name, scale):
+def test_value_agrees_with_the_formula(name, scale):
     case, rng = drawn(name, scale)
     for _ in range(5):
         x = scale * rng.standard_normal(case.d)

@@ -5,37 +5,25 @@ import math
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.optimize import linprog, nnls
+from scipy.optimize import nnls
 
 from accelegrad.errors import NonFiniteError
 from accelegrad.geometry.nearest_point import lowest_of_cuts, nearest_point
 from accelegrad.geometry.polyhedron import Polyhedron
 from accelegrad.geometry.sets import Box, Simplex
+from proofs.cases import draw_set
 
 INF = math.inf
 
 
 def draw(rng):
-    """Rows around a point: of integers, dependent, twins, equations, many or few of them."""
-    d, m = int(rng.integers(1, 25)), int(rng.integers(1, 25))
-    A = rng.standard_normal((m, d)) * 10.0 ** rng.uniform(-3, 3, (m, 1))
-    kind = rng.choice(["plain", "integers", "dependent", "twins"])
-    if kind == "integers":
-        A = rng.integers(-1, 2, (m, d)).astype(float)
-    if kind == "dependent" and m > 2:
-        A[m // 2 :] = rng.standard_normal((m - m // 2, m // 2)) @ A[: m // 2]
-    if kind == "twins":
-        A = np.vstack([A, -2 * A])
-        m *= 2
+    """Return rows and bounds as the fuzz draws them, some with their twins, and their scale."""
     scale = 10.0 ** rng.uniform(-6, 6)
-    inner = scale * rng.standard_normal(d)
-    sizes = scale * np.linalg.norm(A, axis=1)
-    low = A @ inner - sizes * rng.exponential(size=m) * (rng.random(m) < 0.6)
-    high = A @ inner + sizes * rng.exponential(size=m) * (rng.random(m) < 0.6)
-    low[rng.random(m) < 0.3], high[rng.random(m) < 0.3] = -INF, INF
-    lower, upper = inner - scale * rng.exponential(size=d), inner + scale * rng.exponential(size=d)
-    lower[rng.random(d) < 0.5], upper[rng.random(d) < 0.5] = -INF, INF
-    return A, low, high, lower, upper, scale
+    given = draw_set(rng, int(rng.integers(1, 25)), scale, ("Polyhedron",)).arguments
+    A, low, high = given["A"], given["lower"], given["upper"]
+    if rng.random() < 0.3:  # twins
+        A, low, high = np.vstack([A, -2 * A]), np.append(low, -2 * high), np.append(high, -2 * low)
+    return A, low, high, *(given["bounds"] or (-INF, INF)), scale
 
 
 def unit_rows(A, low, high):
@@ -108,15 +96,6 @@ def test_rows_that_say_nothing_and_sparse_rows():
     assert chosen.contains(inside)
     assert not chosen.contains(x)
     assert "3 x 2 matrix" in repr(chosen)
-
-
-def test_the_linear_minimum_is_that_of_highs():
-    rng = np.random.default_rng(4)
-    A, g = rng.standard_normal((6, 10)), rng.standard_normal(10)
-    chosen = Polyhedron(A, -INF, 1.0, bounds=(-1.0, 1.0))
-    expected = linprog(g, A_ub=A, b_ub=np.ones(6), bounds=(-1, 1)).fun
-    assert chosen.linear_minimum(g) == pytest.approx(expected, rel=1e-12)
-    assert chosen.linear_minimum(g) <= expected
 
 
 @pytest.mark.parametrize(
@@ -229,18 +208,6 @@ def test_hard_rows_are_projected_on_as_far_as_a_generic_solver_does(kind, seed):
     assert (x - found) @ (inside - found) <= 1e-7 * scale
     terms = np.abs(A) @ (np.abs(found) + np.abs(inside))
     assert (np.maximum(A @ found - high, low - A @ found) <= 1e-11 * terms).all()
-
-
-def test_many_rows_in_many_dimensions():
-    rng = np.random.default_rng(9)
-    d, m = 400, 20
-    A, inside = rng.standard_normal((m, d)), rng.uniform(0.0, 1.0, d)
-    low, high = A @ inside - 0.1, np.where(np.arange(m) % 2, np.inf, A @ inside)
-    chosen, x = Polyhedron(A, low, high, (0.0, 1.0)), 3.0 * rng.standard_normal(d)
-    u = chosen.project(x)
-    assert ((u >= 0.0) & (u <= 1.0)).all()
-    assert (np.maximum(A @ u - high, low - A @ u) <= 1e-11 * np.abs(A).sum(axis=1)).all()
-    assert (x - u) @ (inside - u) <= 1e-7 * np.linalg.norm(x - u) * np.linalg.norm(inside - u)
 
 
 @pytest.mark.parametrize("seed", range(15))

@@ -53,8 +53,6 @@ class Case:
 
 
 def maker_of(name):
-    """Return what makes sets of a kind."""
-
     def make(rng, scale, d):
         d = max(d, 2) if name == "Product" else d
         formula = draw_set(rng, d, scale, (name,))

@@ -53,6 +53,7 @@ WITHOUT_PROX = {
     "subgradient": {"step_size": 0.1},
     "linear-coupling": {"smoothness": 1.0},
 }
+RANGE = r"(diameter|initial_radius) must be between 1e-100 and 1e\+100, but it is"
 
 # fmt: off
 CASES = [
@@ -175,6 +176,19 @@ CASES = [
     (of_rows("proximal-newton", x0=np.zeros(3), feasible_set=ag.Ball(0.0, 1.0)), ValueError, TERMS),
     (of_rows("proximal-newton", penalty=ag.GroupL2(0.1, [0, 0, 1])), ValueError, TERMS),
     (of_rows("proximal-newton", l2=0.0, feasible_set=ag.NonNegative()), ValueError, "each weight has to have"),
+    # scales and diameters
+    (dict(fun=MODEL, scale="rows"), ValueError, "scale is 'rows'.*'columns'"),
+    (dict(fun=MODEL, scale=np.ones(2)), ValueError, "one entry per column, 3, but it has 2"),
+    (dict(fun=MODEL, scale=np.zeros(3)), ValueError, "scale must be > 0"),
+    (dict(fun=MODEL, x0=np.zeros(3), scale="columns", feasible_set=ag.L1Ball(1.0)), ValueError, r"scale and feasible_set L1Ball\(.* cannot"),
+    (dict(scale="columns"), ValueError, "scale needs a LinearModel"),
+    (dict(gradient_bound=1.0, diameter="auto"), ValueError, "gradient_bound.*goes with a diameter"),
+    (dict(method="unixgrad", gradient_scale=1.0, diameter="auto"), ValueError, "gradient_scale.*diameter"),
+    *((dict(diameter=size), ValueError, RANGE) for size in (1e-200, 1e200, 1e300)),
+    *((dict(initial_radius=size, diameter="auto"), ValueError, RANGE) for size in (1e-200, 1e300)),
+    (dict(initial_radius=1.0), ValueError, "initial_radius is not a param"),
+    (dict(method="diagonal", x0=np.full(3, 1 / 3), feasible_set=ag.Simplex()), ValueError, "only a Box"),
+    (dict(method="diagonal", diameter=np.ones(2)), ValueError, "diameter"),
     # restarts
     (restarted() | {"restart": "sometimes"}, ValueError, "restart is 'sometimes'"),
     (restarted(diameter=5.0, method="accelegrad"), ValueError, "as with diameter='auto'; AcceleGrad"),
@@ -198,11 +212,3 @@ def test_an_error_of_the_users_function_is_not_hidden():
 
     with pytest.raises(ZeroDivisionError, match="mine"):
         ag.minimize(broken, np.ones(3), diameter=1.0)
-
-
-def test_the_users_function_keeps_its_own_floating_point_warnings():
-    def overflowing(x):
-        return float(np.exp(x * 1000).sum()), np.ones_like(x)
-
-    with pytest.raises(RuntimeWarning, match="overflow"):
-        ag.minimize(overflowing, np.ones(3), diameter=1.0)

@@ -9,7 +9,6 @@ import accelegrad as ag
 
 
 def convex_functions(d, seed=3):
-    """Convex functions, smooth and with kinks, with their (sub)gradients."""
     rng = np.random.default_rng(seed)
     n = min(2 * d + 1, 100)
     A, b = rng.standard_normal((n, d)), rng.standard_normal(n)

@@ -1,7 +1,4 @@
-"""Composite problems f + phi: against outside solvers, their certificate, rates, noise and errors.
-
-The references share no code with the package: scikit-learn, SciPy, and conditions of optimality.
-"""
+"""Composite problems f + phi: against scikit-learn, SciPy, and conditions of optimality."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.optimize import lsq_linear, minimize
+from scipy.optimize import lsq_linear
 from sklearn.linear_model import Lasso
 
 import accelegrad as ag
@@ -20,12 +17,10 @@ from accelegrad.run.result import Status
 TIGHT = {"tol": 1e-15, "max_iter": 10**6}
 
 
-def sparse_data(seed, n=100, d=30, decay=0.0):
+def sparse_data(seed):
     rng = np.random.default_rng(seed)
-    X = rng.standard_normal((n, d)) * np.arange(1, d + 1) ** -decay
-    truth = np.zeros(d)
-    truth[:5] = 2 * rng.standard_normal(5)
-    return SimpleNamespace(X=X, y=X @ truth + 0.5 * rng.standard_normal(n))
+    X, truth = rng.standard_normal((100, 30)), np.append(2 * rng.standard_normal(5), np.zeros(25))
+    return SimpleNamespace(X=X, y=X @ truth + 0.5 * rng.standard_normal(100))
 
 
 def composite(model, penalty, w):
@@ -38,15 +33,6 @@ def solve(fun, penalty, x0=None, **options):
     return ag.minimize(fun, x0, penalty=penalty, **options)
 
 
-def assert_agrees(result, reference, least, size=None):
-    """The objective to 1e-8, the coefficients to 1e-5, and the same support."""
-    assert result.success, result.message
-    assert result.fun == pytest.approx(least, rel=1e-8)
-    assert result.lower_bound <= least + 1e-12 * abs(least)
-    np.testing.assert_allclose(result.x, reference, rtol=0, atol=1e-5)
-    np.testing.assert_array_equal(result.x[:size] != 0, np.abs(reference[:size]) > 1e-8)
-
-
 @pytest.mark.parametrize("kind", ["dense", "csr", "function", "function from elsewhere"])
 @pytest.mark.parametrize("strength", [0.02, 0.3])
 def test_lasso(kind, strength):
@@ -57,21 +43,12 @@ def test_lasso(kind, strength):
     )
     if kind.startswith("function"):
         fun, x0 = model.value_and_gradient, np.linspace(-1, 1, 30) * (kind != "function")
-    assert_agrees(solve(fun, penalty, x0), reference, composite(model, penalty, reference))
-
-
-@pytest.mark.parametrize("sparse", [False, True])
-def test_lasso_with_free_intercept_and_sample_weights(sparse):
-    data = sparse_data(2)
-    y, weights = data.y + 7.0, np.random.default_rng(2).uniform(0.1, 3.0, 100)
-    outside = Lasso(alpha=0.2, **TIGHT).fit(data.X, y, sample_weight=weights)
-    reference = np.append(outside.coef_, outside.intercept_)
-    X = sp.csr_array(data.X) if sparse else data.X
-    model = ag.LinearModel(X, y, "squared", fit_intercept=True, sample_weight=weights)
-    result = solve(model, ag.L1(0.2))
-    assert_agrees(result, reference, composite(model, ag.L1(0.2), reference), size=30)
-    assert result.certified_radius == math.inf
-    assert reference[-1] == pytest.approx(7, abs=0.5)
+    result, least = solve(fun, penalty, x0), composite(model, penalty, reference)
+    assert result.success, result.message
+    assert result.fun == pytest.approx(least, rel=1e-8)
+    assert result.lower_bound <= least + 1e-12 * abs(least)
+    np.testing.assert_allclose(result.x, reference, rtol=0, atol=1e-5)
+    np.testing.assert_array_equal(result.x != 0, np.abs(reference) > 1e-8)
 
 
 UNITS = np.geomspace(1e-3, 1e3, 30)  # of the columns, where coordinates have to be scaled
@@ -117,24 +94,6 @@ def test_scaled_coordinates_leave_a_box_what_it_is(intercept, upper):
     assert box.contains(result.x)
     assert least * (1 - 1e-12) <= result.fun <= least * (1 + 2e-4)
     assert result.lower_bound <= least * (1 + 1e-12)
-
-
-def test_box_that_excludes_zero():
-    """On such a box, the l1 norm of positive numbers is linear: L-BFGS-B can do it."""
-    data, strength = sparse_data(7), 0.1
-    lower, upper = np.full(30, 0.5), np.full(30, 3.0)
-    model, penalty = ag.LinearModel(data.X, data.y, "squared"), ag.L1(strength)
-
-    def shifted(w):
-        value, gradient = model.value_and_gradient(w)
-        return value + strength * w.sum(), gradient + strength
-
-    options = {"ftol": 0.0, "gtol": 1e-12, "maxiter": 10**4}
-    bounds = list(zip(lower, upper, strict=True))
-    outside = minimize(shifted, lower, jac=True, bounds=bounds, options=options)
-    result = solve(model, penalty, lower, feasible_set=ag.Box(lower, upper))
-    assert_agrees(result, outside.x, outside.fun)
-    assert result.gap <= 1e-10 * result.fun
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])

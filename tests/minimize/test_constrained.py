@@ -1,5 +1,7 @@
 """Constrained problems against solvers that nobody here wrote."""
 
+import itertools
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -61,8 +63,11 @@ def least(name):
     return cp.Problem(objective, SETS[name][1](x)).solve(solver="CLARABEL", **options)
 
 
-@pytest.mark.parametrize("method", ["accelegrad", "adagrad", "universal", "universal-fast"])
-@pytest.mark.parametrize("name", SETS)
+CASES = itertools.product(SETS, ("accelegrad", "adagrad", "universal", "universal-fast"))
+OTHERS = itertools.product(("simplex", "box", "ball"), ("dog", "a-dog", "unixgrad", "u-dog"))
+
+
+@pytest.mark.parametrize(("name", "method"), [*CASES, *OTHERS, ("box", "diagonal")])
 def test_least_squares_over_a_set(name, method):
     feasible_set, _, start = SETS[name]
     expected = least(name)

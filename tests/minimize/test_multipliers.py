@@ -12,7 +12,6 @@ D = 8
 
 
 def problem(seed):
-    """Return two constraints, bounds, and data of an objective."""
     rng = np.random.default_rng(seed)
     A, E = rng.standard_normal((6, D)), rng.standard_normal((2, D))
     inside = rng.uniform(-0.2, 0.2, D)
@@ -49,14 +48,6 @@ def test_multipliers_are_those_of_cvxpy(kind, seed):
     assert [found.shape for found in result.multipliers] == [(6,), (2,), (D,)]
     for found, known in zip(result.multipliers, expected, strict=True):
         np.testing.assert_allclose(found, known, atol=1e-4 * (1 + np.abs(known).max()))
-    if kind == "smooth":  # gradient and normals cancel
-        first, second, on_box = result.multipliers
-        total = result.jac + first @ below.A + second @ equal.A.toarray() + on_box
-        assert np.linalg.norm(total) <= 1e-3
-        assert (first >= 0).all()  # it has upper limits alone
-        assert np.abs(first @ (below.ub - below.A @ result.x)) <= 1e-6
-        assert (on_box[result.x < 0.3] <= 0).all()
-        assert (on_box[result.x > -0.4] >= 0).all()
 
 
 ONES = np.ones(3)

@@ -60,8 +60,6 @@ class RecordingBox(ag.Box):
 
 
 class UsersBox:
-    """A user's set."""
-
     diameter = 4.0 * D**0.5
 
     def __init__(self, seen):

@@ -132,21 +132,6 @@ def test_few_bits_are_no_obstacle():
     assert jax.tree.structure(specs) == jax.tree.structure(state)
 
 
-def test_gradients_can_be_accumulated():
-    (start, _, function), optimizer = parabola(), unixgrad(diameter=10.0)
-    several = optax.MultiSteps(optimizer, every_k_schedule=3)
-    params, state = start, several.init(start)
-    step = stepping(several, function)
-    for _ in range(2):
-        params, state = step(params, state)
-        assert_close(params, start)
-    for _ in range(4):
-        params, state = step(params, state)
-    expected = trained(optimizer, function, start, 2)
-    assert_close(params, expected[0], rtol=1e-6)
-    assert_close(eval_params(state, params), eval_params(expected[1], expected[0]), rtol=1e-6)
-
-
 # -- with other transformations ----------------------------------------------------------------------
 
 
@@ -214,24 +199,6 @@ def test_rate_zero_waits():
 
 
 # -- JAX's transformations ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["auto", "unixgrad auto"])
-def test_parameters_and_state_can_be_donated(name):
-    start, _, function = parabola()
-    optimizer = OPTIMIZERS[name]()
-
-    @functools.partial(jax.jit, donate_argnums=(0, 1))
-    def step(params, state):
-        updates, state = optimizer.update(jax.grad(function)(params), state, params)
-        return optax.apply_updates(params, updates), state
-
-    for init in (optimizer.init, jax.jit(optimizer.init)):
-        params = start.copy()
-        state = init(params)
-        for _ in range(3):
-            params, state = step(params, state)
-    assert bool(jnp.isfinite(params).all())
 
 
 def test_states_of_shapes_alone():

@@ -41,10 +41,7 @@ class Layer(NamedTuple):
 
 def split(x):
     """Return a vector as a tree: nested, with a number alone and a part that is missing."""
-    return {
-        "first": Layer(x[:6].reshape(2, 3), None),
-        "rest": [x[6], {"b": x[7:11], "a": x[11:]}],
-    }
+    return {"first": Layer(x[:6].reshape(2, 3), None), "rest": [x[6], {"b": x[7:11], "a": x[11:]}]}
 
 
 def joined(tree):
@@ -91,10 +88,7 @@ CASES = {
     "auto": (accelegrad(), UntunedAcceleGrad()),
     "auto, scaled": (accelegrad(0.3, initial_radius=0.1), UntunedAcceleGrad(True, 0.1, rate=0.3)),
     "auto, one step": (accelegrad(diagonal=False), UntunedAcceleGrad(diagonal=False)),
-    "auto, ball": (
-        accelegrad(projection=onto_ball),
-        ag.DistanceFreeAcceleGrad(project=ball),
-    ),
+    "auto, ball": (accelegrad(projection=onto_ball), ag.DistanceFreeAcceleGrad(project=ball)),
     "auto, box": (
         accelegrad(diagonal=True, projection=onto_box),
         ag.DistanceFreeDiagonalAcceleGrad(project=box, project_y=True),

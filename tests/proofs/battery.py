@@ -26,13 +26,14 @@ if __name__ == "__main__":  # a script's own folder: its modules are those of th
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 import numpy as np
-from scipy.optimize import Bounds, linear_sum_assignment, linprog
+from scipy.optimize import Bounds, linprog
 from scipy.optimize import minimize as scipy_minimize
 from scipy.special import logsumexp
 
 import accelegrad as ag
 from proofs.checks import FindingError
 from proofs.extended import Rng
+from reference.losses import minimiser_by_highs
 
 Vector = Any
 Fun = Callable[[Vector], tuple[float, Vector]]
@@ -96,12 +97,6 @@ def smooth_minimiser(fun: Fun, start: Vector, bounds: Any = None) -> Vector:
     return x
 
 
-def by_slsqp(fun: Fun, x: Vector, bounds: Any, row: dict[str, Any]) -> Vector:
-    """Return the minimiser with a constraint, by SciPy's SLSQP."""
-    options, given = {"maxiter": 1000, "ftol": 1e-16}, {"bounds": bounds, "constraints": [row]}
-    return scipy_minimize(fun, x, jac=True, method="SLSQP", options=options, **given).x
-
-
 def largest_minimiser(funs: list[Fun], start: Vector, bounds: Any = None) -> Vector:
     """Return the minimiser of the largest of smooth functions, by SciPy's SLSQP on the epigraph."""
     d = len(start)
@@ -111,26 +106,18 @@ def largest_minimiser(funs: list[Fun], start: Vector, bounds: Any = None) -> Vec
         "fun": lambda z: np.array([z[d] - fun(z[:d])[0] for fun in funs]),
         "jac": lambda z: np.array([np.append(-fun(z[:d])[1], 1.0) for fun in funs]),
     }
-    slope = np.append(np.zeros(d), 1.0)
-    limits = None if bounds is None else [*bounds, (None, None)]
+    height = lambda z: (z[d], np.append(np.zeros(d), 1.0))  # noqa: E731
+    given = {"constraints": [rows], "options": {"maxiter": 1000, "ftol": 1e-16}}
+    given["bounds"] = None if bounds is None else [*bounds, (None, None)]
     for _ in range(3):
-        x = by_slsqp(lambda z: (z[d], slope), x, limits, rows)
+        x = scipy_minimize(height, x, jac=True, method="SLSQP", **given).x
     return x[:d]
-
-
-def linear_minimiser(cost: Vector, A: Any, b: Vector, d: int, bounds: Any) -> Vector:
-    """Return the first d entries of a linear programme's solution, by HiGHS."""
-    solved = linprog(cost, A_ub=A, b_ub=b, bounds=bounds, method="highs-ds")
-    assert solved.x is not None, solved.message
-    return solved.x[:d]
 
 
 # -- functions that several families have ----------------------------------------------------------
 
 
 def composed(outer: Fun, A: Any, b: Any = 0.0, ridge: float = 0.0) -> Fun:
-    """Return outer(A x + b) + ridge / 2 ||x||^2."""
-
     def fun(x: Vector) -> tuple[float, Vector]:
         value, slopes = outer(A @ x + b)
         return value + ridge / 2 * x @ x, A.T @ slopes + ridge * x
@@ -182,17 +169,6 @@ def least_squares_one(rng: Rng, d: int) -> Problem:
     return Problem(fun, np.array(best), size=float(b @ b))
 
 
-def separable_squares(rng: Rng, d: int) -> Problem:
-    """Two squares per coordinate."""
-    a, b, p, q = (1.3, 0.7, 0.2, -0.1) if rng.random() < 0.5 else np.round(rng.random(4) + 0.05, 2)
-
-    def fun(x):
-        r, s = a * x - b, p * x - q
-        return (r**2).sum() + (s**2).sum(), 2 * a * r + 2 * p * s
-
-    return Problem(fun, np.full(d, (a * b + p * q) / (a * a + p * p)), size=float(d))
-
-
 def least_squares(rng: Rng, d: int) -> Problem:
     """A design with more rows than columns, or fewer, or with a column that is another one's copy."""
     n = int(rng.integers(1, 4)) * d + int(rng.integers(4))
@@ -230,17 +206,7 @@ def bounded_least_squares(rng: Rng, d: int) -> Problem:
     return Problem(fun, best, {"bounds": given}, size=float(b @ b))
 
 
-def ridge(rng: Rng, d: int) -> Problem:
-    """Least squares with a square penalty."""
-    A, alpha = rng.standard_normal((d + 3, d)), float(10.0 ** rng.integers(-3, 2))
-    b = rng.standard_normal(d + 3)
-    best = np.linalg.solve(A.T @ A + alpha * np.eye(d), A.T @ b)
-    fun = composed(lambda r: (r @ r, 2 * r), A, -b, 2 * alpha)
-    return Problem(fun, best, size=float(b @ b))
-
-
 def exponentials(rng: Rng, d: int) -> Problem:
-    """Sums of exponentials."""
     kind = int(rng.integers(4))
     if kind == 0:
         c = np.round(rng.random(d) + 0.5, 2)
@@ -296,7 +262,6 @@ def norms(rng: Rng, d: int) -> Problem:
 
 
 def absolute(rng: Rng, d: int) -> Problem:
-    """Absolute values of the coordinates."""
     kind, c = int(rng.integers(5)), np.round(rng.standard_normal(d), 2)
     if kind == 0:
         return Problem(absolute_values, np.zeros(d))
@@ -327,14 +292,11 @@ def absolute_regression(rng: Rng, d: int) -> Problem:
     n = 2 * d + 3
     A = rng.standard_normal((n, d))
     b = np.round(A @ rng.standard_normal(d) + rng.standard_t(2, n), 2)
-    rows = np.block([[A, -np.eye(n)], [-A, -np.eye(n)]])
-    free = [(None, None)] * d + [(0, None)] * n
-    best = linear_minimiser(np.r_[np.zeros(d), np.ones(n)], rows, np.r_[b, -b], d, free)
+    best = minimiser_by_highs("absolute", A, b, np.ones(n))
     return Problem(composed(absolute_values, A, -b), best, size=float(np.abs(b).sum()))
 
 
 def log_sum_exp(rng: Rng, d: int) -> Problem:
-    """Soft maxima of affine functions."""
     A = rng.standard_normal((2 * d + 3, d))
     A[-1] = -A[:-1].sum(axis=0)
     b = rng.standard_normal(2 * d + 3)
@@ -439,7 +401,6 @@ def max_quadratics(rng: Rng, d: int) -> Problem:
 
 
 def largest_of_quadratics(rng: Rng, d: int, count: int, bounds: Any = None) -> Problem:
-    """Return the problem of minimising the largest of so many random quadratics."""
     roots = rng.standard_normal((count, d, d)) / math.sqrt(d)
     Q = np.einsum("kij,klj->kil", roots, roots) + 0.1 * np.eye(d)
     q, c = rng.standard_normal((count, d)), rng.standard_normal(count)
@@ -471,47 +432,8 @@ def knapsack(rng: Rng, d: int) -> Problem:
 
     # min u C + sum s with s >= v - W' u, u and s >= 0
     rows = np.hstack([-W.T, -np.eye(n)])
-    best = linear_minimiser(np.r_[capacity, np.ones(n)], rows, -v, d, [(0, None)] * (d + n))
+    best = linprog(np.r_[capacity, np.ones(n)], rows, -v, method="highs-ds").x[:d]
     return Problem(fun, best, {"bounds": [(0, None)] * d}, far=100, size=float(v.sum()))
-
-
-def assignment(rng: Rng, d: int) -> Problem:
-    """The dual of an assignment problem: prices of the columns."""
-    d = max(2, min(d, 10))
-    profit = rng.integers(0, 50, (d, d)).astype(float)
-
-    def fun(u):
-        net = profit - u
-        chosen = np.argmax(net, axis=1)
-        counts = np.bincount(chosen, minlength=d)
-        return u.sum() + net.max(axis=1).sum(), 1.0 - counts
-
-    # min sum u + sum t with t_i >= p_ij - u_j
-    rows = np.hstack([-np.tile(np.eye(d), (d, 1)), -np.repeat(np.eye(d), d, axis=0)])
-    free = [(0, None)] * d + [(None, None)] * d
-    best = linear_minimiser(np.ones(2 * d), rows, -profit.ravel(), d, free)
-    i, j = linear_sum_assignment(profit, maximize=True)
-    assert abs(value(fun, best) - profit[i, j].sum()) <= 1e-9 * profit.sum()
-    given = {"bounds": [(0, None)] * d} if rng.random() < 0.5 else {}
-    return Problem(fun, best, given, far=100, size=float(profit.sum()))
-
-
-def covering(rng: Rng, d: int) -> Problem:
-    """The dual of a set covering problem, as a minimum."""
-    n = 2 * d + 2
-    A = (rng.random((d, n)) < 0.4).astype(float)
-    A[:, 0] = 1.0
-    cost = rng.integers(1, 20, n).astype(float)
-
-    def fun(u):
-        reduced = cost - u @ A
-        taken = reduced < 0
-        return -(u.sum() + reduced[taken].sum()), -(1 - A[:, taken].sum(axis=1))
-
-    # max sum u - sum s with s >= u A - c
-    rows = np.hstack([A.T, -np.eye(n)])
-    best = linear_minimiser(np.r_[-np.ones(d), np.ones(n)], rows, cost, d, [(0, None)] * (d + n))
-    return Problem(fun, best, {"bounds": [(0, None)] * d}, far=100, size=float(cost.sum()))
 
 
 def entropy(rng: Rng, d: int) -> Problem:
@@ -542,51 +464,13 @@ def entropy(rng: Rng, d: int) -> Problem:
     return Problem(fun, weights / weights.sum(), {"feasible_set": "simplex"})
 
 
-def hinge(rng: Rng, d: int) -> Problem:
-    """A support vector machine: kinks and a square."""
-    n, alpha = 4 * d + 6, float(rng.choice([1.0, 0.1]))
-    X = rng.standard_normal((n, d))
-    y = np.where(X @ rng.standard_normal(d) + rng.standard_normal(n) > 0, 1.0, -1.0)
-
-    def fun(w):
-        m = 1 - y * (X @ w)
-        wrong = m > 0
-        return (m[wrong].sum() / n + alpha / 2 * w @ w, -(y[wrong] @ X[wrong]) / n + alpha * w)
-
-    # The dual: max sum a - |Z' a|^2 / (2 alpha), 0 <= a <= 1 / n
-    Z = y[:, None] * X
-
-    def dual(a):
-        w = Z.T @ a
-        return w @ w / (2 * alpha) - a.sum(), Z @ w / alpha - 1
-
-    a = smooth_minimiser(dual, np.full(n, 0.5 / n), [(0, 1 / n)] * n)
-    return Problem(fun, Z.T @ a / alpha, far=100)
-
-
-def portfolio(rng: Rng, d: int) -> Problem:
-    """Risk and return of shares that sum to one."""
-    d = max(d, 2)
-    F = rng.standard_normal((d, d)) / math.sqrt(d)
-    risk, gain = F @ F.T + 0.05 * np.eye(d), 0.3 * rng.random(d)
-
-    def fun(x):
-        return 0.5 * x @ risk @ x - gain @ x, risk @ x - gain
-
-    one = {"type": "eq", "fun": lambda x: x.sum() - 1, "jac": lambda x: np.ones(d)}
-    best = np.maximum(by_slsqp(fun, np.full(d, 1 / d), [(0, 1)] * d, one), 0)
-    return Problem(fun, best / best.sum(), {"feasible_set": "simplex"}, far=10)
-
-
 #: The families, and how many of their functions are in the battery
 COUNTS: dict[Callable[[Rng, int], Problem], int] = {
-    least_squares_one: 68,
-    separable_squares: 24,
-    least_squares: 48,
-    bounded_least_squares: 24,
-    ridge: 12,
+    least_squares_one: 84,
+    least_squares: 76,
+    bounded_least_squares: 28,
     exponentials: 36,
-    powers: 28,
+    powers: 40,
     norms: 28,
     absolute: 28,
     absolute_regression: 20,
@@ -594,13 +478,9 @@ COUNTS: dict[Callable[[Rng, int], Problem], int] = {
     logistic: 20,
     textbook: 24,
     facilities: 24,
-    max_quadratics: 24,
-    knapsack: 24,
-    assignment: 12,
-    covering: 8,
-    entropy: 16,
-    hinge: 6,
-    portfolio: 6,
+    max_quadratics: 30,
+    knapsack: 22,
+    entropy: 20,
 }
 FAMILIES = {family.__name__: family for family in COUNTS}
 
@@ -652,7 +532,6 @@ def specifications() -> list[tuple[str, int, str, int]]:
 
 
 def run(entry: Problem, tol: float | None, **more: Any) -> Outcome:
-    """Minimise an entry."""
     given = {"tol": tol, **entry.keywords, **more}
     try:
         with warnings.catch_warnings():
@@ -703,6 +582,9 @@ def falsehood(entry: Problem, result: Any) -> str:
         return outside
     if entry.minimum is None:
         return ""
+    # References by other solvers may be off by more than rounding.
+    if result.fun < entry.minimum - slack - 1e-10 * entry.size:
+        return f"fun {result.fun!r} is below the minimum {entry.minimum!r}: the reference is wrong"
     # With success, the claim is about the minimum wherever it is; else about the stated region.
     reached = float(np.linalg.norm(entry.best - entry.x0)) <= result.certified_radius
     if not (reached or result.success):

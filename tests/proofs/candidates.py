@@ -12,12 +12,12 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linprog, minimize
+from scipy.optimize import minimize
 
 from accelegrad.models.scaling import ColumnScaling, column_scaling, near_start
 from proofs.cases import OF_ROWS, Case, Data, build_penalty, build_set
 from proofs.extended import CURVATURES, LONG, Kind, Known, LinearObjective, Rng, loss_slopes
-from reference.losses import loss_values
+from reference.losses import loss_values, minimiser_by_highs
 
 Vector = Any
 #: how far outside a point may be that is to meet an equation, relative to its numbers
@@ -91,8 +91,6 @@ def _inverted(change: ColumnScaling | None, x: Any) -> Any:
 
 
 class Search:
-    """A search for low points of a case."""
-
     def __init__(self, case: Case, radius: float, rng: Rng, result: Any = None) -> None:
         self.case, self.rng, self.region = case, rng, Region(case, radius)
         self.set = None if case.chosen is None else build_set(case.chosen)
@@ -101,7 +99,6 @@ class Search:
         self._run(result or {})
 
     def note(self, x: Any) -> None:
-        """Evaluate a point of the set near x."""
         x = np.asarray(x, dtype=np.longdouble)
         if not np.isfinite(x).all():
             return
@@ -121,7 +118,6 @@ class Search:
                 yield inside
 
     def _run(self, result: Any) -> None:
-        """Look at what is known, at what a search from there finds, and around that."""
         case = self.case
         known = [result.get(name) for name in ("x", "x_best", "x_average", "x_last")]
         for x in (*known, case.x0, np.zeros(case.x0.size)):
@@ -151,7 +147,10 @@ class Search:
         if free and self.case.x0.size <= 40:
             self._bfgs(formula, start)
             if CURVATURES[formula.loss] == np.inf and formula.l2 == 0 and len(formula.y) <= 400:
-                self._linear_programme(formula)
+                given = formula.rows, formula.y, formula.shares, formula.parameter
+                lowest = minimiser_by_highs(formula.loss, *given)
+                if lowest is not None:
+                    self.note(lowest)
             return
         for smoothing in _smoothings(formula):
             start = self._descend(lambda x, s=smoothing: _smooth(formula, x, s), start, 60)
@@ -170,22 +169,6 @@ class Search:
 
             x = units * minimize(scaled, x / units, jac=True, method="BFGS", options=options).x
             self.note(x)
-
-    def _linear_programme(self, formula: LinearObjective) -> None:
-        """Minimise a piecewise linear objective by HiGHS."""
-        X = formula.rows
-        n, size = X.shape
-        y, p, q = formula.y, formula.shares, formula.parameter
-        # t_i >= slope (m_i - y_i) - epsilon on either side; the hinge's 1 - y m is y (y - m).
-        slopes = {"hinge": (-y,), "quantile": (np.full(n, 1 - q), np.full(n, -q))}
-        sides = slopes.get(formula.loss, (np.ones(n), -np.ones(n)))
-        width = q if formula.loss == "epsilon_insensitive" else 0.0
-        A = np.vstack([np.column_stack([side[:, None] * X, -np.eye(n)]) for side in sides])
-        b = np.concatenate([side * y + width for side in sides])
-        bounds = [(None, None)] * size + [(0, None)] * n
-        solved = linprog(np.r_[np.zeros(size), p], A_ub=A, b_ub=b, bounds=bounds, method="highs")
-        if solved.x is not None:
-            self.note(solved.x[:size])
 
     # -- sets, penalties and users' functions ------------------------------------------------------
 

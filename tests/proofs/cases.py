@@ -98,7 +98,6 @@ class Data:
 
     @cached_property
     def objective(self) -> LinearObjective:
-        """The same by its formula."""
         given = dict(self.keywords)
         parameter = float(given.pop(PARAMETER.get(given["loss"]), 0.0))
         return LinearObjective(self.dense, self.y, parameter=parameter, **given)
@@ -175,7 +174,6 @@ class Case:
         return Known(known.value + penalty, known.size + abs(penalty))
 
     def arguments(self) -> tuple[Any, dict[str, Any]]:
-        """Return what `minimize` is called with."""
         keywords = dict(self.options)
         if self.chosen is not None:
             keywords["feasible_set"] = build_set(self.chosen)
@@ -190,7 +188,6 @@ class Case:
         return self.problem, keywords
 
     def run(self, **more: Any) -> OptimizeResult:
-        """Do it."""
         fun, keywords = self.arguments()
         with nullcontext() if self.kernels == "auto" else kernels.use(self.kernels):
             return ag.minimize(fun, self.x0.copy(), **{**keywords, **more})
@@ -200,7 +197,6 @@ class Case:
 
 
 def build_set(formula: SetFormula) -> Any:
-    """Return the product's set."""
     given = formula.arguments
     if formula.name == "Product":
         return ag.Product([(build_set(block), size) for block, size in given["blocks"]])
@@ -212,7 +208,6 @@ def build_set(formula: SetFormula) -> Any:
 
 
 def build_penalty(formula: PenaltyFormula) -> Any:
-    """Return the product's penalty, or the user's own."""
     if formula.name == "OwnRidge":
         return OwnRidge(**formula.arguments)
     return getattr(ag, formula.name)(**formula.arguments)
@@ -222,7 +217,6 @@ def build_penalty(formula: PenaltyFormula) -> Any:
 
 
 def drawn(seed: int) -> Case:
-    """Return the case of a seed."""
     rng = np.random.default_rng([7, seed])
     family = _pick(rng, [_model_case, _rows_case, _function_case], [11, 2, 9])
     case: Case = family(rng, seed)
@@ -330,7 +324,6 @@ def _targets(rng: Rng, X: Any, loss: str, tags: list[str]) -> Vector:
 
 
 def draw_set(rng: Rng, d: int, scale: float, names: Any = SETS, depth: int = 0) -> SetFormula:
-    """Draw a set of d coordinates, of about this size."""
     # Of another stream of numbers: what seeds drew before there were polyhedra stays as it was.
     polyhedra = rng.spawn(1)[0]
     if "Polyhedron" in names and (len(names) == 1 or polyhedra.random() < POLYHEDRA):
@@ -374,7 +367,6 @@ def draw_set(rng: Rng, d: int, scale: float, names: Any = SETS, depth: int = 0) 
 
 
 def _draw_polyhedron(rng: Rng, d: int, scale: float) -> SetFormula:
-    """Draw rows and bounds around a point; equations, twin rows and points of one corner too."""
     inner = scale * rng.standard_normal(d) if _chance(rng, 0.8) else np.zeros(d)
     rows = int(rng.integers(1, d + 3))
     A = rng.standard_normal((rows, d)) * _pick(rng, [1.0, 1e-6, 1e6])
@@ -400,7 +392,6 @@ def _draw_polyhedron(rng: Rng, d: int, scale: float) -> SetFormula:
 
 
 def draw_penalty(rng: Rng, d: int, scale: float, names: Any = PENALTIES) -> PenaltyFormula:
-    """Draw a penalty of the first d coordinates, of about this strength."""
     name, strength = _pick(rng, names), scale * _power(rng, -3, 0.5)
     if name == "L1":
         weights = strength * rng.random(d)
@@ -466,7 +457,6 @@ def _draw_method(
     distance: float,
     smoothness: float,
 ) -> str:
-    """Draw a method with its parameters, and a diameter."""
     method = _pick(rng, methods, [WEIGHTS.get(name, 1.0) for name in methods])
     if method != "auto":
         options["method"] = method
@@ -534,7 +524,6 @@ class Terms(NamedTuple):
         return names <= {"L1", "WholeSpace", *DIAGONAL_SETS}
 
     def able(self, methods: Any) -> list[str]:
-        """Return those of the methods that can do with these terms."""
         unable: set[str] = set() if self.free else set(OF_ROWS)
         if self.penalty is not None:
             unable |= set(METHODS) - set(WITH_PROX)

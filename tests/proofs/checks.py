@@ -53,13 +53,11 @@ class FindingError(AssertionError):
 
 
 def require(fine: Any, kind: str, detail: str = "") -> None:
-    """Raise a FindingError unless all is well."""
     if not fine:
         raise FindingError(kind, detail)
 
 
 def check(seed: int) -> None:
-    """Draw the case of a seed, run it and raise a FindingError if anything is false."""
     case = drawn(seed)
     try:
         inspect(case)
@@ -70,7 +68,6 @@ def check(seed: int) -> None:
 
 
 def inspect(case: Case) -> None:
-    """Run a case and raise a FindingError if anything is false."""
     try:
         result = attempt(case)
     except FindingError as finding:
@@ -115,7 +112,6 @@ def raised_at(error: Exception) -> str:
 
 
 def examine(case: Case, result: OptimizeResult) -> None:
-    """Check all that a result claims."""
     check_points(case, result)
     if not case.exact:
         nothing = result.lower_bound == -math.inf and result.gap == math.inf
@@ -136,7 +132,6 @@ def examine(case: Case, result: OptimizeResult) -> None:
 
 
 def check_points(case: Case, result: OptimizeResult) -> None:
-    """Every returned point is finite and lies in the set, up to the rounding of a projection."""
     for name in POINTS:
         x = result.get(name)
         if x is None:
@@ -155,7 +150,6 @@ def check_points(case: Case, result: OptimizeResult) -> None:
 
 
 def check_value(case: Case, result: OptimizeResult) -> None:
-    """`fun` is the objective at `x`, up to the rounding of float64."""
     known = case.at(LONG.array(result.x), LONG)
     allowed = value_rounding(case, result.x)
     off = float(abs(known.value - result.fun))
@@ -182,7 +176,6 @@ def value_rounding(case: Case, x: Any) -> float:
 
 
 def check_gap(case: Case, result: OptimizeResult) -> None:
-    """The gap is what it says, and a success is one."""
     bound, told = float(result.lower_bound), f"gap {result.gap!r}, fun {result.fun!r}"
     require(bound < math.inf, "bound not a number", f"{bound}")
     require(result.gap == result.fun - bound, "gap is not fun - lower_bound", f"{told} {bound!r}")
@@ -250,7 +243,6 @@ def confirm(search: Search, x: Any, bound: float) -> None:
 
 
 def check_status(search: Search, result: OptimizeResult) -> None:
-    """The status says what is so."""
     case, (known, point) = search.case, search.best()
     if result.status == Status.REGION_REFUTED:
         given = "diameter" in case.options and not bounded(case.chosen, case.x0.size)
@@ -290,7 +282,6 @@ class _KilledError(Exception):
 
 
 def check_same(kind: str, told: str, one: OptimizeResult, other: OptimizeResult) -> None:
-    """The results of two runs are the same, bit for bit."""
     pairs = {name: (one.get(name), other.get(name)) for name in COMPARED}
     if one.trace is not None and other.trace is not None:
         pairs |= {name: (one.trace[name], other.trace[name]) for name in TRACED}
@@ -299,7 +290,6 @@ def check_same(kind: str, told: str, one: OptimizeResult, other: OptimizeResult)
 
 
 def same(a: Any, b: Any) -> bool:
-    """Tell whether two numbers or arrays are the same to the last bit."""
     if a is None or b is None:
         return a is b
     a, b = np.asarray(a), np.asarray(b)
@@ -307,7 +297,6 @@ def same(a: Any, b: Any) -> bool:
 
 
 def check_observers(case: Case, result: OptimizeResult) -> None:
-    """Who looks on changes nothing."""
     rng = np.random.default_rng([13, case.seed])
     seen_bounds: list[OptimizeResult] = []
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
@@ -370,7 +359,6 @@ def check_resumed(case: Case, result: OptimizeResult) -> None:
 
 
 def check_other_data(case: Case, result: OptimizeResult) -> None:
-    """A checkpoint of other data is refused."""
     data = case.data
     if data is None or result.nit < 2:
         return

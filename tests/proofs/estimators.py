@@ -76,7 +76,6 @@ def check(seed: int) -> None:
 
 
 def draw(seed: int) -> Fit:
-    """Return the fit of a seed."""
     rng = np.random.default_rng([31, seed])
     classifies = bool(rng.random() < 0.55)
     loss = str(rng.choice(CLASSIFICATION if classifies else REGRESSION))
@@ -113,7 +112,6 @@ def draw(seed: int) -> Fit:
 
 
 def draw_options(rng: Rng, loss: str, d: int, n_classes: int) -> dict[str, Any]:
-    """Return an estimator's parameters, such as are allowed together."""
     name = str(rng.choice(SETS)) if rng.random() < 0.35 else None
     penalty = [None, "l2", "l1", "elasticnet"][int(rng.choice(4, p=[0.15, 0.45, 0.25, 0.15]))]
     if name not in (None, "nonnegative", "Box") and penalty in ("l1", "elasticnet"):
@@ -294,7 +292,6 @@ def best_constants(y: Any, shares: Any, loss: str, estimator: Any) -> list[Any]:
 
 
 def judge(fit: Fit, told: list[str], seed: int) -> None:
-    """Check the claims of a fit."""
     fitted, parts = fit.estimator, parts_of(fit)
     rows = np.column_stack([np.atleast_2d(fitted.coef_), np.ravel(fitted.intercept_)])
     kept = [rows.ravel()] if len(parts) == 1 else list(rows)

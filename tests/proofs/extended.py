@@ -54,7 +54,6 @@ class Kind:
         return lambda x: function(x)[()]
 
     def norm(self, x: Array) -> Any:
-        """Return the Euclidean norm of a vector."""
         largest = abs(x).max() if x.size else 0
         if not largest > 0:
             return x.sum() * 0
@@ -147,7 +146,6 @@ class LinearObjective:
 
     @property
     def rows(self) -> Any:
-        """X, with a column of ones for an intercept."""
         return np.column_stack([self.X, np.ones(len(self.X))]) if self.fit_intercept else self.X
 
     @property
@@ -167,7 +165,6 @@ class LinearObjective:
         return np.append(np.full(self.X.shape[1], self.l2), [0.0] * self.fit_intercept)
 
     def at(self, x: Array, kind: Kind) -> Known:
-        """Return the objective at one point."""
         rows, y, weights = (kind.array(part) for part in (self.rows, self.y, self.weights))
         parameter, w = kind.array(self.parameter)[()], x[: self.X.shape[1]]
         margins = rows @ x
@@ -226,7 +223,6 @@ class Classes:
         return rows, kind.log(totals) - own, exponents / totals[:, None]
 
     def at(self, x: Any, kind: Kind) -> Known:
-        """Return value and size of the terms."""
         rows, losses, _ = self._losses(x, kind)
         ridge = self.l2 * (rows[:, :-1] ** 2).sum() / 2
         value = (kind.array(self.shares) * losses).sum() + ridge
@@ -248,14 +244,11 @@ class Classes:
 
 @dataclass(frozen=True, eq=False)
 class PenaltyFormula:
-    """The documented value of a penalty of the first `size` coordinates."""
-
     name: str
     arguments: dict[str, Any]
-    size: int
+    size: int  # of the first coordinates, which it is of
 
     def at(self, x: Array, kind: Kind) -> Any:
-        """Return its value."""
         x, given = x[: self.size], self.arguments
         if self.name == "L1":
             return (kind.array(given["strength"]) * abs(x)).sum()
@@ -403,7 +396,6 @@ class SetFormula:
 
 
 def _solved(x: Any, A: Any, b: Any) -> Any:
-    """Return the point next to x that solves equations."""
     inverse = np.linalg.pinv(A.astype(np.float64))
     for _ in range(4):  # each round leaves float64's precision of what was left
         x = x - inverse @ (A @ x - b).astype(np.float64)

@@ -22,8 +22,6 @@ PLAIN_SHARE = 0.4
 
 
 class Parts(NamedTuple):
-    """The value, a subgradient, and the size of the terms."""
-
     value: Any
     gradient: Any
     size: Any
@@ -138,7 +136,6 @@ SHAPES: dict[str, Callable[[Any, Kind], tuple[Any, Any]]] = {
 
 
 def drawn(rng: Rng, d: int) -> Function:
-    """Draw a function of d coordinates."""
     shape = str(rng.choice(list(SHAPES)))
     target = rng.standard_normal(d) * 10.0 ** rng.choice([0, 0, 0, 1, 3, -3, 6])
     if rng.random() < 0.3:

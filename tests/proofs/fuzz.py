@@ -37,7 +37,6 @@ class HungError(BaseException):
 
 
 def check_of(name: str) -> Any:
-    """Return the function check(seed) of a module."""
     return importlib.import_module(f"proofs.{name}").check
 
 
@@ -84,7 +83,6 @@ def turn(seed: int, processes: int) -> str:
 
 
 def command(check: str, seed: int) -> str:
-    """Return what runs a case again."""
     return f"python tests/proofs/fuzz.py --only {seed} --check {check}"
 
 

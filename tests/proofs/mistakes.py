@@ -35,7 +35,6 @@ Change = Callable[[Original], Original]
 
 
 def after(fix: Callable[[Any], Any]) -> Change:
-    """The result, changed."""
     return lambda original: lambda *a, **k: fix(original(*a, **k))
 
 
@@ -57,7 +56,6 @@ def meanwhile(owner: Callable[..., Any], name: str, value: Callable[[Any], Any])
 
 
 def first(fix: Callable[[Any], Any]) -> Change:
-    """The first part of the result, changed."""
     return after(lambda got: (fix(got[0]), *got[1:]))
 
 
@@ -256,7 +254,6 @@ MISTAKES = [
 
 @contextmanager
 def made(mistake: Mistake) -> Iterator[None]:
-    """Make a mistake, and what else belongs to it, for a while."""
     with ExitStack() as stack:
         for one in (mistake, *mistake.also):
             stack.enter_context(_put(one))

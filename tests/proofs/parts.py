@@ -119,7 +119,6 @@ def _low_points(
 
 
 def _nearly_normal(formula: SetFormula, g: Vector, rng: Rng) -> Vector:
-    """Return slopes that are level, or very nearly so, on a half-space's boundary or affine set."""
     given = formula.arguments
     if formula.name == "Product":
         return np.concatenate([_nearly_normal(one, g[some], rng) for one, some in formula.blocks()])
@@ -179,7 +178,6 @@ def _part(start: Any, way: Any, radius: float) -> Any:
 
 
 def penalties(rng: Rng) -> None:
-    """Affine minorants, level radii and proximal maps."""
     d = int(rng.integers(1, 9))
     own = ("L1", "ElasticNet", "GroupL2", "NuclearNorm")
     formula = draw_penalty(rng, d, 10.0 ** rng.uniform(-3, 3), own)

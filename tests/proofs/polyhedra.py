@@ -21,7 +21,6 @@ RIDGE = 0.05
 
 
 def draw(seed: int) -> Problem:
-    """Return the problem of a seed, with a point that meets its constraints up to rounding."""
     rng = np.random.default_rng(seed)
     d, m = int(rng.integers(2, 61)), int(rng.integers(1, 81))
     rows, function = str(rng.choice(ROWS)), str(rng.choice(list(FUNCTIONS)))
@@ -40,7 +39,6 @@ def draw(seed: int) -> Problem:
 def _rows(
     rng: Rng, kind: str, m: int, d: int, inside: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return rows and limits around a point."""
     A = rng.standard_normal((m, d))
     if kind == "integers":
         A = rng.integers(-1, 2, (m, d)).astype(float)
@@ -80,7 +78,6 @@ FUNCTIONS = {
 
 
 def _function(rng: Rng, kind: str, d: int) -> Fun:
-    """Return a convex function with a minimiser."""
     X, shift = rng.standard_normal((2 * d, d)) / np.sqrt(d), 3.0 * rng.standard_normal(d)
     return FUNCTIONS[kind](X, rng.standard_normal(2 * d), shift)
 

@@ -17,7 +17,6 @@ from proofs.battery import (
     enough,
     falsehood,
     largest_of_quadratics,
-    limits,
     run,
     specifications,
 )
@@ -30,6 +29,11 @@ SAMPLE = [
 ]
 # found by the fuzz: from iteration 40 on the model promised what was rounding at the same point
 SAMPLE.append(("bounded_least_squares", 692165054, "far", 14))
+# regressions from far away, and a dual with a bound, ended unproved after 1000 calls
+SAMPLE += [("least_squares", 660009373, "far", 20), ("absolute", 660008012, "far", 20)]
+SAMPLE.append(("knapsack", 650005453, "zero", 10))
+# norms from far away: what the curvature was there kept steps long
+SAMPLE.append(("norms", 800004608, "far", 20))
 # steps that left the domain were cut to the same point again and again
 SAMPLE.append(("entropy", 692189310, "far", 18))
 # a cut from 1e19 away lay, by rounding, thousands above the function and hid where it falls
@@ -60,22 +64,6 @@ def test_values_that_cancel_are_not_followed_far_away():
     assert loose.result.nfev <= 100  # 165 before
     assert tight.verdict in ("proved", "rounding")
     assert tight.result.gap <= 2e-5
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_references_are_the_lowest_points_around(family):
-    """No point near a reference is lower by more than rounding: the minima are right."""
-    for given in [task for task in specifications() if task[0] == family][:3]:
-        entry = drawn(*given)
-        rng = np.random.default_rng(5)
-        allowed = 1e-11 * entry.size
-        for scale in (1e-2, 1e-4, 1e-6):
-            for _ in range(10):
-                u = np.array(entry.best + scale * rng.standard_normal(entry.best.size))
-                u = np.clip(u, *limits(entry))
-                if "feasible_set" in entry.keywords:
-                    u = np.abs(u) / np.abs(u).sum()
-                assert entry.fun(u)[0] >= entry.minimum - allowed, (entry.name, scale)
 
 
 def test_the_battery_finds_a_false_bound():

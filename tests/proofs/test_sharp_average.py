@@ -6,25 +6,9 @@ import pytest
 import accelegrad as ag
 from accelegrad.proofs.sharp_average import DEPENDENT, sharp_average
 from accelegrad_lab.functions.suite import SUITE
+from cuts import KINDS, drawn
 
 UNIT = float(np.finfo(float).eps)
-
-
-#: Slopes, one per row, and the numbers of the linear term, made from random ones
-KINDS = {
-    "plain": lambda A, e, rng: (A, e),
-    "dependent": lambda A, e, rng: (A[:, :2] @ rng.standard_normal((2, A.shape[1])), e),
-    "equal": lambda A, e, rng: (A[rng.integers(0, 1 + len(A) // 3, len(A))], e),
-    "nearly equal": lambda A, e, rng: (A[:1] + 1e-7 * A, 1e-7 * e),
-    "two bunches": lambda A, e, rng: (
-        rng.choice([1, -1], (len(A), 1)) * A[:1] + 1e-7 * A,
-        1e-14 * e,
-    ),
-    "some zero": lambda A, e, rng: (A * (rng.random((len(A), 1)) > 0.4), e),
-    "one dimension": lambda A, e, rng: (A[:, :1], e),
-    "one cut": lambda A, e, rng: (A[:1], e[:1]),
-    "no linear term": lambda A, e, rng: (A, 0.0 * e),
-}
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -32,9 +16,7 @@ KINDS = {
 def test_no_cut_lowers_the_sum_any_more(kind, seed):
     """It is convex, so that this makes the weights the best ones."""
     rng = np.random.default_rng((seed, list(KINDS).index(kind)))
-    n, d = int(rng.integers(2, 30)), int(rng.integers(2, 40))
-    A, e = rng.standard_normal((n, d)), rng.exponential(size=n) * (rng.random(n) < 0.8)
-    A, e = KINDS[kind](A, e, rng)
+    A, e = drawn(kind, rng)
     begin = rng.random(len(e)) * (rng.random(len(e)) < 0.5)
     begin[0] += 1.0
     weights = sharp_average(A, e, begin)

@@ -8,12 +8,10 @@ from scipy.optimize import minimize_scalar
 
 
 def weights_of(theta, X, p, l2):
-    """Return w(theta)."""
     return -sum(p[i] * theta[i] * X[i] for i in range(len(theta))) / l2
 
 
 def dual(theta, X, p, l2, conjugates):
-    """Return D(theta)."""
     w = weights_of(theta, X, p, l2)
     costs = sum(p[i] * conjugates[i](theta[i]) for i in range(len(theta)))
     return -costs - l2 / 2 * (w @ w)

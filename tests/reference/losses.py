@@ -1,6 +1,7 @@
 """The losses' formulas, for tests that compute an objective anew; nothing of the package is imported."""
 
 import numpy as np
+from scipy.optimize import linprog
 
 #: Which parameter a loss has, where it has one.
 PARAMETER = {
@@ -42,3 +43,20 @@ def loss_values(name, m, y, kind=np, parameter=None):
         return excess
     assert name == "squared_epsilon_insensitive", name
     return excess * excess
+
+
+def minimiser_by_highs(name, X, y, shares, parameter=0.0):
+    """Return the minimiser of sum_i shares_i l(x_i w, y_i) of a loss with kinks, by HiGHS.
+
+    None if it gives up, as it may where numbers differ by very much.
+    """
+    n, size = X.shape
+    # t_i >= slope (m_i - y_i) - epsilon on either side; the hinge's 1 - y m is y (y - m).
+    slopes = {"hinge": (-y,), "quantile": (np.full(n, 1 - parameter), np.full(n, -parameter))}
+    sides = slopes.get(name, (np.ones(n), -np.ones(n)))
+    width = parameter if name == "epsilon_insensitive" else 0.0
+    A = np.vstack([np.column_stack([side[:, None] * X, -np.eye(n)]) for side in sides])
+    b = np.concatenate([side * y + width for side in sides])
+    bounds = [(None, None)] * size + [(0, None)] * n
+    found = linprog(np.r_[np.zeros(size), shares], A_ub=A, b_ub=b, bounds=bounds, method="highs")
+    return None if found.x is None else found.x[:size]

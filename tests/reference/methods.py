@@ -190,7 +190,6 @@ def descent(fun, x, epsilon, project):
 
 
 def universal_primal(fun, x0, T, epsilon, L0, project=None):
-    """The primal gradient method."""
     run = Run(x=x0, L=L0)
     for k in range(T):
         run.add(**first_passing(descent(fun, run.x[k], epsilon, project), run.L[k]))

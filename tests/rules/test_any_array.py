@@ -86,7 +86,6 @@ def onto_box(x):
 
 
 def soft(x, step):
-    """Return the proximal map of 0.05 ||.||_1."""
     shrunk = abs(x) - 0.05 * step
     return where(x > 0, 1.0, -1.0) * larger(0 * x, shrunk)
 

@@ -7,7 +7,6 @@ from itertools import count
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
 
 import accelegrad as ag
 from accelegrad.errors import NonFiniteError
@@ -85,68 +84,6 @@ def test_zero_gradients_give_zero_steps(name):
         return  # its steps see differences of gradients alone
     state = rule.step(state, oracle_of(lambda x: (0.0, np.ones(3)))).state
     assert np.linalg.norm(rule.last(state) - 1) > 0
-
-
-# --- sets -----------------------------------------------------------------------------------------
-
-
-def constrained(name):
-    """Return a set of ten variables, and what SLSQP has to know of it."""
-    if name == "simplex":
-        total = {"type": "eq", "fun": lambda x: x.sum() - 1, "jac": lambda x: np.ones((1, 10))}
-        return ag.Simplex(), {"constraints": [total], "bounds": [(0, None)] * 10}
-    if name == "box":
-        return ag.Box(np.zeros(10), np.full(10, 0.2)), {"bounds": [(0, 0.2)] * 10}
-    within = {"type": "ineq", "fun": lambda x: 1 - x @ x, "jac": lambda x: -2 * x[None]}
-    return ag.Ball(np.zeros(10), 1.0), {"constraints": [within]}
-
-
-#: For each set, the steps, and how near last point and output come; None: the theorem is not
-#: about it
-SOLVERS = {
-    "dog": (lambda K: ag.DoG(probe=True), 2000, 1e-6, 1e-3),
-    "a-dog": (lambda K: ag.ADoG(probe=True), 2000, 1e-6, 1e-3),
-    "unixgrad": (lambda K: ag.UniXGrad(K.diameter_for(10)), 4000, None, 1e-6),
-    "u-dog": (lambda K: ag.UDoG(probe=True), 2000, None, 1e-6),
-    "auto": (lambda K: ag.DistanceFreeAcceleGrad(probe=True), 2000, 1e-6, 1e-3),
-    "untuned": (lambda K: UntunedAcceleGrad(False), 2000, 1e-6, 1e-5),
-    "untuned, diagonal": (lambda K: UntunedAcceleGrad(), 2000, 1e-6, 1e-5),
-    "diagonal": (
-        lambda K: ag.DiagonalAcceleGrad(K.upper - K.lower, project_y=True),
-        *(2000, 1e-6, 1e-3),
-    ),
-    "diagonal, auto": (
-        lambda K: ag.DistanceFreeDiagonalAcceleGrad(probe=True, project_y=True),
-        *(2000, 1e-6, 1e-3),
-    ),
-}
-CONSTRAINED = [
-    (name, solver)
-    for solver in SOLVERS
-    for name in (["box"] if "diagonal" in solver else ["simplex", "box", "ball"])
-]
-
-
-@pytest.mark.parametrize(("name", "solver"), CONSTRAINED)
-def test_constrained_minima_against_slsqp(name, solver):
-    fun, x0 = LeastSquares.random(40, 10, 5), np.full(10, 0.1)
-    feasible, options = constrained(name)
-    other = minimize(fun, x0, jac=True, method="SLSQP", options={"ftol": 1e-15}, **options)
-    assert other.success
-    make_rule, steps, near, average = SOLVERS[solver]
-    rule, points = make_rule(feasible).with_parameters(project=feasible.project), []
-
-    def oracle(x):
-        points.append(x)
-        return KnownEvaluation(x, *fun(x))
-
-    state = rule.init(x0)
-    for _ in range(steps):
-        state = rule.step(state, oracle).state
-    assert all(feasible.contains(x) for x in [*points, rule.output(state), rule.last(state)])
-    if near is not None:
-        assert fun(rule.last(state))[0] == pytest.approx(other.fun, rel=near)
-    assert fun(rule.output(state))[0] == pytest.approx(other.fun, rel=average)
 
 
 # --- the probe ------------------------------------------------------------------------------------
@@ -235,23 +172,6 @@ def test_a_first_gradient_of_zero_is_not_the_end(rule):
     assert fun(rule.output(state))[0] - fun(x_star)[0] <= 1e-3 * (fun(x0)[0] - fun(x_star)[0])
 
 
-@two_phases
-def test_a_step_reports_its_output_point(rule):
-    """The second evaluation is the one at x~_t, so the output's value is known for free."""
-    fun, x0 = make("smooth", 7)
-    rule = rule.with_parameters(project=ag.Ball(x0, 1.0).project)
-    state, weights = rule.init(x0), 0.0
-    for _ in range(20):
-        asked = []
-        step = rule.step(state, lambda x: asked.append(x) or KnownEvaluation(x, *fun(x)))  # noqa: B023
-        assert len(asked) == 2
-        np.testing.assert_array_equal(asked[0], state.query_point)
-        np.testing.assert_array_equal(step.evaluation.point, rule.output(step.state))
-        weights += step.weight
-        state = step.state
-    assert state.weight_sum == pytest.approx(weights, rel=1e-14)
-
-
 # --- one step size per coordinate -----------------------------------------------------------------
 
 
@@ -272,42 +192,6 @@ def test_probe_goes_as_far_as_the_value_falls(seed):
     before = len(asked)
     assert rule.step(states[1], oracle).state.iteration == 2
     assert len(asked) == before + 1
-
-
-@pytest.mark.parametrize("kind", ["told", "distance-free"])
-def test_rescaled_columns_leave_the_predictions(kind):
-    """D_j / c_j for columns times c_j: the same run, to the last bit for powers of two."""
-    fun, x0, sizes = uneven("smooth", 4)
-    c = 2.0 ** np.random.default_rng(0).integers(-15, 16, x0.size)
-    rules = [
-        ag.DiagonalAcceleGrad(widths)
-        if kind == "told"
-        else ag.DistanceFreeDiagonalAcceleGrad(widths / 1000)
-        for widths in (3 / sizes, 3 / sizes / c)
-    ]
-    functions = fun, LeastSquares(fun.A * c, fun.b)
-    runs = [run(rule, 0 * x0, oracle_of(f), 300) for rule, f in zip(rules, functions, strict=True)]
-    for a, b in zip(*runs, strict=True):
-        assert np.array_equal(rules[0].output(a), c * rules[1].output(b))
-
-
-@pytest.mark.parametrize(("batch", "most", "spread"), [(1, 3e-2, 3), (16, 2e-4, 0)])
-def test_noisy_gradients_do_not_carry_the_widths_away(batch, most, spread):
-    rng = np.random.default_rng(6)
-    n, d = 500, 20
-    scales = 10 ** rng.uniform(-spread, spread, d)
-    A = rng.standard_normal((n, d))
-    b = A @ rng.standard_normal(d) + 0.3 * rng.standard_normal(n)
-    least = 0.5 * np.mean((A @ np.linalg.lstsq(A, b, rcond=None)[0] - b) ** 2)
-    model = ag.LinearModel(A * scales, b, "squared")
-    rule = ag.DistanceFreeDiagonalAcceleGrad()
-    state = rule.init(np.zeros(d))
-    for _ in range(10_000):
-        rows = rng.integers(n, size=batch)
-        state = rule.update(state, model.batch_value_and_gradient(rule.query(state), rows)[1])
-    start = model.value(np.zeros(d))
-    assert model.value(rule.output(state)) - least <= most * (start - least)
-    assert (state.widths * scales).max() <= 100  # the minimiser's entries are about 1
 
 
 # --- AcceleGrad without tuning --------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What is proved about the rules, on every run and at every step, and fitted rates."""
+"""What is proved about the rules, on every run and at every step, and rates."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,8 @@ import pytest
 import accelegrad as ag
 from accelegrad.rules import UntunedAcceleGrad
 from accelegrad.rules.distance import smallest_radius
-from stepping import gaps, kinds, make, oracle_of
-from toys import AbsoluteDeviations, FlatQuadratic, LeastSquares, OnTheBoundary, slope
+from stepping import kinds, make, oracle_of
+from toys import AbsoluteDeviations, LeastSquares, OnTheBoundary
 
 boundaries = pytest.mark.parametrize("name", ["simplex", "box", "l1"])
 
@@ -21,7 +21,6 @@ def follow(rule, fun, x0, minimum, steps=1000):
 
 
 def problem_of(kind, seed):
-    """Return a function, its minimum, and the distance of its minimiser from the origin."""
     fun = kind.random(60, 10, seed)
     return fun, fun(fun.minimiser)[0], np.linalg.norm(fun.minimiser)
 
@@ -169,51 +168,26 @@ def test_the_radius_stays_below_twice_the_distance_within_a_set(name):
 # -- rates -----------------------------------------------------------------------------------------
 
 
-def rotated_flat():
-    """Return a flat quadratic whose coordinates are not independent, and a start."""
-    flat = FlatQuadratic(60)
-    basis = np.linalg.qr(np.random.default_rng(0).standard_normal((60, 60)))[0]
-
-    def fun(x):
-        value, gradient = flat(basis.T @ x)
-        return value, basis @ gradient
-
-    return fun, basis @ flat.x0 / np.abs(basis @ flat.x0).max()
-
-
-D = 2 * np.linalg.norm(FlatQuadratic().x0)
-
-
-@pytest.mark.parametrize(
-    ("rule", "steepest", "flattest"),
-    [
-        (ag.AcceleGrad(D, project=ag.Ball(FlatQuadratic().x0, D / 2).project), -9.0, -1.9),
-        # AdaGrad is not accelerated: about 1/T on the same function.
-        (ag.AdaGrad(D, ag.Ball(FlatQuadratic().x0, D / 2).project), -1.5, -0.9),
-        (ag.DistanceFreeAcceleGrad(probe=True), -9.0, -1.9),
-        (ag.ADoG(probe=True), -9.0, -1.9),
-        (ag.DoG(probe=True), -1.5, -0.8),
-        (ag.DiagonalAcceleGrad(2.0), -9.0, -2.0),
-        (ag.DistanceFreeDiagonalAcceleGrad(1e-3), -9.0, -2.0),
-    ],
-)
-def test_rates_on_a_smooth_function_that_is_not_strongly_convex(rule, steepest, flattest):
-    diagonal = isinstance(rule, ag.DiagonalAcceleGrad | ag.DistanceFreeDiagonalAcceleGrad)
-    fun, x0 = rotated_flat() if diagonal else (FlatQuadratic(), FlatQuadratic().x0)
-    horizons = np.unique(np.logspace(1.5, 3.5, 25).astype(int))
-    assert steepest <= slope(horizons, gaps(rule, fun, x0, 0.0, horizons)) <= flattest
+BASIS = np.linalg.qr(np.random.default_rng(0).standard_normal((60, 60)))[0]
+FLAT = LeastSquares(np.logspace(-5, 0, 60)[:, None] * BASIS.T, np.zeros(60))
+FAR = BASIS.sum(axis=1)
+D = 2 * np.linalg.norm(FAR)
+RULES = [
+    (ag.AcceleGrad(D, project=ag.Ball(FAR, D / 2).project), -1.9),
+    (ag.AdaGrad(D, ag.Ball(FAR, D / 2).project), -0.9),  # it is not accelerated
+    (ag.DistanceFreeAcceleGrad(probe=True), -1.9),
+    (ag.ADoG(probe=True), -1.9),
+    (ag.UDoG(probe=True), -1.8),
+    (ag.DoG(probe=True), -0.8),
+    (ag.DiagonalAcceleGrad(2 * np.abs(FAR).max()), -1.9),
+    (ag.DistanceFreeDiagonalAcceleGrad(1e-3), -1.9),
+]
 
 
-@boundaries
-def test_u_dog_is_accelerated_where_the_gradient_vanishes(name):
-    """1/T^2 up to logarithms; M_t grows with gradients that do not vanish, for a rate of 1/T."""
-    horizons = np.unique(np.logspace(1, 3.3, 25).astype(int))
-    for pull, flattest in ((0.0, -1.8), (1.0, -1.0)):
-        fun = OnTheBoundary(name, 0, pull=pull)
-        rule = ag.UDoG(fun.diameter / 20, project=fun.set.project)
-        found = gaps(rule, fun, fun.x0, 0.0, horizons)
-        assert (found > -1e-15).all()
-        assert slope(horizons, found) <= flattest
+@pytest.mark.parametrize(("rule", "power"), RULES)
+def test_rates_on_a_smooth_function_that_is_not_strongly_convex(rule, power):
+    early, late = (gap for T, _, gap in follow(rule, FLAT, FAR, 0.0, 3000) if T in (30, 3000))
+    assert 0.0 < late <= early * 100.0**power
 
 
 def test_universal_calls_an_iteration():

@@ -15,6 +15,7 @@ from accelegrad.models.sampling import BatchSampler
 from accelegrad.run import compiled
 from accelegrad.run.compiled import CompiledRule, compiled_twin
 from accelegrad.run.result import Status
+from toys import linear_problem
 
 # fmt: off
 RULES = {
@@ -26,13 +27,9 @@ RULES = {
 # fmt: on
 
 
-def model(kind="csr", loss="logistic", **options):
-    rng = np.random.default_rng(5)
-    X = sp.random(150, 40, density=0.15, format="csr", rng=rng)
-    y = np.where(X @ rng.normal(size=40) + 0.1 * rng.normal(size=150) > 0, 1.0, -1.0)
-    if kind == "dense":
-        X = X.toarray()
-    return ag.LinearModel(X, y, loss=loss, l2=1e-3, fit_intercept=True, **options)
+def model(kind="csr", loss="logistic"):
+    more = {"density": 0.15, "noise": 0.1, "l2": 1e-3, "fit_intercept": True}
+    return linear_problem(loss, kind, (150, 40), seed=5, **more)
 
 
 def run(mode, problem, **options):
@@ -53,20 +50,6 @@ def test_a_compiled_run_is_the_plain_run(rule, kind, batch_size, replacement):
     assert_allclose([fast.x, fast.x_last], [plain.x, plain.x_last], rtol=exact, atol=exact)
     assert_allclose([fast.fun, fast.gap], [plain.fun, plain.gap], rtol=exact)
     assert (fast.nit, fast.nfev, fast.njev) == (plain.nit, plain.nfev, plain.njev)
-
-
-@pytest.mark.parametrize("method", ["auto", "adagrad"])
-@pytest.mark.parametrize("fit_intercept", [False, True])
-def test_a_compiled_run_in_scaled_coordinates_is_the_plain_run(method, fit_intercept):
-    rng = np.random.default_rng(6)
-    X = rng.normal(size=(90, 7)) * 10.0 ** np.arange(-3, 4) + 5.0
-    y = np.sign(rng.normal(size=90))
-    problem = ag.LinearModel(X, y, loss="logistic", l2=1e-3, fit_intercept=fit_intercept)
-    diameter = {"auto": "auto", "adagrad": 5.0}[method]
-    options = dict(method=method, scale="columns", batch_size=4, max_iter=300, diameter=diameter)
-    plain, fast = (run(mode, problem, **options) for mode in ("never", "always"))
-    assert_allclose([fast.x, fast.x_last], [plain.x, plain.x_last], rtol=1e-6, atol=1e-9)
-    assert plain.fun < problem.value(np.zeros_like(plain.x))
 
 
 @pytest.mark.parametrize("kind", ["csr", "dense"])

@@ -10,6 +10,7 @@ import pytest
 import accelegrad as ag
 from accelegrad import Status
 from accelegrad.run.checks import Convexity
+from toys import largest_of
 
 D = 4
 #: What the true minima below are known to
@@ -31,12 +32,7 @@ def absolute(rng):
 def largest(rng):
     rows, t = rng.standard_normal((3 * D, D)), rng.standard_normal(D)
     P = np.vstack([rows, -rows])
-
-    def f(x):
-        r = P @ (x - t)
-        return r.max(), P[r.argmax()]
-
-    return f, 0.0
+    return largest_of(P, P @ t), 0.0
 
 
 class Stale:
@@ -150,62 +146,22 @@ def test_the_message_names_the_points_and_the_causes():
 # -- no false alarms -------------------------------------------------------------------------------
 
 
-def near_zero(A, b, x):
-    """Values of large terms that cancel."""
-    return 0.5 * x @ A @ x - b @ x + 0.5 * b @ np.linalg.solve(A, b), A @ x - b
-
-
-def kinked(A, b, x):
-    return np.abs(A @ x - b).sum(), A.T @ np.sign(A @ x - b)
-
-
-def steepest(A, b, x):
-    r = A @ x - b
-    i = int(np.abs(r).argmax())
-    return abs(r[i]), np.sign(r[i]) * A[i]
-
-
-def length(A, b, x):
-    size = np.linalg.norm(A @ x - b)
-    return size, A.T @ (A @ x - b) / max(size, 1e-300)
-
-
-@pytest.mark.parametrize("scale", [1e-150, 1e-12, 1.0, 1e12, 1e100])
-@pytest.mark.parametrize("shape", [near_zero, kinked, steepest, length])
-def test_convex_functions_of_any_scale_are_not_refused(shape, scale):
+@pytest.mark.parametrize("scale", [1e-150, 1.0, 1e100])
+def test_convex_functions_of_any_scale_are_not_refused(scale):
+    """Their values are near zero, sums of large terms that cancel; the fuzz has others."""
     for d, method in itertools.product((1, 5, 20), ("auto", "accelegrad")):
         rng = np.random.default_rng(d)
-        A = rng.standard_normal((d, d))
-        A, b = A @ A.T + np.eye(d), rng.standard_normal(d)
+        A, b = rng.standard_normal((d, d)), rng.standard_normal(d)
+        A = A @ A.T + np.eye(d)
+        solution = np.linalg.solve(A, b)
 
-        def f(x, A=A, b=b):
-            value, slope = shape(A, b, x)
-            return scale * value, scale * slope
+        def f(x, A=A, b=b, solution=solution):
+            value = 0.5 * x @ A @ x - b @ x + 0.5 * b @ solution
+            return scale * value, scale * (A @ x - b)
 
-        for start in (np.zeros(d), np.linalg.solve(A, b) + 1e-6 * rng.standard_normal(d)):
+        for start in (np.zeros(d), solution + 1e-6 * rng.standard_normal(d)):
             found = ag.minimize(f, start, method=method, max_iter=100)
             assert found.status is not Status.NOT_CONVEX, found.message
-
-
-@pytest.mark.parametrize("constant", [1e8, 1e15])
-def test_a_large_constant_is_no_alarm(constant):
-    t = np.random.default_rng(1).standard_normal(10)
-    fun = lambda x: (constant + (x - t) @ (x - t), 2 * (x - t))  # noqa: E731
-    assert ag.minimize(fun, np.zeros(10), max_iter=100).status is not Status.NOT_CONVEX
-
-
-@pytest.mark.parametrize("distance", [1e-8, 1e4, 1e6])
-@pytest.mark.parametrize("shape", [near_zero, kinked, length])
-def test_minimisers_very_far_or_near(distance, shape):
-    t = distance * np.array([0.6, -0.8, 0.0])
-    for start, method in itertools.product((np.zeros(3), np.ones(3)), ("auto", "accelegrad")):
-        found = ag.minimize(
-            lambda x: shape(np.eye(3), t, x), start, tol=1e-4, method=method, max_iter=500
-        )
-        assert found.status is not Status.NOT_CONVEX
-        if found.success:  # the least value is zero
-            assert found.fun <= found.gap * (1 + 1e-9) + 1e-12 * distance
-            assert found.gap <= 1e-4 * max(1.0, found.fun)
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ D, N = 6, 20
 
 
 def least_squares(rng, scale, constant):
-    """Return the function in a given type, and its minimum."""
     A, b = (scale * rng.standard_normal((N, D))).astype(np.float32), rng.standard_normal(N)
     b = b.astype(np.float32)
 

@@ -64,8 +64,6 @@ class Descent(QueryRule):
 
 
 class ManySteps(Descent):
-    """Does all the steps that it may."""
-
     def __init__(self):
         super().__init__()
         self.asked = []  # (iterations done, the most that may follow)
@@ -96,8 +94,6 @@ def test_a_rule_advances_until_something_has_to_happen(tmp_path):
 
 
 class Overflowing(Descent):
-    """Its average overflows."""
-
     project, can = None, frozenset({"project"})
 
     def with_parameters(self, **parameters):
@@ -112,13 +108,6 @@ def test_an_average_that_overflowed_is_reported():
     result = ag.minimize(PROBLEM, np.ones(4), method=Overflowing(), feasible_set=corner, max_iter=3)
     assert not np.isfinite(result.x_average).any()
     assert np.isfinite(result.x).all()
-
-
-def test_many_steps_at_once_are_the_steps_one_by_one():
-    many = run(ManySteps(), exact=False, max_iter=40)()
-    single = run(Descent(), exact=False, max_iter=40)()
-    np.testing.assert_array_equal(many.x, single.x)
-    assert (many.nit, many.nfev) == (single.nit, single.nfev)
 
 
 @pytest.mark.parametrize("kind", STATES)

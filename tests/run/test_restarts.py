@@ -11,25 +11,13 @@ import accelegrad as ag
 from accelegrad.run import loop
 from accelegrad.run.loop import Restarts
 from accelegrad.run.result import Status
-from toys import AbsoluteDeviations
+from toys import AbsoluteDeviations, largest_of
 
 
 def quadratic(x):
     """Curvatures from 1e-3 to 1, the minimum 0 at (1, ..., 1)."""
     curvatures = np.logspace(-3, 0, 60)
     return 0.5 * curvatures @ (x - 1) ** 2, curvatures * (x - 1)
-
-
-def largest_of_affine():
-    """The minimum is 0 at (1, ..., 1): the slopes have zero in their convex hull."""
-    slopes = np.random.default_rng(4).standard_normal((60, 15))
-    slopes -= slopes.mean(axis=0)
-
-    def fun(x):
-        values = slopes @ (x - 1)
-        return values.max(), slopes[values.argmax()].copy()
-
-    return fun
 
 
 def calls_to_levels(result, first, least, levels):
@@ -44,10 +32,15 @@ def run(fun, d, restart, **options):
     return ag.minimize(fun, np.zeros(d), restart=restart, **options)
 
 
-#: Functions of sharp minima of 0, and their dimensions
+#: Functions of sharp minima of 0, and their dimensions; that of SLOPES has zero in its hull
+SLOPES = np.random.default_rng(4).standard_normal((60, 15))
+SLOPES -= SLOPES.mean(axis=0)
 A = np.random.default_rng(3).standard_normal((100, 20))
 EXACT = AbsoluteDeviations(A, A @ np.linspace(-2.0, 2.0, 20))
-SHARP = {"absolute deviations": (EXACT, 20), "largest of affine": (largest_of_affine(), 15)}
+SHARP = {
+    "absolute deviations": (EXACT, 20),
+    "largest of affine": (largest_of(SLOPES, SLOPES.sum(axis=1)), 15),
+}
 
 
 @pytest.mark.parametrize("name", SHARP)

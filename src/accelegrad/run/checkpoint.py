@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from accelegrad.run.oracle import Oracle
 
 #: 2: 0.1.0; 3: the parts of a run declare their fields; 4: fewer parts; 5: one record of cuts; 6:
-#: joblib's fingerprints; 8: all parts declare their fields; 9: the trace is a part of its own
-FORMAT = archive.Format("accelegrad-checkpoint", 9, "checkpoint")
+#: joblib's fingerprints; 8: all parts declare their fields; 9: the trace is a part of its own; 10:
+#: solvers count their work
+FORMAT = archive.Format("accelegrad-checkpoint", 10, "checkpoint")
 #: Tolerance on a recomputed value, relative to the values' size: thousands of units of rounding,
 #: for sums that threads split differently
 SAME_VALUE = 1e-12

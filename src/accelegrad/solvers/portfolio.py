@@ -23,6 +23,8 @@ from accelegrad.solvers.row_oracle import RowOracle, RowRule
 
 #: The second joins after this many steps at the latest: `max_iter` leaves it some. Chosen.
 MOST_ALONE = 300
+#: A turn ends at this many times the work of the other solver; chosen.
+BEYOND = 1.1
 #: The seed of the second solver's samples; chosen.
 SEED = 0
 COUNTED = ("nfev", "njev", "points", "rows")
@@ -86,7 +88,8 @@ class Portfolio(RowRule):
     def advance(self, state: PortfolioState, oracle: SharedOracle, most: int) -> Step:  # type: ignore[override]
         """Do the steps of one turn; they count as one once both rules take turns."""
         rule, own = self.rules[state.turn], state[2 + state.turn]
-        most = most if state.joined < 0 else rule.stride(own)
+        if state.joined >= 0:
+            most = rule.stride(own) if state.alone else self._slice(rule, own, oracle, state.turn)
         try:
             step = oracle.by(state.turn, rule, own, most)
         except LineSearchError:
@@ -109,6 +112,14 @@ class Portfolio(RowRule):
         if due and not state.alone:
             state = self._passed_on(state, oracle)
         return step._replace(state=state, steps=done)
+
+    def _slice(self, rule: RowRule, own: Any, oracle: SharedOracle, turn: int) -> int:
+        """Return how many steps take the rule a little beyond the other one's work."""
+        work, other = oracle.works[turn], oracle.works[1 - turn]
+        if not work > 0.0:
+            return rule.stride(own)
+        room = (BEYOND * other - work) / work * own.iteration
+        return int(max(1, min(rule.stride(own), room)))
 
     def _passed_on(self, state: PortfolioState, oracle: SharedOracle) -> PortfolioState:
         """Return the state in which it is the other rule's turn."""

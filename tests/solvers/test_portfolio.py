@@ -1,0 +1,164 @@
+"""Two solvers for one sum over rows: who takes which step, and what a run then proves."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import accelegrad as ag
+from accelegrad.errors import LineSearchError
+from accelegrad.solvers.dual_ascent import DualAscent
+from accelegrad.solvers.interior_point import InteriorPoint
+from accelegrad.solvers.newton import SketchedNewton
+from accelegrad.solvers.portfolio import Portfolio
+from accelegrad.solvers.proximal_newton import ProximalNewton
+from accelegrad.solvers.row_oracle import RowRule
+
+
+def rows(loss, n=300, d=60, l2=1e-4, density=0.2):
+    rng = np.random.default_rng(n + d)
+    X = sp.random(n, d, density, format="csr", rng=rng, data_rvs=rng.standard_normal)
+    y = X @ rng.standard_normal(d) + rng.standard_normal(n)
+    y = np.sign(y) if loss in ("hinge", "logistic", "squared_hinge") else y
+    return ag.LinearModel(X, y, loss, l2=l2, fit_intercept=True)
+
+
+PAIRS = {
+    "dual, then interior": ("absolute", DualAscent(), InteriorPoint()),
+    "newton, then dual": ("hinge", SketchedNewton(), DualAscent()),
+    "dual, then newton": ("epsilon_insensitive", DualAscent(), SketchedNewton()),
+    "proximal, then dual": ("epsilon_insensitive", ProximalNewton(), DualAscent()),
+    "interior, then newton": ("quantile", InteriorPoint(), SketchedNewton()),
+    "smooth": ("logistic", DualAscent(), SketchedNewton()),
+}
+
+
+@pytest.fixture
+def joining(monkeypatch):
+    """Let the second rule join at once."""
+    monkeypatch.setattr("accelegrad.solvers.portfolio.MOST_ALONE", 1)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_both_reach_the_minimum_that_each_would(name, joining):
+    loss, first, second = PAIRS[name]
+    problem = rows(loss)
+    both = ag.minimize(problem, method=Portfolio(first, second), rtol=1e-6, max_iter=5000)
+    alone = ag.minimize(problem, method="accelegrad-newton", rtol=1e-6, max_iter=5000)
+    assert both.success
+    assert abs(both.fun - alone.fun) <= 2e-6 * alone.fun
+    assert both.lower_bound <= alone.fun
+    assert both.fun == pytest.approx(problem.value(both.x), rel=1e-12)
+
+
+def test_until_the_second_joins_a_run_is_the_first_rules():
+    problem = rows("logistic", l2=1e-1)
+    given = dict(rtol=1e-4, rng=3)
+    one = ag.minimize(problem, method=SketchedNewton(), **given)
+    two = ag.minimize(problem, method=Portfolio(SketchedNewton(), DualAscent()), **given)
+    np.testing.assert_array_equal(one.x, two.x)
+    assert (one.nit, one.nfev, one.njev, one.gap) == (two.nit, two.nfev, two.njev, two.gap)
+
+
+def test_where_the_first_gains_little_the_second_ends_the_run():
+    """Dual ascent alone needs more than max_iter epochs."""
+    problem = rows("absolute", 1100, 1050, 3e-5, 0.007)
+    alone = ag.minimize(problem, method="dual-ascent", rtol=1e-3)
+    assert not alone.success
+    pair = Portfolio(DualAscent(), InteriorPoint())
+    assert ag.minimize(problem, method=pair, rtol=1e-3).success
+
+
+def test_the_result_tells_which_solver_ended_it(joining):
+    result = ag.minimize(rows("hinge"), rtol=1e-9, max_iter=3000)
+    assert result.success
+    assert "after 1 steps that gained little" in result.reason
+    assert result.method in ("interior-point", "proximal-newton")
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_resumed_run_repeats_the_uninterrupted_one(name, joining, tmp_path):
+    loss, first, second = PAIRS[name]
+    problem, path = rows(loss), tmp_path / "run.agc"
+    given = dict(method=Portfolio(first, second), tol=1e-12, rng=4)
+    whole = ag.minimize(problem, max_iter=12, **given)
+    for stop in (1, 2, 5):
+        ag.minimize(problem, max_iter=stop, checkpoint=path, **given)
+        resumed = ag.minimize(problem, max_iter=12, resume=path, **{**given, "rng": 99})
+        np.testing.assert_array_equal(resumed.x, whole.x)
+        assert (resumed.nit, resumed.gap, resumed.nfev) == (whole.nit, whole.gap, whole.nfev)
+
+
+def test_the_turn_is_of_the_rule_with_less_work(joining, monkeypatch):
+    seen = []
+    step = Portfolio.advance
+
+    def watched(self, state, oracle, most):
+        found = step(self, state, oracle, most)
+        seen.append((state.turn, found.state.turn, oracle.works))
+        return found
+
+    monkeypatch.setattr(Portfolio, "advance", watched)
+    pair = Portfolio(SketchedNewton(), DualAscent())
+    ag.minimize(rows("hinge"), method=pair, tol=1e-12, max_iter=30)
+    assert {turn for turn, _, _ in seen} == {0, 1}
+    for before, after, works in seen[1:]:
+        assert after == before or works[after] < works[before]
+        assert after != before or works[after] <= works[1 - after]
+
+
+class Failing(RowRule):
+    """A rule that finds no lower value after some steps of another rule."""
+
+    can = SketchedNewton.can
+
+    def __init__(self, steps):
+        self.rule, self.steps, self.title = SketchedNewton(), steps, "failing"
+
+    def oracle(self, *given):
+        return self.rule.oracle(*given)
+
+    def init(self, x0):
+        return self.rule.init(x0)
+
+    def step(self, state, oracle):
+        if state.iteration >= self.steps:
+            raise LineSearchError("no lower value.")
+        return self.rule.step(state, oracle)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_where_one_finds_no_lower_value_the_other_goes_on(order, joining):
+    rules = (Failing(3), DualAscent())
+    pair = Portfolio(*(rules[k] for k in order))
+    result = ag.minimize(rows("logistic", l2=1e-2), method=pair, rtol=1e-8, max_iter=3000)
+    assert result.success
+
+
+def test_where_neither_does_the_run_ends():
+    pair = Portfolio(Failing(3), Failing(4))
+    result = ag.minimize(rows("logistic"), method=pair, rtol=1e-12)
+    assert result.status is ag.Status.LINE_SEARCH_FAILED
+    assert result.nit == 7
+
+
+@pytest.mark.parametrize("loss", ["hinge", "absolute", "epsilon_insensitive", "squared", "huber"])
+def test_the_work_is_at_most_about_twice_that_of_the_better_one(loss):
+    """After the second has joined, that is; before, it is what either was likely to need."""
+    for n, d, l2 in ((400, 300, 1e-3), (150, 300, 1e-3), (900, 20, 1e-3)):
+        problem, works = rows(loss, n, d, l2), []
+        pair = (DualAscent(), SketchedNewton())
+        for rule in (*pair, Portfolio(*pair)):
+            made = []
+            give = type(rule).oracle
+
+            def kept(self, *given, give=give, made=made):
+                made.append(give(self, *given))
+                return made[-1]
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(type(rule), "oracle", kept)
+                result = ag.minimize(problem, method=rule, rtol=1e-3, max_iter=3000)
+            done = sum(made[-1].works) if isinstance(rule, Portfolio) else made[-1].work
+            works.append(done if result.success else np.inf)
+        least = max(rule.likely_work(problem) for rule in pair)
+        assert works[-1] <= max(2.2 * min(works[:2]), 2.2 * least)
