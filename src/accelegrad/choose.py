@@ -45,12 +45,9 @@ from accelegrad.proofs.fenchel import Terms
 from accelegrad.rules import Rescaled, Rule
 from accelegrad.rules.base import SHORTEST, check_distance
 from accelegrad.solvers.curvature import MOST_STEP_SECONDS, Costs
-from accelegrad.solvers.dual_ascent import DualAscent
-from accelegrad.solvers.interior_point import InteriorPoint
-from accelegrad.solvers.newton import SketchedNewton
 from accelegrad.solvers.portfolio import Portfolio
-from accelegrad.solvers.proximal_newton import ProximalNewton
 from accelegrad.solvers.row_oracle import RowRule
+from accelegrad.solvers.work import likely_works
 
 #: Up to this ratio of column sizes, methods that do not scale columns work well.
 LARGEST_RATIO = 300.0
@@ -203,22 +200,20 @@ class Request:
     def uneven_columns(self) -> bool:
         """Whether column sizes differ by more than `LARGEST_RATIO`, and may be scaled."""
         needed = self.scale is not None and not self.cheap_curvature
-        if not needed or (self.in_memory and self.solvers[0] in (PROXIMAL, INTERIOR)):
+        if not needed or (self.within_reach and self.solvers[0][1] in (PROXIMAL, INTERIOR)):
             return False
         return self.unevenness > LARGEST_RATIO
 
     @property
-    def in_memory(self) -> bool:
-        """Whether each of the solvers for rows can run: in memory, with an l2 term."""
-        model = self.model
-        return bool(model.l2 > 0.0 and model.has_columns and model.in_memory)
+    def within_reach(self) -> bool:
+        """Whether there is an l2 term, and all rows can be read at any time, column by column."""
+        return bool(self.model.l2 > 0.0 and self.model.has_columns)
 
     @cached_property
-    def solvers(self) -> list[str]:
-        """The solvers for rows in memory with an l2 term, the one with least likely work first."""
-        works = {name: rule.likely_work(self.model) for name, rule in ROW_SOLVERS.items()}
-        works = {name: work for name, work in works.items() if work < math.inf}
-        return sorted(works, key=works.__getitem__)
+    def solvers(self) -> list[tuple[float, str]]:
+        """The solvers for rows within reach with their likely work, the least first."""
+        works = zip(likely_works(self.model), (PROXIMAL, NEWTON, DUAL, INTERIOR), strict=True)
+        return sorted(works)
 
     @cached_property
     def unevenness(self) -> float:
@@ -239,13 +234,6 @@ class Row(NamedTuple):
 
 #: Stands for the method that was given, and for the solver for rows with the least likely work.
 GIVEN, CHEAPEST = "given", "cheapest"
-#: The solvers for rows in memory that can be the cheapest.
-ROW_SOLVERS: dict[str, RowRule] = {
-    PROXIMAL: ProximalNewton(),
-    NEWTON: SketchedNewton(),
-    DUAL: DualAscent(),
-    INTERIOR: InteriorPoint(),
-}
 TABLE = [
     Row(("asked_for",), GIVEN, "it was asked for"),
     Row(
@@ -279,7 +267,7 @@ TABLE = [
         "scaled",
     ),
     Row(
-        ("in_memory",),
+        ("within_reach",),
         CHEAPEST,
         "for {facts.model.n_samples} rows with {facts.model.storage.entries} entries, this l2 term "
         "and the {facts.model.loss.name} loss it is likely to need least work",
@@ -299,13 +287,20 @@ TABLE = [
 ]
 
 
+class Second(NamedTuple):
+    """The solver that joins after some work."""
+
+    name: str
+    patience: float  # the work that either is likely to need
+
+
 class Choice(NamedTuple):
     """The name of a method, and why it was chosen."""
 
     name: str
     reason: str
     of_rows: bool = False  # whether it works only on the rows of a LinearModel
-    second: str | None = None  # the solver that joins if this one gains little
+    second: Second | None = None  # joins if this one gains little
 
 
 def choose(request: Request, *, tried: str = "") -> Choice:
@@ -316,9 +311,10 @@ def choose(request: Request, *, tried: str = "") -> Choice:
     name: Any = request.method if row.method == GIVEN else row.method
     second = None
     if name == CHEAPEST:
-        name, second, *_ = [*(name for name in request.solvers if name != tried), None]
-        if name == PROXIMAL and math.isfinite(request.model.loss.curvature):
-            second = None  # a few steps are all it takes
+        (_, name), (patience, other), *_ = [known for known in request.solvers if known[1] != tried]
+        few_steps = name == PROXIMAL and math.isfinite(request.model.loss.curvature)
+        if patience < math.inf and request.model.in_memory and not few_steps:
+            second = Second(other, patience)
     if isinstance(name, Rule):
         kind = type(name)
         known = [known for known, entry in METHODS.items() if entry.rule is kind]
@@ -361,7 +357,11 @@ def resolve(request: Request) -> Setting:
     inner = space if change is None else space.scaled(change)
     rule, diameter = built_rule(request.method, choice.name, request.parameters)
     if choice.second is not None:
-        rule = Portfolio(ROW_SOLVERS[choice.name], ROW_SOLVERS[choice.second])
+        other, patience = choice.second
+        first, second = METHODS[choice.name].rule(), METHODS[other].rule()
+        assert isinstance(first, RowRule)
+        assert isinstance(second, RowRule)
+        rule = Portfolio(first, second, patience)
     method = METHODS.get(choice.name)
     if method is not None and type(rule) is method.automatic and "largest_radius" in rule.can:
         # A start that is a minimiser up to rounding says nothing about the step size.

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from accelegrad import kernels
 from accelegrad.errors import Vector
 from accelegrad.linalg import UNIT, root_between
 from accelegrad.models.linear_model import LinearModel
@@ -21,20 +20,14 @@ from accelegrad.proofs.model_dual import LateBound
 from accelegrad.rules.base import Array, Step
 from accelegrad.run.oracle import QUIET, Evaluation
 from accelegrad.solvers.curvature import Costs, Goal
-from accelegrad.solvers.row_oracle import STEP, RowOracle, RowRule, no_goal, rows_in_memory
+from accelegrad.solvers.row_oracle import RowOracle, RowRule, no_goal, rows_in_memory
+from accelegrad.solvers.work import EPOCH, STEP, visit_seconds, visits_are_compiled
 
 #: rho, in units of l2 over the median of the rows' squared norms (seven text data sets, hinge loss:
 #: 10 to 40 agree within a tenth, 3 and 300 take up to four times as many epochs)
 INTERCEPT_L2 = 20.0
 #: Most epochs that a row rests: 15 take a twelfth more visits, 255 as many (same data)
 LONGEST_REST = 63
-#: Compiling pays from this many stored entries, each row counted as at least four: a plain epoch
-#: then takes 10 ms, and a run takes dozens to hundreds of them.
-LEAST_COMPILED, ENTRIES_OF_ROW = 1 << 12, 4
-#: The seconds that a visit of a row takes: compiled (the second number: with logarithms), with so
-#: many more per entry (dense or sparse), or not; and those of an epoch besides
-VISIT, VISIT_LOG, VISIT_DENSE, VISIT_SPARSE, PLAIN_VISIT = 6e-8, 4e-7, 5e-10, 2e-9, 1.2e-5
-EPOCH = 1.5e-5
 
 
 class Ascent(NamedTuple):
@@ -108,18 +101,6 @@ class DualAscent(RowRule):
     ) -> DualOracle:
         """Return the model's objective, with ascent on its dual."""
         return DualOracle(model, rng, goal)
-
-    def likely_work(self, model: LinearModel) -> float:
-        """Return that of the epochs that the theorem promises, or fewer."""
-        n, d = model.n_samples, model.n_features
-        typical = float(np.median(model.row_squares()))
-        curvature = model.loss.curvature if model.loss.curvature < math.inf else 1.0
-        condition = 3.0 * curvature * typical / (n * model.l2)
-        if n < d:  # rows are nearly orthogonal
-            root = math.sqrt(n / d)
-            condition = min(condition, ((1.0 + root) / (1.0 - root)) ** 2)
-        epochs = 10.0 + condition
-        return epochs * (n * visit_seconds(model) + EPOCH) + STEP
 
     def init(self, x0: Array) -> DualAscentState:
         """Return the state before the first epoch."""
@@ -210,7 +191,7 @@ class DualOracle(RowOracle):
     def ascend(self, ascent: Ascent, epochs: int) -> Ascent:
         """Return slopes and point after some epochs."""
         theta, w, rests = (part.copy() for part in ascent)
-        epoch = self._compiled_epoch() if is_compiled(self.model) else self._plain_epoch
+        epoch = self._compiled_epoch() if visits_are_compiled(self.model) else self._plain_epoch
         self.njev += epochs
         self.more_work += EPOCH * epochs
         with np.errstate(**QUIET):
@@ -282,22 +263,6 @@ class DualOracle(RowOracle):
         else:
             at.late_bound = LateBound(self.model, slopes=balanced)
         return at
-
-
-def is_compiled(model: LinearModel) -> bool:
-    """Return whether compiled code visits the rows."""
-    by_rows = ENTRIES_OF_ROW * model.n_samples  # rows may be nearly empty
-    known = kernels.readable(model.X)
-    return kernels.wanted(known, lambda known: max(known.entries, by_rows) >= LEAST_COMPILED)
-
-
-def visit_seconds(model: LinearModel) -> float:
-    """Return the cost of visiting a row."""
-    if not is_compiled(model):
-        return PLAIN_VISIT
-    entry = VISIT_DENSE if model.storage.dense else VISIT_SPARSE
-    visit = VISIT_LOG if model.loss.has_logarithms else VISIT
-    return visit + entry * model.storage.entries / model.n_samples
 
 
 def proximal_slopes(loss: Loss, z: Vector, q: float, y: Vector) -> Vector:

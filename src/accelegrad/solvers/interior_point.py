@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -17,8 +16,9 @@ from accelegrad.models.linear_model import LinearModel
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.rules.base import Array, Step
 from accelegrad.run.oracle import QUIET, Evaluation
-from accelegrad.solvers.curvature import MOST_PARAMETERS, Costs, Factored, Goal
-from accelegrad.solvers.row_oracle import STEP, RowRule, TermsOracle
+from accelegrad.solvers.curvature import Costs, Factored, Goal
+from accelegrad.solvers.row_oracle import RowRule, TermsOracle
+from accelegrad.solvers.work import INSIDE_ROW
 
 Matrix = npt.NDArray[np.float64]
 
@@ -28,8 +28,6 @@ FIRST_BARRIER = 10.0
 TOWARDS_END = 0.99
 #: More steps do not get any further: ten to thirty are usual.
 MOST_STEPS = 60
-#: The seconds per row that a step takes for the point inside the limits (300,000 rows)
-INSIDE_ROW = 5e-8
 #: An l1 term makes a weight 0 if its slope is more than this share of its range from both ends.
 INSIDE = 1e-3
 
@@ -149,12 +147,6 @@ class InteriorPoint(RowRule):
             )
         return BarrierOracle(model, rng, goal, terms, penalty)
 
-    def likely_work(self, model: LinearModel) -> float:
-        """Return that of a dozen steps."""
-        if not model.loss.has_one_kink or model.n_parameters > MOST_PARAMETERS:
-            return math.inf
-        return 12.0 * (step_seconds(model) + STEP)
-
     def init(self, x0: Array) -> InteriorPointState:
         """Return the state before the first step."""
         nothing = Inside(*(np.empty(0) for _ in Inside._fields))
@@ -178,12 +170,6 @@ class InteriorPoint(RowRule):
         known = oracle.proved(after)
         moved = InteriorPointState(state.iteration + 1, known.point, after, 0.0)
         return Step(moved, known, 0.0)
-
-
-def step_seconds(model: LinearModel) -> float:
-    """Return the cost of a step beside its evaluation: see `RowOracle.work`."""
-    costs = Costs.of(model)
-    return costs.all_curvature + costs.evaluation + INSIDE_ROW * model.n_samples
 
 
 class Found(NamedTuple):
@@ -329,7 +315,8 @@ class BarrierOracle(TermsOracle):
 
     def proved(self, inside: Inside) -> Evaluation:
         """Evaluate at the parameters, with the bound that the slopes prove."""
-        self.more_work += step_seconds(self.model)
+        costs = Costs.of(self.model)
+        self.more_work += costs.all_curvature + costs.evaluation + INSIDE_ROW * self.model.n_samples
         evaluation = self(self.kinked.parameters(inside, 0))
         with np.errstate(**QUIET):
             evaluation.dual_value = self.dual.at_slopes(self.kinked.slopes(inside, 0))

@@ -28,7 +28,6 @@ from accelegrad.solvers.curvature import (
 )
 from accelegrad.solvers.quadratic import DESCENT
 from accelegrad.solvers.row_oracle import (
-    STEP,
     RowOracle,
     RowRule,
     SmoothedOracle,
@@ -115,15 +114,6 @@ class SketchedNewton(RowRule):
         """Return the sum with second derivatives, smoothed if it has kinks."""
         smooth = math.isfinite(model.loss.curvature)
         return (CurvedOracle if smooth else SmoothedCurvedOracle)(model, rng, goal)
-
-    def likely_work(self, model: LinearModel) -> float:
-        """Return that of ten steps and some samples; more for a sequence of smooth sums."""
-        costs = Costs.of(model)
-        if costs.at_once:  # one step with the exact curvature
-            return costs.all_curvature + 2.0 * (costs.evaluation + STEP)
-        _, cost, _ = costs.sample(1)
-        work = costs.evaluation * (10.0 + min(4.0 * cost, 60.0)) + 10.0 * STEP
-        return work if math.isfinite(model.loss.curvature) else 6.0 * work
 
     def init(self, x0: Array) -> SketchedNewtonState:
         """Return the state before the first evaluation."""

@@ -1,14 +1,14 @@
 """Two solvers for one sum over rows: the second joins where the first gains too little.
 
-Facts about the data say which solvers can run, not always which is fastest. Each counts its work:
-the seconds that its passes over the rows, visits of rows and factorisations take by the estimates
-of `Costs`, so that a run depends on the data alone. Once the first solver has done as much as the
-second is likely to need, the second starts from the best point so far, and from then on the one
-with less work does the next step. Best point and best bound count wherever they come from.
+Facts about the data say which solvers can run, not always which is fastest. Each counts its work
+(`accelegrad.solvers.work`), so that a run depends on the data alone. Once the first solver has done
+more than either was likely to need, the second starts from the best point so far, and from then on
+the one with less work does the next step. Best point and best bound count wherever they come from.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ from accelegrad.solvers.row_oracle import RowOracle, RowRule
 #: The second joins after this many steps at the latest: `max_iter` leaves it some. Chosen.
 MOST_ALONE = 300
 #: A turn ends at this many times the work of the other solver; chosen.
-BEYOND = 1.1
+BEYOND = 1.3
 #: The seed of the second solver's samples; chosen.
 SEED = 0
 COUNTED = ("nfev", "njev", "points", "rows")
@@ -51,10 +51,13 @@ class Portfolio(RowRule):
     ----------
     first, second : RowRule
         The rules.
+    patience : float
+        The work after which the second one joins.
     """
 
     first: RowRule
     second: RowRule
+    patience: float
 
     @property
     def title(self) -> str:  # type: ignore[override]
@@ -87,11 +90,12 @@ class Portfolio(RowRule):
 
     def advance(self, state: PortfolioState, oracle: SharedOracle, most: int) -> Step:  # type: ignore[override]
         """Do the steps of one turn; they count as one once both rules take turns."""
-        rule, own = self.rules[state.turn], state[2 + state.turn]
-        if state.joined >= 0:
-            most = rule.stride(own) if state.alone else self._slice(rule, own, oracle, state.turn)
+        rule, own = self.rules[state.turn], (state.first, state.second)[state.turn]
+        steps: float = most if state.joined < 0 else rule.stride(own)
+        if not state.alone:
+            steps = min(steps, self._most(state, oracle))
         try:
-            step = oracle.by(state.turn, rule, own, most)
+            step = oracle.by(state.turn, rule, own, int(steps))
         except LineSearchError:
             if state.alone:
                 raise
@@ -108,18 +112,19 @@ class Portfolio(RowRule):
         if state.joined >= 0:
             due = works[1 - turn] < works[turn]
         else:
-            due = works[0] > oracle.patience or state.iteration >= MOST_ALONE
+            due = works[0] > self.patience or state.iteration >= MOST_ALONE
         if due and not state.alone:
             state = self._passed_on(state, oracle)
         return step._replace(state=state, steps=done)
 
-    def _slice(self, rule: RowRule, own: Any, oracle: SharedOracle, turn: int) -> int:
-        """Return how many steps take the rule a little beyond the other one's work."""
-        work, other = oracle.works[turn], oracle.works[1 - turn]
+    def _most(self, state: PortfolioState, oracle: SharedOracle) -> float:
+        """Return how many steps take a rule a little beyond the other's work, or the patience."""
+        work, own = oracle.works[state.turn], (state.first, state.second)[state.turn]
         if not work > 0.0:
-            return rule.stride(own)
-        room = (BEYOND * other - work) / work * own.iteration
-        return int(max(1, min(rule.stride(own), room)))
+            return math.inf
+        limit = self.patience if state.joined < 0 else oracle.works[1 - state.turn]
+        steps: float = (BEYOND * limit - work) / work * own.iteration
+        return max(1.0, steps)
 
     def _passed_on(self, state: PortfolioState, oracle: SharedOracle) -> PortfolioState:
         """Return the state in which it is the other rule's turn."""
@@ -138,11 +143,6 @@ class SharedOracle(RowOracle):
         super().__init__(model, rng, goal)
         self._rules = rules
         self._parts: list[RowOracle | None] = [rules[0].oracle(model, rng, goal), None]
-
-    @property
-    def patience(self) -> float:
-        """The work that either rule is likely to need."""
-        return max(rule.likely_work(self.model) for rule in self._rules)
 
     @property
     def works(self) -> tuple[float, ...]:

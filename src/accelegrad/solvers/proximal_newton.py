@@ -32,7 +32,6 @@ from accelegrad.solvers.curvature import (
 from accelegrad.solvers.row_oracle import (
     LARGEST_SHRINK,
     NEGLIGIBLE_GAP,
-    STEP,
     RowRule,
     SmoothedOracle,
     SmoothOracle,
@@ -115,17 +114,6 @@ class ProximalNewton(RowRule):
         smooth = math.isfinite(model.loss.curvature)
         kind = PenalisedOracle if smooth else SmoothedPenalisedOracle
         return kind(model, rng, goal, terms, penalty)
-
-    def likely_work(self, model: LinearModel) -> float:
-        """Return that of a few steps with all rows and columns; one step for least squares."""
-        if model.n_features > FEW_COLUMNS:
-            return math.inf
-        costs, steps = Costs.of(model), 5.0
-        if model.loss.name == "squared":
-            steps = 1.0
-        elif model.loss.curvature == math.inf:
-            steps = 15.0
-        return steps * (costs.all_curvature + costs.evaluation + STEP)
 
     def init(self, x0: Array) -> ProximalNewtonState:
         """Return the state before the first step."""

@@ -22,14 +22,13 @@ from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.rules.base import Array, StepRule
 from accelegrad.run.oracle import QUIET, Evaluation, ModelOracle
 from accelegrad.solvers.curvature import Costs, Goal, shorter_share
+from accelegrad.solvers.work import STEP
 
 #: mu is divided by at most this at a time (measured: 2 and 10 cost a bit more).
 LARGEST_SHRINK = 4.0
 #: mu shrinks if the smoothing's part exceeds this share of the larger of gap and wanted gap, and
 #: aims at half this share of the wanted gap (0.25 takes as long; with 1 the gap never gets small).
 LARGEST_PART = 0.5
-#: The seconds that a step takes besides its passes over the rows
-STEP = 4e-4
 LEAST_MU = 1e-100  # its inverse, the curvature, can still be squared
 NEGLIGIBLE_GAP = 1e-14  # of the value: rounding of sums hides a smaller gap
 
@@ -58,10 +57,6 @@ class RowRule(StepRule):
         """Return the last accepted point."""
         point: Array = state.point
         return point
-
-    def likely_work(self, model: LinearModel) -> float:  # noqa: ARG002
-        """Return the work that a run is likely to need; see `RowOracle.work`."""
-        return math.inf
 
 
 class RowOracle(ModelOracle):
