@@ -162,7 +162,7 @@ def test_solvers_of_one_colour_are_told_apart(tmp_path, monkeypatch):
     (data,) = re.findall(r'<script type="application/json".*?>(.*?)</script>', page.read_text())
     entries = json.loads(data)[0]["entries"]
     looks = [(entry["dash"], entry["colour"]["light"]) for entry in entries]
-    assert len(set(looks)) == len(looks) == 1 + len(names) == 9
+    assert len(set(looks)) == len(looks) == 1 + len(names) == 11
 
 
 def test_profiles_of_a_hand_made_example():

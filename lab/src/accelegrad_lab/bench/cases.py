@@ -6,15 +6,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+import scipy.sparse as sp
+
 from accelegrad.errors import nearest
 from accelegrad.models.losses import LOSSES
 from accelegrad_lab.engine.fit import Fit, Goal
 from accelegrad_lab.engine.rows import (
+    DENSE,
     NUMBERS,
     PREPARED,
     SCALED,
     SHORT_ROWS,
     TEXT,
+    Rows,
     is_there,
     plain_name,
     rows_of,
@@ -22,7 +27,7 @@ from accelegrad_lab.engine.rows import (
 from accelegrad_lab.functions.contest import ACCURACIES, FunctionContest
 from accelegrad_lab.functions.formulas import KINDS
 from accelegrad_lab.functions.suite import SUITE
-from accelegrad_lab.peers import EVERYDAY, FUNCTIONS, PEERS, SOLVERS, Peer
+from accelegrad_lab.peers import EVERYDAY, FUNCTIONS, PEERS, SHAPES, SOLVERS, Peer
 
 
 class Case(NamedTuple):
@@ -161,6 +166,55 @@ def _solvers(quick: bool) -> Iterator[Case]:
                     yield Case(SOLVERS, loss, data + PREPARED, f"{loss} l2={l2}")
 
 
+# -- random shapes ---------------------------------------------------------------------------------
+
+MOST_ENTRIES = 4e6
+
+
+class Shape(NamedTuple):
+    """A fit drawn at random: any loss and penalty, numbers log-uniform, a third of X full."""
+
+    loss: str
+    penalty: str
+    alpha: float
+    n: int
+    d: int
+    density: float
+    rng: np.random.Generator  # for the entries
+
+    @classmethod
+    def draw(cls, seed: int, number: int) -> Shape:
+        """Draw a shape, whatever others are drawn."""
+        rng = np.random.default_rng([seed, number])
+        loss, penalty = rng.choice(list(LOSSES)), rng.choice(["l2", "l1"])
+        limits = np.log([[1e-5, 3e-2], [1e2, 4e4], [3.0, 5e3]])
+        alpha, n, d = np.exp(rng.uniform(*limits.T))
+        density = 0.005 ** max(0.0, rng.uniform(-0.5, 1.0))
+        n = min(n, MOST_ENTRIES / (d * density))
+        return cls(str(loss), str(penalty), float(alpha), int(n), int(d), density, rng)
+
+    def fit(self) -> Fit:
+        """Draw normal entries, and a linear function of them with noise, or its signs."""
+        (n, d), rng, entry = (self.n, self.d), self.rng, LOSSES[self.loss]
+        if self.density >= DENSE:
+            X: Any = rng.standard_normal((n, d)) * (rng.random((n, d)) < self.density)
+        else:
+            rows, columns = rng.integers((n, d), size=(int(n * d * self.density), 2)).T
+            X = sp.csr_matrix((rng.standard_normal(rows.size), (rows, columns)), shape=(n, d))
+        scores = X @ rng.standard_normal(d)
+        y = scores / scores.std() + 0.5 * rng.standard_normal(n)
+        parameters = {entry.parameter.name: entry.parameter.default} if entry.parameter else {}
+        goal = Goal(self.loss, self.penalty, strength=self.alpha * n, parameters=parameters)
+        return Fit(goal, Rows(X, np.sign(y) if entry.classification else y))
+
+
+def _shapes(count: int, seed: int) -> Iterator[Case]:
+    for number in range(count):
+        one = Shape.draw(seed, number)
+        data = f"{seed}-{number} {one.n}x{one.d}"
+        yield Case(SHAPES, one.loss, data, f"{one.penalty}, alpha={one.alpha:.1e}")
+
+
 # -- functions -------------------------------------------------------------------------------------
 
 QUICK_FUNCTIONS = (
@@ -238,6 +292,18 @@ SUITES: Mapping[str, Suite] = {
         1e-3,
         limits=(60.0, 10.0),
     ),
+    SHAPES: Suite(
+        "Fits of random shapes, with all defaults",
+        "Losses, penalties, strengths, rows, columns and densities at random. Everything else is "
+        "as in everyday fits.",
+        "AcceleGrad",
+        {name: entry.words for name, entry in LOSSES.items()},
+        lambda _: iter(()),  # they are asked for by number
+        lambda case: Shape.draw(*map(int, case.data.split()[0].split("-"))).fit(),
+        (1e-3,),
+        1e-3,
+        limits=(60.0, 10.0),
+    ),
     FUNCTIONS: Suite(
         "Functions of the user's own: calls and seconds",
         "Convex functions with exact values and (sub)gradients. An accuracy of 1e-4 means f - f* "
@@ -257,13 +323,15 @@ SUITES: Mapping[str, Suite] = {
 }
 
 
-def chosen_cases(suite: str, only: Sequence[str] = (), *, quick: bool = False) -> list[Case]:
+def chosen_cases(
+    suite: str, only: Sequence[str] = (), *, quick: bool = False, shapes: int = 0, seed: int = 0
+) -> list[Case]:
     """Return the cases whose data are there.
 
     `only` names groups, sets (or functions) and goals. Several of one kind are alternatives; a case
     has to fit one of each kind that is named.
     """
-    found = list(SUITES[suite].cases(quick))
+    found = list(_shapes(shapes, seed) if shapes else SUITES[suite].cases(quick))
     if only and quick and suite == FUNCTIONS:
         found = list(SUITES[suite].cases(False))
     kinds = [set().union(*(case.names[kind] for case in found)) for kind in range(3)]

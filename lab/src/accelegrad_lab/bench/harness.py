@@ -44,6 +44,8 @@ class BenchRequest:
     only: Sequence[str] = ()
     solvers: Sequence[str] = ()
     quick: bool = False
+    shapes: int = 0
+    seed: int = 0
     time_limit: float | None = None
     resume: bool = False
     progress: bool = True
@@ -62,7 +64,10 @@ def bench(request: BenchRequest) -> tuple[Path, bool]:
     Return where the page is, and whether the run was interrupted.
     """
     begun = time.perf_counter()
-    cases = chosen_cases(request.suite, request.only, quick=request.quick)
+    cases = chosen_cases(
+        request.suite, request.only,
+        quick=request.quick, shapes=request.shapes, seed=request.seed,
+    )  # fmt: skip
     if request.solvers and cases:  # an unknown name is an error before any work
         solvers_of(cases[0], SUITES[request.suite].open(cases[0]), request.solvers)
     settings = {"suite": request.suite, "time_limit": request.limit, "clock": CLOCK}

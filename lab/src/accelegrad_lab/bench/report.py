@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from accelegrad_lab.bench.cases import Suite
 from accelegrad_lab.engine.experiment import Claim, Curve, Figure, Panel, Report, Verdict
 from accelegrad_lab.engine.fit import Rung
-from accelegrad_lab.engine.tasks import put
+from accelegrad_lab.engine.tasks import json_line, put
 from accelegrad_lab.peers import PEERS
 from accelegrad_lab.report.prepared import colours
 from accelegrad_lab.report.report import STROKES, versions, write_report
@@ -77,7 +77,7 @@ class Record:
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> Record:
         """Return what `to_json` gave."""
-        rungs = tuple(Rung(*map(float, rung)) for rung in plain["rungs"])
+        rungs = tuple(Rung(*[*map(float, rung[:6]), *rung[6:]]) for rung in plain["rungs"])
         return cls(**{**plain, "rungs": rungs})
 
 
@@ -129,13 +129,21 @@ class Results:
             return math.nan
         return max(lowest - one.lower, 0.0) / (one.unit(lowest) or math.inf)
 
+    def ended(self, key: str, name: str, cost: float) -> str:
+        """Say how a solver ended, whose cost of an accuracy is known: runs judge no accuracy."""
+        record, lowest = self.records[key, name], self.lowest(key)
+        if math.isfinite(cost) or record.status != "reached":
+            return record.status
+        error = min(rung.value for rung in record.rungs) - lowest
+        return f"inaccurate: {error / self.problems[key].unit(lowest):.0e}"
+
     def costs(self, measure: str, accuracy: float, group: str = "") -> Costs:
         """Return the least cost of an accuracy by problem and solver.
 
         Problems whose minimum is not known well enough are left out, and solvers that do not count
         (or not their calls).
         """
-        place = Rung._fields.index({"CPU seconds": "cpu"}.get(measure, measure))
+        cost = {"CPU seconds": "cpu"}.get(measure, measure)
         table: Costs = {}
         for key, one in self.problems.items():
             if (group and one.group != group) or self.unsure(key) > KNOWN * accuracy:
@@ -148,7 +156,7 @@ class Results:
                     proved = self.suite.proves and peer.own
                     table[key][name] = min(
                         (
-                            rung[place]
+                            getattr(rung, cost)
                             for rung in record.rungs
                             if one.reached(rung, accuracy, lowest, proved=proved)
                         ),
@@ -173,6 +181,7 @@ class Results:
 WIDEST = 1000.0  # the factor at which profiles end
 MEAN, CLOSE, FAR, SHARE = 1.0, 2.0, 5.0, 0.9  # the bars: on average, close, at most, how often
 SHORT = 2e-3  # seconds of a peer below which a problem does not count for them
+LONG = 1e-2  # seconds of ours or of a peer, from which a summary of its own counts
 COLD_SECONDS = 2.0  # that a first fit in a new process may take
 LISTED = 30  # losses that a claim names
 IN_A_ROW = 4  # panels
@@ -215,6 +224,8 @@ def write_bench_report(
     report = Report(suite.title, summary, claims(results), figures, facts)
     put(out / "table.md", "\n".join(_markdown(results, report)) + "\n")
     put(out / "table.csv", _csv(results))
+    if suite.ours == "AcceleGrad":
+        put(out / "fits.jsonl", b"".join(json_line("fit", one) for one in _fits(results)))
     return write_report(report, out)
 
 
@@ -324,9 +335,18 @@ def summary_words(found: Sequence[float]) -> str:
 
 
 def _summaries(results: Results) -> Iterator[tuple[str, str]]:
-    for measure in results.suite.measures:
-        found = [ratio for ratio, _ in results.over_best_peer(measure).values()]
+    suite = results.suite
+    for measure in suite.measures:
+        best, costs = results.over_best_peer(measure), results.costs(measure, suite.judged)
+        found = [ratio for ratio, _ in best.values()]
         yield f"all problems, {measure}", summary_words(found)
+        if measure != "calls":
+            long = [
+                ratio
+                for key, (ratio, peer) in best.items()
+                if max(costs[key][suite.ours], costs[key][peer]) >= LONG
+            ]
+            yield f"{1e3 * LONG:g} ms or more of either, {measure}", summary_words(long)
     for name, words in results.suite.groups.items():
         found = [r for r, _ in results.over_best_peer(results.suite.measures[0], name).values()]
         if found:
@@ -362,6 +382,8 @@ def _losses(results: Results) -> Iterator[tuple[str, str]]:
         if ratio > CLOSE:
             ours, theirs = costs[key][results.suite.ours], costs[key][name]
             words = f"{ratio:.1f}x of {PEERS[name].shown} ({ours:.3g} and {theirs:.3g} {measure})"
+            rungs = results.records[key, results.suite.ours].rungs
+            words += f", by {rungs[-1].method}" if rungs and rungs[-1].method else ""
             yield f"{results.problems[key].group}: {results.problems[key].shown}", words
 
 
@@ -467,6 +489,33 @@ def _group_table(results: Results, keys: Sequence[str]) -> Iterator[str]:
     yield from table_lines(head, rows, numbers=True)
 
 
+def _fits(results: Results) -> Iterator[dict[str, Any]]:
+    """Go through the fits: ours, the fastest accurate peer by each clock, and who was not one."""
+    suite = results.suite
+    clocks = [
+        (measure, results.costs(measure, suite.judged), results.over_best_peer(measure))
+        for measure in suite.measures
+    ]
+    for key, by in clocks[0][1].items():
+        one = results.problems[key]
+        found: dict[str, Any] = {"problem": key, "words": one.words}
+        for rung in results.records[key, suite.ours].rungs:
+            gap = (rung.value - rung.bound) / one.unit(rung.value)
+            found |= {"method": rung.method, "gap": gap}
+        for measure, costs, best in clocks:
+            found[measure] = costs[key][suite.ours]
+            if key in best:
+                peer = best[key][1]
+                found |= {f"peer by {measure}": peer, f"its {measure}": costs[key][peer]}
+        found["without a time"] = [
+            f"{name}: {results.ended(key, name, cost)}"
+            for name, cost in by.items()
+            if math.isinf(cost)
+        ]
+        yield found
+    yield dict(_summaries(results))
+
+
 def _csv(results: Results) -> str:
     suite = results.suite
     head = ["problem", "group", "data", "goal", "solver", "accuracy", *suite.measures, "status"]
@@ -478,5 +527,5 @@ def _csv(results: Results) -> str:
             for name in by:
                 costs = [table[key].get(name, "") for table in tables]
                 about = [key, one.group, one.data, one.goal, name, accuracy]
-                rows.append([*about, *costs, results.records[key, name].status])
+                rows.append([*about, *costs, results.ended(key, name, by[name])])
     return csv_text(head, rows)

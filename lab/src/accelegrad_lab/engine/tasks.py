@@ -227,7 +227,7 @@ class LineFile:
                 "--out names another folder."
             )
         # Without half a line at the end, which the next would be added to.
-        put(self.path, b"".join(_line(kind, content) for kind, content in lines))
+        put(self.path, b"".join(json_line(kind, content) for kind, content in lines))
         return lines[1:]
 
     def _lines(self) -> Iterable[tuple[str, dict[str, Any]]]:
@@ -241,10 +241,11 @@ class LineFile:
     def add(self, kind: str, content: Mapping[str, Any]) -> None:
         """Keep one result."""
         with self.path.open("ab") as file:
-            file.write(_line(kind, content))
+            file.write(json_line(kind, content))
 
 
-def _line(kind: str, content: Mapping[str, Any]) -> bytes:
+def json_line(kind: str, content: Mapping[str, Any]) -> bytes:
+    """Return a line of such a file."""
     plain = {"kind": kind, **{name: _plain(value) for name, value in content.items()}}
     return (json.dumps(plain, allow_nan=False) + "\n").encode()
 
