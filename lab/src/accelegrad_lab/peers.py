@@ -111,29 +111,37 @@ OTHER_OBJECTIVE = "it does not have this objective"
 Test = Callable[[Fit], str]  # says why a solver cannot take a fit, or nothing
 
 
-def _goal(*losses: str, **wanted: Any) -> Test:
-    """Return a test: a fit of these losses, any without them, with what the goal has to say."""
+def _takes(
+    *losses: str,
+    penalties: Sequence[str | None] = ("l2",),
+    binary: bool = False,
+    why: str = OTHER_OBJECTIVE,
+    nonnegative: bool = False,
+    path: bool = False,
+) -> Test:
+    """Return a test: these losses with one of these penalties; `why` not with another."""
 
     def against(fit: Fit) -> str:
-        wants = {"nonnegative": False, "path": False, **wanted}
-        same = all(getattr(fit.goal, name) == value for name, value in wants.items())
-        return "" if same and (not losses or fit.goal.loss in losses) else OTHER_OBJECTIVE
-
-    return against
-
-
-def _plain(*losses: str) -> Test:
-    """Return a test: one fit of these losses with an l2 penalty, or none."""
-    return lambda fit: _goal(*losses, penalty="l2" if fit.alpha else fit.goal.penalty)(fit)
-
-
-def _with_l2(*losses: str, binary: bool = False) -> Test:
-    def against(fit: Fit) -> str:
+        goal = fit.goal
+        if goal.loss not in losses or (goal.nonnegative, goal.path) != (nonnegative, path):
+            return OTHER_OBJECTIVE
         if binary and fit.n_classes > 2:
             return "it takes two classes"
-        return _plain(*losses)(fit) or ("" if fit.alpha > 0 else "it needs l2 > 0")
+        return "" if (goal.penalty if fit.alpha else None) in penalties else why
 
     return against
+
+
+_plain = partial(_takes, penalties=("l2", None))
+_with_l2 = partial(_takes, why="it needs l2 > 0")
+_with_any = partial(_takes, penalties=("l2", "l1", "elasticnet"))
+_l1 = partial(_takes, penalties=("l1",), binary=True)
+_elastic = partial(_takes, penalties=("elasticnet",))
+_without_l2 = partial(
+    _takes,
+    penalties=(None, "l1"),
+    why="its penalty is an l1 norm, so it has the same objective with l2 = 0 only",
+)
 
 
 def _few_equations(fit: Fit) -> str:
@@ -146,35 +154,6 @@ def _few_parameters(fit: Fit) -> str:
     parameters = max(fit.n_classes if fit.is_joint else 1, 1) * fit.rows.X.shape[1]
     few = parameters <= min(MOST_PARAMETERS, fit.n_rows)
     return _plain("logistic")(fit) or ("" if few else "it would factorise a large matrix")
-
-
-def _with(*losses: str, penalties: Sequence[str] = ("l2", "l1", "elasticnet")) -> Test:
-    """Return a test: these losses, of two classes at most, with one of these penalties."""
-
-    def against(fit: Fit) -> str:
-        same = fit.n_classes <= 2 and fit.goal.penalty in penalties and fit.alpha > 0
-        return _goal(*losses, penalty=fit.goal.penalty)(fit) if same else OTHER_OBJECTIVE
-
-    return against
-
-
-_l1 = partial(_with, penalties=("l1",))
-_elastic = partial(_with, penalties=("elasticnet",))
-
-
-def _cyanures(fit: Fit) -> str:
-    many = _plain("logistic")
-    return (many if fit.is_joint else _with("logistic", "squared_hinge", "squared"))(fit)
-
-
-def _without_l2(*losses: str) -> Test:
-    def against(fit: Fit) -> str:
-        if fit.goal.loss not in losses:
-            return OTHER_OBJECTIVE
-        l1 = "its penalty is an l1 norm, so it has the same objective with l2 = 0 only"
-        return "" if fit.alpha == 0 or fit.goal.penalty == "l1" else l1
-
-    return against
 
 
 def _dense_without_penalty(fit: Fit) -> str:
@@ -592,8 +571,8 @@ PEERS: Mapping[str, Peer] = {
         "LinearSVC, l1", _l1("squared_hinge"), _svc, "l1 SVC", penalty="l1", dual=False
     ),
     "cyanure": Peer(
-        "cyanure", "cyanure's Classifier and Regression", _cyanure, _cyanures, BOTH, "",
-        tolerances, "cyanure",
+        "cyanure", "cyanure's Classifier and Regression", _cyanure,
+        _with_any("logistic", "squared_hinge", "squared"), BOTH, "", tolerances, "cyanure",
     ),
     "rehline": Peer(
         "rehline", "rehline's plq_Ridge_Classifier and plq_Ridge_Regressor", _rehline,
@@ -604,12 +583,12 @@ PEERS: Mapping[str, Peer] = {
         _with_l2("logistic", "squared", *_SVM, binary=True), BOTH, "", tolerances, "snapml",
     ),
     "glum": Peer(
-        "glum", "glum.GeneralizedLinearRegressor", _Glum, _with("logistic", "squared"), _TWO,
-        needs="glum", by_columns=True,
+        "glum", "glum.GeneralizedLinearRegressor", _Glum,
+        _with_any("logistic", "squared", binary=True), _TWO, needs="glum", by_columns=True,
     ),
     "adelie": Peer(
-        "adelie", "adelie.grpnet", _Adelie, _with("logistic", "squared"), _TWO, needs="adelie",
-        by_columns=True,
+        "adelie", "adelie.grpnet", _Adelie, _with_any("logistic", "squared", binary=True), _TWO,
+        needs="adelie", by_columns=True,
     ),
     "SGDClassifier": Peer(
         "SGD", "SGDClassifier", _sgd(),
@@ -646,12 +625,12 @@ PEERS: Mapping[str, Peer] = {
     },
     "Ridge, positive": Peer(
         "Ridge", "Ridge(positive=True)", _ridge(positive=True),
-        _goal(nonnegative=True, penalty="l2"), _TWO, "positive",
+        _takes("squared", nonnegative=True), _TWO, "positive",
     ),
     "LinearRegression, positive": Peer(
         "nnls", "LinearRegression(positive=True)",
         _fixed("LinearRegression", lambda _: {"positive": True}),
-        _goal(nonnegative=True, penalty=None), _TWO,
+        _takes("squared", penalties=(None,), nonnegative=True), _TWO,
     ),
     "Lasso": Peer(
         "Lasso", "Lasso", _fixed("Lasso", _alpha), _l1("squared"), _TWO,
@@ -673,9 +652,7 @@ PEERS: Mapping[str, Peer] = {
         "celer", "celer.ElasticNet", _fixed("ElasticNet", _alpha, "celer", l1_ratio=HALF),
         _elastic("squared"), _TWO, "elastic net", needs="celer", by_columns=True,
     ),
-    "HuberRegressor": Peer(
-        "HuberRegressor", "HuberRegressor", _huber, _own_scale
-    ),
+    "HuberRegressor": Peer("HuberRegressor", "HuberRegressor", _huber, _own_scale),
     "QuantileRegressor": Peer(
         "QuantileRegressor", "QuantileRegressor", _fixed("QuantileRegressor", _quantile),
         _without_l2(*_KINKED), ladder=once,
@@ -690,13 +667,13 @@ PEERS: Mapping[str, Peer] = {
     "LogisticRegressionCV": Peer(
         "LBFGS", "LogisticRegressionCV",
         _fixed("LogisticRegressionCV", lambda fit: {"Cs": 1.0 / _strengths(fit)}),
-        _goal("logistic", path=True, penalty="l2"), _TWO, "CV"
+        _takes("logistic", path=True), _TWO, "CV"
     ),
     "RidgeCV": Peer("Ridge", "RidgeCV",
         _fixed("RidgeCV", lambda fit: {"alphas": _strengths(fit), "cv": FOLDS}),
-        _goal("squared", path=True, penalty="l2"), _TWO, "CV"),
+        _takes("squared", path=True), _TWO, "CV"),
     "LassoCV": Peer("Lasso", "LassoCV", _fixed("LassoCV", lambda fit: {"alphas": fit.alphas}),
-        _goal("squared", path=True, penalty="l1"), _TWO, "CV"),
+        _l1("squared", path=True), _TWO, "CV"),
     # functions
     "auto": _function("AcceleGrad", "minimize(f, x0)", _ours("auto"), "auto", own=True),
     "accelegrad": _function(

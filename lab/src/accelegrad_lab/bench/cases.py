@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,8 @@ from accelegrad_lab.functions.contest import ACCURACIES, FunctionContest
 from accelegrad_lab.functions.formulas import KINDS
 from accelegrad_lab.functions.suite import SUITE
 from accelegrad_lab.peers import EVERYDAY, FUNCTIONS, PEERS, SHAPES, SOLVERS, Peer
+
+Request = Any  # what the user asked for, as the harness has it
 
 
 class Case(NamedTuple):
@@ -127,8 +129,8 @@ COLD = (
 """The cases that are fitted in a new process too, with an empty cache of compiled code."""
 
 
-def _everyday(quick: bool) -> Iterator[Case]:
-    for group, sets, goals in QUICK if quick else FULL:
+def _everyday(asked: Request) -> Iterator[Case]:
+    for group, sets, goals in QUICK if asked.quick else FULL:
         for data in filter(is_there, sets):
             yield from (Case(EVERYDAY, group, data, goal) for goal in goals)
 
@@ -157,8 +159,8 @@ def l2_goal(name: str) -> Goal:
     return Goal(loss, strength=float(strength.removesuffix("/n")), parameters=parameters)
 
 
-def _solvers(quick: bool) -> Iterator[Case]:
-    for names, losses in zip(SETS[quick], (CLASS_LOSSES, NUMBER_LOSSES), strict=True):
+def _solvers(asked: Request) -> Iterator[Case]:
+    for names, losses in zip(SETS[asked.quick], (CLASS_LOSSES, NUMBER_LOSSES), strict=True):
         for data in filter(is_there, names):
             for loss in losses:
                 for strength in (*STRENGTHS, *([0.0] if loss in WITHOUT_L2 else [])):
@@ -208,10 +210,10 @@ class Shape(NamedTuple):
         return Fit(goal, Rows(X, np.sign(y) if entry.classification else y))
 
 
-def _shapes(count: int, seed: int) -> Iterator[Case]:
-    for number in range(count):
-        one = Shape.draw(seed, number)
-        data = f"{seed}-{number} {one.n}x{one.d}"
+def _shapes(asked: Request) -> Iterator[Case]:
+    for number in range(asked.shapes):
+        one = Shape.draw(asked.seed, number)
+        data = f"{asked.seed}-{number} {one.n}x{one.d}"
         yield Case(SHAPES, one.loss, data, f"{one.penalty}, alpha={one.alpha:.1e}")
 
 
@@ -224,8 +226,8 @@ QUICK_FUNCTIONS = (
 )  # fmt: skip
 
 
-def _functions(quick: bool) -> Iterator[Case]:
-    for name in QUICK_FUNCTIONS if quick else SUITE:
+def _functions(asked: Request) -> Iterator[Case]:
+    for name in QUICK_FUNCTIONS if asked.quick and not asked.only else SUITE:
         yield Case(FUNCTIONS, SUITE[name].kind, name, "")
 
 
@@ -240,7 +242,7 @@ class Suite:
     summary: str
     ours: str  # the solver that others are compared with
     groups: Mapping[str, str]  # of cases, in words
-    cases: Callable[[bool], Iterator[Case]]  # those whose data are there; True: the quick ones
+    cases: Callable[[Request], Iterator[Case]]  # those asked for whose data are there
     open: Callable[[Case], Any]  # returns the problem of a case
     accuracies: tuple[float, ...]
     judged: float  # the accuracy that the sentences of the report speak of
@@ -253,7 +255,7 @@ class Suite:
         return iter([float("nan")]) if self.ours == "AcceleGrad" else peer.ladder()
 
 
-SUITES: Mapping[str, Suite] = {
+SUITES: dict[str, Suite] = {
     SOLVERS: Suite(
         "accelegrad and the solvers that users would pick",
         "Every solver minimises the same objective, mean loss + l2/2 ||w||^2, on the same arrays, "
@@ -292,18 +294,6 @@ SUITES: Mapping[str, Suite] = {
         1e-3,
         limits=(60.0, 10.0),
     ),
-    SHAPES: Suite(
-        "Fits of random shapes, with all defaults",
-        "Losses, penalties, strengths, rows, columns and densities at random. Everything else is "
-        "as in everyday fits.",
-        "AcceleGrad",
-        {name: entry.words for name, entry in LOSSES.items()},
-        lambda _: iter(()),  # they are asked for by number
-        lambda case: Shape.draw(*map(int, case.data.split()[0].split("-"))).fit(),
-        (1e-3,),
-        1e-3,
-        limits=(60.0, 10.0),
-    ),
     FUNCTIONS: Suite(
         "Functions of the user's own: calls and seconds",
         "Convex functions with exact values and (sub)gradients. An accuracy of 1e-4 means f - f* "
@@ -323,17 +313,22 @@ SUITES: Mapping[str, Suite] = {
 }
 
 
-def chosen_cases(
-    suite: str, only: Sequence[str] = (), *, quick: bool = False, shapes: int = 0, seed: int = 0
-) -> list[Case]:
+SUITES[SHAPES] = replace(
+    SUITES[EVERYDAY],
+    title="Fits of random shapes, with all defaults",
+    groups={name: entry.words for name, entry in LOSSES.items()},
+    cases=_shapes,
+    open=lambda case: Shape.draw(*map(int, case.data.split()[0].split("-"))).fit(),
+)
+
+
+def chosen_cases(asked: Request) -> list[Case]:
     """Return the cases whose data are there.
 
     `only` names groups, sets (or functions) and goals. Several of one kind are alternatives; a case
     has to fit one of each kind that is named.
     """
-    found = list(_shapes(shapes, seed) if shapes else SUITES[suite].cases(quick))
-    if only and quick and suite == FUNCTIONS:
-        found = list(SUITES[suite].cases(False))
+    found, only = list(SUITES[asked.suite].cases(asked)), asked.only
     kinds = [set().union(*(case.names[kind] for case in found)) for kind in range(3)]
     known = set().union(*kinds)
     for name in only:

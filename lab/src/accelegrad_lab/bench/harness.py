@@ -64,10 +64,7 @@ def bench(request: BenchRequest) -> tuple[Path, bool]:
     Return where the page is, and whether the run was interrupted.
     """
     begun = time.perf_counter()
-    cases = chosen_cases(
-        request.suite, request.only,
-        quick=request.quick, shapes=request.shapes, seed=request.seed,
-    )  # fmt: skip
+    cases = chosen_cases(request)
     if request.solvers and cases:  # an unknown name is an error before any work
         solvers_of(cases[0], SUITES[request.suite].open(cases[0]), request.solvers)
     settings = {"suite": request.suite, "time_limit": request.limit, "clock": CLOCK}

@@ -93,7 +93,7 @@ def _renew_minima(request: Request) -> int:
 
     require("--minima", "bench", "cvxpy", "clarabel", distribution="accelegrad-lab")
     with one_thread():
-        for case in chosen_cases(request.suite, request.only, quick=request.quick):
+        for case in chosen_cases(request):
             one = write_minima([SUITE[case.data]])[case.data]
             common.say(f"{case.data}: {one.value:.15g}, to {one.error:.0e} ({one.ways})")
     return 0
