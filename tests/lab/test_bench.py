@@ -8,6 +8,7 @@ import os
 import re
 from dataclasses import replace
 
+import numba
 import numpy as np
 import pytest
 
@@ -22,7 +23,7 @@ from accelegrad_lab.engine.experiment import Verdict
 from accelegrad_lab.engine.fit import Rung, Sample
 from accelegrad_lab.engine.rows import Rows, rows_of
 from accelegrad_lab.engine.tasks import LineFile
-from accelegrad_lab.engine.worker import Pair, SolverError, TimeLimitError, Worker
+from accelegrad_lab.engine.worker import Pair, SolverError, TimeLimitError, Timing, Worker
 from accelegrad_lab.peers import EVERYDAY, PEERS, SOLVERS, Peer, iterations, once, tolerances
 from accelegrad_lab.report import stills
 from accelegrad_lab.report.tables import geometric_mean, profile, ratios
@@ -231,6 +232,19 @@ def test_an_interrupted_run_writes_its_report_and_goes_on(tmp_path, monkeypatch)
     count = len(seen)
     bench(replace(asked, resume=True))
     assert len(seen) == count
+
+
+def test_a_call_that_compiles_is_made_again_but_for_a_first_fit():
+    made = []
+
+    def make():
+        made.append(1)
+        return lambda: numba.njit(lambda x: x + 1.0)(1.0)  # which compiles each time
+
+    assert Timing(most=1).fastest(make)[0] == 2.0
+    assert len(made) == 1
+    Timing(most=2).fastest(make)
+    assert len(made) == 1 + 3
 
 
 def slept(begun, seconds, cpu):

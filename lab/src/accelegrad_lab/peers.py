@@ -214,32 +214,24 @@ def _alpha(fit: Fit) -> dict[str, Any]:
     return {"alpha": fit.alpha}
 
 
-def _zone(fit: Fit) -> float:
-    """Return the epsilon with which an epsilon-insensitive loss is that of a fit."""
-    return 0.0 if fit.goal.loss == "absolute" else fit.models[0].loss.parameter
+def _zone(fit: Fit) -> dict[str, Any]:
+    """Return loss and epsilon: without a zone an epsilon-insensitive loss is the absolute one."""
+    if fit.goal.loss == "absolute":
+        return {"loss": "epsilon_insensitive", "epsilon": 0.0}
+    return {"loss": fit.goal.name, "epsilon": fit.models[0].loss.parameter}
 
 
 _logistic = partial(_made, "LogisticRegression", _cost)
 _svc = partial(_made, "LinearSVC", lambda fit: {**_cost(fit), "loss": fit.goal.loss}, SVM)
-_svr = partial(
-    _made, "LinearSVR",
-    lambda fit: {
-        **_cost(fit), "epsilon": _zone(fit),
-        "loss": "epsilon_insensitive" if fit.goal.loss == "absolute" else fit.goal.loss,
-    },
-    SVM,
-)  # fmt: skip
+_svr = partial(_made, "LinearSVR", lambda fit: {**_cost(fit), **_zone(fit)}, SVM)
 _ridge = partial(_made, "Ridge", lambda fit: {"alpha": fit.alpha * fit.n_rows, "random_state": 0})
 _huber = _made("HuberRegressor", lambda fit: {"alpha": fit.alpha * fit.n_rows / fit.scale})
 
 
 def _sgd(**options: Any) -> Callable[[Fit, float], Any]:
     def make(fit: Fit, setting: float) -> Any:
-        own = {**_alpha(fit), "random_state": 0, "loss": fit.goal.name}
-        if not fit.n_classes:
-            own["epsilon"] = _zone(fit)
-        if fit.goal.loss == "absolute":
-            own["loss"] = "epsilon_insensitive"
+        own = {**_alpha(fit), "random_state": 0}
+        own |= {"loss": fit.goal.name} if fit.n_classes else _zone(fit)
         unlimited: dict[str, Any] = {} if fit.defaults else {"tol": None}
         kind = "SGDClassifier" if fit.n_classes else "SGDRegressor"
         return _made(kind, lambda _: own, **unlimited, **options)(fit, setting)
@@ -632,10 +624,7 @@ PEERS: Mapping[str, Peer] = {
         _fixed("LinearRegression", lambda _: {"positive": True}),
         _takes("squared", penalties=(None,), nonnegative=True), _TWO,
     ),
-    "Lasso": Peer(
-        "Lasso", "Lasso", _fixed("Lasso", _alpha), _l1("squared"), _TWO,
-        by_columns=True,
-    ),
+    "Lasso": Peer("Lasso", "Lasso", _fixed("Lasso", _alpha), _l1("squared"), _TWO, by_columns=True),
     "celer": Peer(
         "celer", "celer.Lasso", _fixed("Lasso", _alpha, "celer"), _l1("squared"), _TWO,
         needs="celer", by_columns=True,
@@ -683,9 +672,7 @@ PEERS: Mapping[str, Peer] = {
         "AcceleGrad", "minimize(f, x0, method='accelegrad', restart='auto')",
         _ours("accelegrad", restart="auto"), "restarts", own=True,
     ),
-    "bundle": _function(
-        "Bundle", "minimize(f, x0, method='bundle')", _ours("bundle"), own=True
-    ),
+    "bundle": _function("Bundle", "minimize(f, x0, method='bundle')", _ours("bundle"), own=True),
     "lbfgs-b": _function(
         "L-BFGS-B", "scipy.optimize.minimize", _scipy("L-BFGS-B", ftol=0.0, gtol=0.0), "SciPy",
         against=_bounds_only,

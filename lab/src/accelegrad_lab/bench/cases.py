@@ -4,28 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import scipy.sparse as sp
 
 from accelegrad.errors import nearest
 from accelegrad.models.losses import LOSSES
+from accelegrad_lab.engine import rows
 from accelegrad_lab.engine.fit import Fit, Goal
-from accelegrad_lab.engine.rows import (
-    DENSE,
-    NUMBERS,
-    PREPARED,
-    SCALED,
-    SHORT_ROWS,
-    TEXT,
-    Rows,
-    is_there,
-    plain_name,
-    rows_of,
-)
 from accelegrad_lab.functions.contest import ACCURACIES, FunctionContest
-from accelegrad_lab.functions.formulas import KINDS
+from accelegrad_lab.functions.formulas import Kind
 from accelegrad_lab.functions.suite import SUITE
 from accelegrad_lab.peers import EVERYDAY, FUNCTIONS, PEERS, SHAPES, SOLVERS, Peer
 
@@ -48,7 +37,7 @@ class Case(NamedTuple):
     @property
     def names(self) -> tuple[set[str], set[str], set[str]]:
         """By what it may be asked for: its group, its data or its goal."""
-        return {self.group}, {self.data, plain_name(self.data)}, {self.goal} - {""}
+        return {self.group}, {self.data, rows.plain_name(self.data)}, {self.goal} - {""}
 
 
 # -- fits with all defaults ------------------------------------------------------------------------
@@ -84,39 +73,26 @@ Group = tuple[str, Sequence[str], Sequence[str]]  # its name, and goals on sets,
 
 
 def _scaled(names: Sequence[str]) -> list[str]:
-    return [name + SCALED for name in names]
+    return [name + rows.SCALED for name in names]
 
 
 FULL: Sequence[Group] = (
     ("small", ["breast_cancer-100, scaled"], [*CLASSIFIED, L1[0]]),
     ("small", ["iris-100"], CLASSIFIED),
     ("small", ["diabetes-100, scaled"], [*QUADRATIC, *ROBUST]),
-    ("text", TEXT, CLASSIFIED),
-    ("rows", [*SHORT_ROWS, *_scaled(SHORT_ROWS)], CLASSIFIED),
+    ("text", rows.TEXT, CLASSIFIED),
+    ("rows", [*rows.SHORT_ROWS, *_scaled(rows.SHORT_ROWS)], CLASSIFIED),
     ("sparse", ["sparse-1e4", "sparse-1e5", "sparse-5e5"], CLASSIFIED),
-    ("l1", [*TEXT, "spambase, scaled", "a9a", "phishing"], L1),
-    ("wide", TEXT, LASSO),
-    ("numbers", NUMBERS, QUADRATIC),
-    ("numbers", _scaled(NUMBERS), [*QUADRATIC, *ROBUST]),
+    ("l1", [*rows.TEXT, "spambase, scaled", "a9a", "phishing"], L1),
+    ("wide", rows.TEXT, LASSO),
+    ("numbers", rows.NUMBERS, QUADRATIC),
+    ("numbers", _scaled(rows.NUMBERS), [*QUADRATIC, *ROBUST]),
     ("classes", ["iris", "digits", *(f"{k}-classes" for k in (3, 10, 30, 100))], CLASSIFIED),
     ("classes", ["news20"], CLASSIFIED),
     ("cv", ["breast_cancer, scaled", "digits", "basehock"], ["log_loss CV"]),
     ("cv", ["spambase, scaled"], ["log_loss CV"]),
     ("cv", ["diabetes, scaled", "cpusmall, scaled", "casp, scaled"], ["ridge CV", "lasso CV"]),
     ("cv", ["basehock"], ["lasso CV"]),
-)
-QUICK: Sequence[Group] = (
-    ("small", ["breast_cancer-100, scaled"], ["hinge", "log_loss"]),
-    ("small", ["diabetes-100, scaled"], ["ridge", "lasso 0.1"]),
-    ("text", ["text-small"], CLASSIFIED),
-    ("rows", ["breast_cancer, scaled", "classes-small"], CLASSIFIED),
-    ("l1", ["text-small", "classes-small"], ["l1 log_loss 0.1"]),
-    ("wide", ["text-small"], ["lasso 0.1"]),
-    ("numbers", ["numbers-small"], ["ridge", "lasso 0.1", "nonnegative ridge"]),
-    ("numbers", ["numbers-small, scaled"], [*QUADRATIC, *ROBUST]),
-    ("classes", ["iris", "digits", "5-classes-small"], ["log_loss", "hinge"]),
-    ("cv", ["breast_cancer, scaled"], ["log_loss CV"]),
-    ("cv", ["diabetes, scaled"], ["ridge CV", "lasso CV"]),
 )
 COLD = (
     "text/basehock/hinge", "text/basehock/log_loss", "rows/spambase, scaled/hinge",
@@ -130,9 +106,11 @@ COLD = (
 
 
 def _everyday(asked: Request) -> Iterator[Case]:
-    for group, sets, goals in QUICK if asked.quick else FULL:
-        for data in filter(is_there, sets):
-            yield from (Case(EVERYDAY, group, data, goal) for goal in goals)
+    """Go through the cases; the quick ones are those of which scikit-learn has the data."""
+    for group, sets, goals in FULL:
+        for data in filter(rows.is_there, sets):
+            if not asked.quick or rows.plain_name(data).split("-")[0] in rows.BUILT_IN:
+                yield from (Case(EVERYDAY, group, data, goal) for goal in goals)
 
 
 # -- solvers of one objective ----------------------------------------------------------------------
@@ -143,8 +121,8 @@ NUMBER_LOSSES = ("squared", "huber", "absolute", "quantile")
 WITHOUT_L2 = ("absolute", "quantile")  # also with l2 = 0, where some peers stand alone
 SETS = {
     False: (
-        (*TEXT, *SHORT_ROWS, "breast_cancer", "text-20k", "classes-50k", "classes-wide"),
-        (*NUMBERS, "diabetes", "numbers-45k"),
+        (*rows.TEXT, *rows.SHORT_ROWS, "breast_cancer", "text-20k", "classes-50k", "classes-wide"),
+        (*rows.NUMBERS, "diabetes", "numbers-45k"),
     ),
     True: (("text-small", "classes-small"), ("numbers-small",)),
 }
@@ -161,11 +139,11 @@ def l2_goal(name: str) -> Goal:
 
 def _solvers(asked: Request) -> Iterator[Case]:
     for names, losses in zip(SETS[asked.quick], (CLASS_LOSSES, NUMBER_LOSSES), strict=True):
-        for data in filter(is_there, names):
+        for data in filter(rows.is_there, names):
             for loss in losses:
                 for strength in (*STRENGTHS, *([0.0] if loss in WITHOUT_L2 else [])):
                     l2 = f"{strength:g}/n" if strength else "0"
-                    yield Case(SOLVERS, loss, data + PREPARED, f"{loss} l2={l2}")
+                    yield Case(SOLVERS, loss, data + rows.PREPARED, f"{loss} l2={l2}")
 
 
 # -- random shapes ---------------------------------------------------------------------------------
@@ -198,16 +176,16 @@ class Shape(NamedTuple):
     def fit(self) -> Fit:
         """Draw normal entries, and a linear function of them with noise, or its signs."""
         (n, d), rng, entry = (self.n, self.d), self.rng, LOSSES[self.loss]
-        if self.density >= DENSE:
+        if self.density >= rows.DENSE:
             X: Any = rng.standard_normal((n, d)) * (rng.random((n, d)) < self.density)
         else:
-            rows, columns = rng.integers((n, d), size=(int(n * d * self.density), 2)).T
-            X = sp.csr_matrix((rng.standard_normal(rows.size), (rows, columns)), shape=(n, d))
+            i, j = rng.integers((n, d), size=(int(n * d * self.density), 2)).T
+            X = sp.csr_matrix((rng.standard_normal(i.size), (i, j)), shape=(n, d))
         scores = X @ rng.standard_normal(d)
         y = scores / scores.std() + 0.5 * rng.standard_normal(n)
         parameters = {entry.parameter.name: entry.parameter.default} if entry.parameter else {}
         goal = Goal(self.loss, self.penalty, strength=self.alpha * n, parameters=parameters)
-        return Fit(goal, Rows(X, np.sign(y) if entry.classification else y))
+        return Fit(goal, rows.Rows(X, np.sign(y) if entry.classification else y))
 
 
 def _shapes(asked: Request) -> Iterator[Case]:
@@ -266,7 +244,7 @@ SUITES: dict[str, Suite] = {
         "minimize",
         {loss: LOSSES[loss].words for loss in (*CLASS_LOSSES, *NUMBER_LOSSES)},
         _solvers,
-        lambda case: Fit(l2_goal(case.goal), rows_of(case.data), defaults=False),
+        lambda case: Fit(l2_goal(case.goal), rows.rows_of(case.data), defaults=False),
         (1e-2, 1e-3, 1e-4, 1e-6),
         1e-3,
     ),
@@ -289,7 +267,7 @@ SUITES: dict[str, Suite] = {
             "cv": "cross-validation",
         },
         _everyday,
-        lambda case: Fit(GOALS[case.goal], rows_of(case.data)),
+        lambda case: Fit(GOALS[case.goal], rows.rows_of(case.data)),
         (1e-3,),
         1e-3,
         limits=(60.0, 10.0),
@@ -301,7 +279,7 @@ SUITES: dict[str, Suite] = {
         "whatever it returns. A call is one value with one gradient. Nothing is tuned, but "
         "AC-FGM and the universal method are given the accuracy.",
         "auto",
-        dict.fromkeys(KINDS, "functions"),
+        dict.fromkeys(get_args(Kind), "functions"),
         _functions,
         lambda case: FunctionContest(SUITE[case.data]),
         ACCURACIES,

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -204,6 +205,7 @@ def write_bench_report(
         "in all": f"{seconds:.0f} s (results that were there already took none)",
         "raw numbers": "results.jsonl, table.csv",
     }
+    others = {PEERS[name].needs for name in results.solvers}
     facts = {
         "Run": run,
         f"Our {suite.measures[0]} over the best peer's": dict(_summaries(results)),
@@ -217,7 +219,7 @@ def write_bench_report(
         "Where a peer is more than twice as fast": dict(_losses(results)) or {"nowhere": ""},
         "What is called": {PEERS[name].shown: PEERS[name].words for name in results.solvers},
         "Problems": {one.shown: _words(results, key) for key, one in results.problems.items()},
-        "Versions": versions(),
+        "Versions": versions() | {name: version(name) for name in sorted(others) if name},
     }
     summary = f"{len(results.problems)} problems. {suite.summary}"
     figures = [_figure(results, accuracy) for accuracy in suite.accuracies]
@@ -248,48 +250,45 @@ def claims(results: Results) -> list[Claim]:
         if PEERS[name].cold and key in problems
     }
     what = f"(of problems that take it {1e3 * SHORT:g} ms or more)"
-    possible = [
-        _share_claim(
-            "solved",
+    shares = {
+        "solved": (
             f"Every problem is solved to {suite.judged:g}"
             + (", and our own certificate says so." if suite.proves else "."),
             {problems[key].shown: math.isfinite(by[suite.ours]) for key, by in costs.items()},
         ),
-        _share_claim(
-            "bounds-hold",
+        "bounds-hold": (
             "No lower bound that a run of ours proves is above the lowest value found.",
-            {one.shown: not results.refuted(key) for key, one in problems.items()},
-        )
-        if suite.proves
-        else None,
-        _mean_claim(list(counted.values()), what),
-        _share_claim(
-            "within-2x",
+            {one.shown: not results.refuted(k) for k, one in problems.items() if suite.proves},
+        ),
+        "within-2x": (
             f"On {SHARE:.0%} of the problems we need at most twice as much as the best peer "
             f"{what}.",
             {problems[key].shown: ratio <= CLOSE for key, ratio in counted.items()},
-            need=SHARE,
         ),
-        _share_claim(
-            "within-5x",
+        "within-5x": (
             f"Nowhere do we need more than five times as much {what}.",
             {problems[key].shown: ratio <= FAR for key, ratio in counted.items()},
         ),
-        _share_claim(
-            "first-fit",
+        "first-fit": (
             f"A first fit in a new process with an empty cache takes at most {COLD_SECONDS:g} s.",
             {f"{problems[key].shown} ({s:.1f} s)": s <= COLD_SECONDS for key, s in first.items()},
         ),
-    ]
-    return [claim for claim in possible if claim is not None]
+    }
+    found = [_share_claim(name, *one) for name, one in shares.items() if one[1]]
+    if counted:
+        mean = geometric_mean(counted.values())
+        statement = f"On average we need no more than the best peer {what}."
+        verdict = Verdict.HOLDS if mean <= MEAN else Verdict.FAILS
+        threshold = f"geometric mean of the ratios at most {MEAN:g}"
+        evidence = [("ours over the best peer's", summary_words(list(counted.values())))]
+        words = f"The mean is {mean:.2f}."
+        found.append(_claim("mean", statement, verdict, threshold, evidence, words))
+    return found
 
 
-def _share_claim(
-    name: str, statement: str, held: Mapping[str, bool], need: float = 1.0
-) -> Claim | None:
-    """Return the claim that something holds in a share of problems; None without any."""
-    if not held:
-        return None
+def _share_claim(name: str, statement: str, held: Mapping[str, bool]) -> Claim:
+    """Return the claim that something holds in all problems, or in a share of them."""
+    need = SHARE if name == "within-2x" else 1.0
     bad = [shown for shown, holds in held.items() if not holds]
     good, of = len(held) - len(bad), len(held)
     verdict = Verdict.HOLDS if good >= need * of else Verdict.IN_PART if good else Verdict.FAILS
@@ -297,26 +296,15 @@ def _share_claim(
     evidence = [("problems", f"{good} of {of}")]
     evidence += [("not so", "; ".join(bad[:LISTED]) + more)] if bad else []
     threshold = "all problems" if need == 1.0 else f"{need:.0%} of the problems"
-    words = "" if verdict is Verdict.HOLDS else f"It is so on {good} of {of} problems."
+    words = f"It is so on {good} of {of} problems."
+    return _claim(name, statement, verdict, threshold, evidence, words)
+
+
+def _claim(
+    name: str, statement: str, verdict: Verdict, threshold: str, evidence: Any, words: str
+) -> Claim:
+    words = "" if verdict is Verdict.HOLDS else words
     return Claim(name, statement, "this benchmark", verdict, "-", threshold, evidence, words)
-
-
-def _mean_claim(found: Sequence[float], what: str) -> Claim | None:
-    if not found:
-        return None
-    mean = geometric_mean(found)
-    holds = mean <= MEAN
-    statement = f"On average we need no more than the best peer {what}."
-    return Claim(
-        "mean",
-        statement,
-        "this benchmark",
-        Verdict.HOLDS if holds else Verdict.FAILS,
-        "-",
-        f"geometric mean of the ratios at most {MEAN:g}",
-        [("ours over the best peer's", summary_words(found))],
-        "" if holds else f"The mean is {mean:.2f}.",
-    )
 
 
 # -- facts -----------------------------------------------------------------------------------------
