@@ -510,9 +510,7 @@ def _liblinear(
     It takes part as it comes, and with `intercept_scaling=10`, which makes that penalty a hundredth
     of that of the weights. The objective that each reaches decides which of them counts.
     """
-    plain = Peer(
-        "LIBLINEAR", name, make(**options), against, BOTH, variant, tolerances
-    )  # fmt: skip
+    plain = Peer("LIBLINEAR", name, make(**options), against, BOTH, variant, tolerances)
     made, words = make(**options, intercept_scaling=10), variant + SCALED
     scaled = Peer("LIBLINEAR", name + SCALED, made, against, _TWO, words)
     return {name: plain, name + SCALED: scaled}

@@ -131,12 +131,8 @@ class Worker:
     def call(self, function: Callable[..., Any], *arguments: Any, limit: float) -> Any:
         """Return what a function returns in the process.
 
-        Raises
-        ------
-        TimeLimitError
-            If it took longer than `limit` seconds after its clock started.
-        SolverError
-            If it raised an exception.
+        A TimeLimitError is raised if it takes longer than `limit` seconds after its clock started,
+        a SolverError if it raises an exception.
         """
         connection = self.start()
         try:
