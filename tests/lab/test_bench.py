@@ -344,6 +344,35 @@ def test_everyday_fits(tmp_path):
     assert '"AcceleGrad, tol=1e-6"' in text  # which is shown and not counted
 
 
+def test_fits_of_random_shapes(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(stills, "draw_still", lambda _figure: {})
+    monkeypatch.setitem(PEERS, "absent", replace(PEERS["skglm"], needs="no_such_package"))
+    given = ["--shapes", "2", "--seed", "19", "--solvers", "LinearSVR"]
+    out, rows = run(tmp_path, *given, folder="shapes")
+    assert re.search("Left out, because not installed: .*no_such_package", capsys.readouterr().out)
+    fits = [json.loads(line) for line in (out / "fits.jsonl").read_text("utf-8").splitlines()]
+    assert len(fits) == 2 + 1
+    for fit, row in zip(fits, (r for r in rows if r["solver"] == "LinearSVR"), strict=False):
+        assert fit["method"] in ("interior-point", "dual-ascent")
+        assert 0 <= fit["gap"] <= 1e-3
+        assert 0 < fit["CPU seconds"] < 10
+        assert fit["its seconds"] == float(row["seconds"]) < math.inf
+    assert "of 2 (" in fits[2]["all problems, seconds"]
+    # More shapes leave the first ones as they are.
+    assert (
+        run(tmp_path, *given, "--shapes", "3", "--resume", folder="shapes")[1][: len(rows)] == rows
+    )
+
+
+def test_an_inaccurate_answer_is_not_a_time():
+    results = results_of({"minimize": 1.0, "LinearSVC": 1.0})
+    results.records[KEY, "LinearSVC"] = Record(KEY, "LinearSVC", (Rung(1.0, 1.0, 0.6),), "reached")
+    cost = results.costs("seconds", 1e-3)[KEY]["LinearSVC"]
+    assert cost == math.inf
+    assert results.ended(KEY, "LinearSVC", cost) == "inaccurate: 2e-01"
+    assert results.ended(KEY, "minimize", 1.0) == ""
+
+
 def test_functions(tmp_path, monkeypatch):
     monkeypatch.setattr(stills, "draw_still", lambda _figure: {})
     chosen = ["--functions", "--only", "valley,lasso", "--solvers", "lbfgs-b,ad-gd,cvxpy"]

@@ -75,7 +75,7 @@ def run_bench(given: argparse.Namespace) -> int:
         return _renew_minima(request)
     absent = {peer.needs for peer in PEERS.values() if given.suite in peer.suites and peer.missing}
     if absent:
-        common.say(f"Left out, because they are not installed: {', '.join(sorted(absent))}")
+        common.say(f"Left out, because not installed: {', '.join(sorted(absent))}")
     page, interrupted = bench(request)
     if interrupted:
         common.say("Interrupted: the report shows what was done; --resume goes on.")
