@@ -35,8 +35,8 @@ def add_bench(commands: common.Commands[argparse.ArgumentParser]) -> None:
     )
     add_flags(
         command,
-        everyday="estimators with all their defaults beside scikit-learn's, celer's and skglm's; "
-        "the report goes to the folder everyday in --out",
+        everyday="estimators with all their defaults beside those of other packages; the report "
+        "goes to the folder everyday in --out",
         functions="calls and seconds of methods on convex functions with exact gradients; the "
         "report goes to the folder functions in --out",
         quick="small cases that need no files, in a minute or two",
