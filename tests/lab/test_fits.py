@@ -81,6 +81,8 @@ def test_the_objective_of_many_classes(loss):
     assert fit.objective(ours) == pytest.approx(value, rel=1e-12)
     assert ours.objective_ == pytest.approx(value, rel=1e-12)
     assert 0 < fit.floor < value
+    ours.coef_ = ours.coef_.T  # as cyanure has it
+    assert fit.objective(ours) == pytest.approx(value, rel=1e-12)
 
 
 @pytest.mark.parametrize("goal", [*SINGLE, *EVERY])

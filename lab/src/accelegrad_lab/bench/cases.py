@@ -1,4 +1,4 @@
-"""The three lists of cases, and what each benchmark asks of its solvers."""
+"""The lists of cases, and what each benchmark asks of its solvers."""
 
 from __future__ import annotations
 
