@@ -57,16 +57,9 @@ def read(
 ) -> Dataset:
     """Read a file: LIBSVM or CSV text, compressed or not, .npz or .parquet.
 
-    Text columns become one feature for each of their values, as in `accelegrad fit`.
-
-    Parameters
-    ----------
-    path : str or path
-        The file.
-    target : str or int, optional
-        The column with the targets: its name or number. By default the last one.
-    reading : Reading, optional
-        How a CSV or parquet file is read.
+    Text columns become one feature for each of their values, as in `accelegrad fit`. `target` is
+    the name or number of the column with the targets, by default the last one; `reading` says how
+    a CSV or parquet file is read.
     """
     path = Path(path)
     wanted = Wanted(target, targets=Targets.NUMBERS)
@@ -112,19 +105,11 @@ def sparse_text(
     distribution over words: Zipf's law, with random weights that differ among the topics. Entries
     are (1 + log tf) log((1 + n) / df), scaled to rows of norm 1, in columns of random order. Each
     topic has a random weight; the label is +1 for the half of the documents with the larger mean
-    weight, before some labels are flipped.
+    weight, before some labels are flipped, each with a probability of `label_noise`, at most 0.5.
 
-    Parameters
-    ----------
-    n, d : int
-        Rows (documents), at least 2, and columns (words).
-    nnz : int
-        The mean number of non-zeros (distinct words) in a row, at most d / 4. They vary: about
-        log-normal, with at least one in each row.
-    seed : int
-        The seed of `numpy.random.default_rng`.
-    label_noise : float
-        The probability that a label is flipped, at most 0.5.
+    There are n rows (documents), at least 2, and d columns (words). `nnz` is the mean number of
+    non-zeros (distinct words) in a row, at most d / 4. They vary: about log-normal, with at least
+    one in each row.
     """
     n, d = whole_number("n", n, least=2), whole_number("d", d, least=4)
     nnz, seed = whole_number("nnz", nnz, least=1), whole_number("seed", seed, least=0)

@@ -9,9 +9,10 @@ counts the calls and ends the run.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Self
 
@@ -29,8 +30,10 @@ from accelegrad_lab.functions.adaptive import ac_fgm, ad_gd
 from accelegrad_lab.functions.contest import ACCURACIES, FunctionContest, Recorder, has_cvxpy
 from accelegrad_lab.functions.formulas import Function
 
-SOLVERS, EVERYDAY, FUNCTIONS = "solvers", "everyday", "functions"  # the three benchmarks
-BOTH = (SOLVERS, EVERYDAY)
+# The benchmarks
+SOLVERS, EVERYDAY, SHAPES, FUNCTIONS = "solvers", "everyday", "shapes", "functions"
+DEFAULTS = (EVERYDAY, SHAPES)
+BOTH = (SOLVERS, *DEFAULTS)
 TIGHT = 1e-14  # a tolerance that leaves it to the iterations to end a fit
 MOST_STEPS = 1_000_000
 MOST_EQUATIONS = 3000  # of a dense system that is solved directly; chosen, for memory
@@ -90,9 +93,14 @@ class Peer:
         """Its whole name."""
         return f"{self.method}, {self.variant}" if self.variant else self.method
 
+    @property
+    def missing(self) -> bool:
+        """Whether its package is not installed."""
+        return bool(self.needs) and find_spec(self.needs) is None
+
     def reason_against(self, problem: Any) -> str:
         """Return why it cannot take part, or nothing."""
-        if self.needs and find_spec(self.needs) is None:
+        if self.missing:
             return f"{self.needs} is not installed"
         return self.against(problem.function if isinstance(problem, FunctionContest) else problem)
 
@@ -100,31 +108,40 @@ class Peer:
 # -- which fits they can take ----------------------------------------------------------------------
 
 OTHER_OBJECTIVE = "it does not have this objective"
+Test = Callable[[Fit], str]  # says why a solver cannot take a fit, or nothing
 
 
-def _goal(*losses: str, **wanted: Any) -> Callable[[Fit], str]:
-    """Return a test: a fit of these losses, any without them, with what the goal has to say."""
+def _takes(
+    *losses: str,
+    penalties: Sequence[str | None] = ("l2",),
+    binary: bool = False,
+    why: str = OTHER_OBJECTIVE,
+    nonnegative: bool = False,
+    path: bool = False,
+) -> Test:
+    """Return a test: these losses with one of these penalties; `why` not with another."""
 
     def against(fit: Fit) -> str:
-        wants = {"nonnegative": False, "path": False, **wanted}
-        same = all(getattr(fit.goal, name) == value for name, value in wants.items())
-        return "" if same and (not losses or fit.goal.loss in losses) else OTHER_OBJECTIVE
-
-    return against
-
-
-def _plain(*losses: str) -> Callable[[Fit], str]:
-    """Return a test: one fit of these losses with an l2 penalty, or none."""
-    return lambda fit: _goal(*losses, penalty="l2" if fit.alpha else fit.goal.penalty)(fit)
-
-
-def _with_l2(*losses: str, binary: bool = False) -> Callable[[Fit], str]:
-    def against(fit: Fit) -> str:
+        goal = fit.goal
+        if goal.loss not in losses or (goal.nonnegative, goal.path) != (nonnegative, path):
+            return OTHER_OBJECTIVE
         if binary and fit.n_classes > 2:
             return "it takes two classes"
-        return _plain(*losses)(fit) or ("" if fit.alpha > 0 else "it needs l2 > 0")
+        return "" if (goal.penalty if fit.alpha else None) in penalties else why
 
     return against
+
+
+_plain = partial(_takes, penalties=("l2", None))
+_with_l2 = partial(_takes, why="it needs l2 > 0")
+_with_any = partial(_takes, penalties=("l2", "l1", "elasticnet"))
+_l1 = partial(_takes, penalties=("l1",), binary=True)
+_elastic = partial(_takes, penalties=("elasticnet",))
+_without_l2 = partial(
+    _takes,
+    penalties=(None, "l1"),
+    why="its penalty is an l1 norm, so it has the same objective with l2 = 0 only",
+)
 
 
 def _few_equations(fit: Fit) -> str:
@@ -137,24 +154,6 @@ def _few_parameters(fit: Fit) -> str:
     parameters = max(fit.n_classes if fit.is_joint else 1, 1) * fit.rows.X.shape[1]
     few = parameters <= min(MOST_PARAMETERS, fit.n_rows)
     return _plain("logistic")(fit) or ("" if few else "it would factorise a large matrix")
-
-
-def _l1(loss: str, penalty: str = "l1", *, sparse: bool = False) -> Callable[[Fit], str]:
-    def against(fit: Fit) -> str:
-        same = fit.n_classes <= 2 and (is_sparse(fit.rows.X) or not sparse)
-        return _goal(loss, penalty=penalty)(fit) if same else OTHER_OBJECTIVE
-
-    return against
-
-
-def _without_l2(*losses: str) -> Callable[[Fit], str]:
-    def against(fit: Fit) -> str:
-        if fit.goal.loss not in losses:
-            return OTHER_OBJECTIVE
-        l1 = "its penalty is an l1 norm, so it has the same objective with l2 = 0 only"
-        return "" if fit.alpha == 0 or fit.goal.penalty == "l1" else l1
-
-    return against
 
 
 def _dense_without_penalty(fit: Fit) -> str:
@@ -198,7 +197,7 @@ def _made(
     """
 
     def make(fit: Fit, setting: float) -> Any:
-        kind = getattr(__import__(module, fromlist=[name]), name)
+        kind = getattr(import_module(module), name)
         return kind(**{**own(fit), **(_given(fit, setting) if limited else {}), **options})
 
     return make
@@ -215,25 +214,24 @@ def _alpha(fit: Fit) -> dict[str, Any]:
     return {"alpha": fit.alpha}
 
 
-def _zone(fit: Fit) -> float:
-    """Return the epsilon with which an epsilon-insensitive loss is that of a fit."""
-    return 0.0 if fit.goal.loss == "absolute" else fit.models[0].loss.parameter
+def _zone(fit: Fit) -> dict[str, Any]:
+    """Return loss and epsilon: without a zone an epsilon-insensitive loss is the absolute one."""
+    if fit.goal.loss == "absolute":
+        return {"loss": "epsilon_insensitive", "epsilon": 0.0}
+    return {"loss": fit.goal.name, "epsilon": fit.models[0].loss.parameter}
 
 
 _logistic = partial(_made, "LogisticRegression", _cost)
 _svc = partial(_made, "LinearSVC", lambda fit: {**_cost(fit), "loss": fit.goal.loss}, SVM)
-_svr = partial(_made, "LinearSVR", lambda fit: {**_cost(fit), "epsilon": _zone(fit)}, SVM)
+_svr = partial(_made, "LinearSVR", lambda fit: {**_cost(fit), **_zone(fit)}, SVM)
 _ridge = partial(_made, "Ridge", lambda fit: {"alpha": fit.alpha * fit.n_rows, "random_state": 0})
 _huber = _made("HuberRegressor", lambda fit: {"alpha": fit.alpha * fit.n_rows / fit.scale})
 
 
 def _sgd(**options: Any) -> Callable[[Fit, float], Any]:
     def make(fit: Fit, setting: float) -> Any:
-        own = {**_alpha(fit), "random_state": 0, "loss": fit.goal.name}
-        if not fit.n_classes:
-            own["epsilon"] = _zone(fit)
-        if fit.goal.loss == "absolute":
-            own["loss"] = "epsilon_insensitive"
+        own = {**_alpha(fit), "random_state": 0}
+        own |= {"loss": fit.goal.name} if fit.n_classes else _zone(fit)
         unlimited: dict[str, Any] = {} if fit.defaults else {"tol": None}
         kind = "SGDClassifier" if fit.n_classes else "SGDRegressor"
         return _made(kind, lambda _: own, **unlimited, **options)(fit, setting)
@@ -247,7 +245,45 @@ def _quantile_of(fit: Fit) -> float:
 
 
 def _quantile(fit: Fit) -> dict[str, Any]:
-    return {**_alpha(fit), "quantile": _quantile_of(fit), "fit_intercept": fit.defaults}
+    alpha = fit.alpha / 2 if fit.goal.loss == "absolute" else fit.alpha
+    return {"alpha": alpha, "quantile": _quantile_of(fit), "fit_intercept": fit.defaults}
+
+
+def _cyanure(fit: Fit, setting: float) -> Any:
+    """Return an estimator of cyanure's, whose squared hinge loss is half of ours."""
+    share = 0.5 if fit.goal.loss == "squared_hinge" else 1.0
+    own: dict[str, Any] = {"penalty": fit.goal.penalty, "verbose": False}
+    own |= {"lambda_1": share * max(fit.weights), "lambda_2": share * min(fit.weights)}
+    if fit.n_classes:
+        own["loss"] = fit.goal.loss
+    kind = "Classifier" if fit.n_classes else "Regression"
+    return _made(kind, lambda _: own, "cyanure.estimators")(fit, setting)
+
+
+def _rehline(fit: Fit, setting: float) -> Any:
+    """Return an estimator of rehline's, whose squared loss is twice ours."""
+    loss, parameter = fit.goal.loss, fit.models[0].loss.parameter
+    named = {
+        "squared_hinge": {"name": "squared hinge"},
+        "squared": {"name": "MSE"},
+        "absolute": {"name": "MAE"},
+        "huber": {"name": "huber", "tau": parameter},
+        "quantile": {"name": "QR", "qt": parameter},
+        "epsilon_insensitive": {"name": "SVR", "epsilon": parameter},
+    }.get(loss, {"name": loss})
+    own = {"loss": named, "C": fit.cost / 2 if loss == "squared" else fit.cost}
+    kind = "plq_Ridge_Classifier" if fit.n_classes else "plq_Ridge_Regressor"
+    return _made(kind, lambda _: own, "rehline")(fit, setting)
+
+
+def _snapml(fit: Fit, setting: float) -> Any:
+    own: dict[str, Any] = {"regularizer": fit.alpha * fit.n_rows, "random_state": 0}
+    own["fit_intercept"] = True
+    if fit.goal.loss in _SVM:
+        own["loss"] = fit.goal.loss
+    kinds = {"logistic": "LogisticRegression", "squared": "LinearRegression"}
+    kind = kinds.get(fit.goal.loss, "SupportVectorMachine")
+    return _made(kind, lambda _: own, "snapml")(fit, setting)
 
 
 def _strengths(fit: Fit) -> Vector:
@@ -282,6 +318,44 @@ class _QuantReg(_Wrapped):
         self.n_iter_ = found.iterations
         self.coef_ = found.params[: X.shape[1]]
         self.intercept_ = found.params[-1] if intercept else 0.0
+        return self
+
+
+def _numbers(fit: Fit, y: Any) -> Vector:
+    """Return targets, and 0 and 1 for two classes."""
+    return np.asarray(y if fit.classes is None else y == fit.classes[-1], dtype=np.float64)
+
+
+class _Glum(_Wrapped):
+    """glum's estimator."""
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit, with an intercept."""
+        fit = self.problem
+        own: dict[str, Any] = {"alpha": fit.alpha, "l1_ratio": fit.weights[0] / fit.alpha}
+        own["family"] = "binomial" if fit.n_classes else "normal"
+        made = _fixed("GeneralizedLinearRegressor", lambda _: own, "glum")(fit, self.setting)
+        made.fit(X, _numbers(fit, y))
+        self.coef_, self.intercept_ = made.coef_, made.intercept_
+        return self
+
+
+class _Adelie(_Wrapped):
+    """adelie's path of a single strength."""
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit, with an intercept."""
+        fit, adelie = self.problem, import_module("adelie")
+        columns = adelie.matrix.sparse(X) if is_sparse(X) else np.asfortranarray(X)
+        family = adelie.glm.binomial if fit.n_classes else adelie.glm.gaussian
+        found = adelie.grpnet(
+            columns,
+            family(_numbers(fit, y)),
+            alpha=fit.weights[0] / fit.alpha,
+            lmda_path=np.array([fit.alpha]),
+            progress_bar=False,
+        )
+        self.coef_, self.intercept_ = found.betas[-1].toarray(), found.intercepts[-1]
         return self
 
 
@@ -425,20 +499,18 @@ _SVM = ("hinge", "squared_hinge")
 _ZONE = ("absolute", "epsilon_insensitive")
 _KINKED = ("absolute", "quantile")
 _SMOOTH = tuple(name for name, entry in LOSSES.items() if entry.smooth)
-_ONE, _TWO, _F = (SOLVERS,), (EVERYDAY,), (FUNCTIONS,)
+_ONE, _TWO, _F = (SOLVERS,), DEFAULTS, (FUNCTIONS,)
 
 
 def _liblinear(
-    name: str, against: Callable[[Fit], str], make: Callable[..., Any], variant: str, **options: Any
+    name: str, against: Test, make: Callable[..., Any], variant: str, **options: Any
 ) -> dict[str, Peer]:
     """Return a peer of LIBLINEAR with its two ways to treat the intercept, which it penalises.
 
     It takes part as it comes, and with `intercept_scaling=10`, which makes that penalty a hundredth
     of that of the weights. The objective that each reaches decides which of them counts.
     """
-    plain = Peer(
-        "LIBLINEAR", name, make(**options), against, BOTH, variant, tolerances
-    )  # fmt: skip
+    plain = Peer("LIBLINEAR", name, make(**options), against, BOTH, variant, tolerances)
     made, words = make(**options, intercept_scaling=10), variant + SCALED
     scaled = Peer("LIBLINEAR", name + SCALED, made, against, _TWO, words)
     return {name: plain, name + SCALED: scaled}
@@ -485,8 +557,32 @@ PEERS: Mapping[str, Peer] = {
         solver="liblinear",
     ),
     **_liblinear("LinearSVC", _with_l2(*_SVM), _svc, "SVC"),
+    **_liblinear(
+        "LinearSVC, l1", _l1("squared_hinge"), _svc, "l1 SVC", penalty="l1", dual=False
+    ),
+    "cyanure": Peer(
+        "cyanure", "cyanure's Classifier and Regression", _cyanure,
+        _with_any("logistic", "squared_hinge", "squared"), BOTH, "", tolerances, "cyanure",
+    ),
+    "rehline": Peer(
+        "rehline", "rehline's plq_Ridge_Classifier and plq_Ridge_Regressor", _rehline,
+        _with_l2(*_SVM, "squared", "huber", "quantile", *_ZONE), BOTH, "", tolerances, "rehline",
+    ),
+    "snapml": Peer(
+        "snapml", "snapml's LogisticRegression, LinearRegression and SupportVectorMachine", _snapml,
+        _with_l2("logistic", "squared", *_SVM, binary=True), BOTH, "", tolerances, "snapml",
+    ),
+    "glum": Peer(
+        "glum", "glum.GeneralizedLinearRegressor", _Glum,
+        _with_any("logistic", "squared", binary=True), _TWO, needs="glum", by_columns=True,
+    ),
+    "adelie": Peer(
+        "adelie", "adelie.grpnet", _Adelie, _with_any("logistic", "squared", binary=True), _TWO,
+        needs="adelie", by_columns=True,
+    ),
     "SGDClassifier": Peer(
-        "SGD", "SGDClassifier", _sgd(), _with_l2("logistic", *_SVM, binary=True), _TWO
+        "SGD", "SGDClassifier", _sgd(),
+        _with_l2("logistic", "modified_huber", *_SVM, binary=True), _TWO,
     ),
     "SGD, averaged": Peer(
         "SGD", "SGDClassifier or SGDRegressor (average=True)", _sgd(average=True),
@@ -519,32 +615,31 @@ PEERS: Mapping[str, Peer] = {
     },
     "Ridge, positive": Peer(
         "Ridge", "Ridge(positive=True)", _ridge(positive=True),
-        _goal(nonnegative=True, penalty="l2"), _TWO, "positive",
+        _takes("squared", nonnegative=True), _TWO, "positive",
     ),
     "LinearRegression, positive": Peer(
         "nnls", "LinearRegression(positive=True)",
         _fixed("LinearRegression", lambda _: {"positive": True}),
-        _goal(nonnegative=True, penalty=None), _TWO,
+        _takes("squared", penalties=(None,), nonnegative=True), _TWO,
     ),
-    "Lasso": Peer(
-        "Lasso", "Lasso", _fixed("Lasso", _alpha), _l1("squared"), _TWO,
-        by_columns=True,
-    ),
+    "Lasso": Peer("Lasso", "Lasso", _fixed("Lasso", _alpha), _l1("squared"), _TWO, by_columns=True),
     "celer": Peer(
-        "celer", "celer.Lasso", _fixed("Lasso", _alpha, "celer"), _l1("squared", sparse=True), _TWO,
+        "celer", "celer.Lasso", _fixed("Lasso", _alpha, "celer"), _l1("squared"), _TWO,
         needs="celer", by_columns=True,
     ),
     "skglm": Peer(
-        "skglm", "skglm.Lasso", _fixed("Lasso", _alpha, "skglm"), _l1("squared", sparse=True), _TWO,
+        "skglm", "skglm.Lasso", _fixed("Lasso", _alpha, "skglm"), _l1("squared"), _TWO,
         needs="skglm", apart=True, by_columns=True,
     ),
     "ElasticNet": Peer(
         "Lasso", "ElasticNet", _fixed("ElasticNet", _alpha, l1_ratio=HALF),
-        _l1("squared", "elasticnet"), _TWO, "elastic net",
+        _elastic("squared"), _TWO, "elastic net",
     ),
-    "HuberRegressor": Peer(
-        "HuberRegressor", "HuberRegressor", _huber, _own_scale
+    "celer, ElasticNet": Peer(
+        "celer", "celer.ElasticNet", _fixed("ElasticNet", _alpha, "celer", l1_ratio=HALF),
+        _elastic("squared"), _TWO, "elastic net", needs="celer", by_columns=True,
     ),
+    "HuberRegressor": Peer("HuberRegressor", "HuberRegressor", _huber, _own_scale),
     "QuantileRegressor": Peer(
         "QuantileRegressor", "QuantileRegressor", _fixed("QuantileRegressor", _quantile),
         _without_l2(*_KINKED), ladder=once,
@@ -552,20 +647,20 @@ PEERS: Mapping[str, Peer] = {
     "QuantReg": Peer(
         "QuantReg", "statsmodels QuantReg", _QuantReg, _dense_without_penalty, needs="statsmodels"
     ),
-    **_liblinear("LinearSVR", _with_l2(*_ZONE), _svr, "SVR"),
+    **_liblinear("LinearSVR", _with_l2(*_ZONE, "squared_epsilon_insensitive"), _svr, "SVR"),
     "L-BFGS-B": Peer(
         "L-BFGS-B", "scipy.optimize.minimize", _LBFGSB, _plain(*_SMOOTH), _ONE, "SciPy"
     ),
     "LogisticRegressionCV": Peer(
         "LBFGS", "LogisticRegressionCV",
         _fixed("LogisticRegressionCV", lambda fit: {"Cs": 1.0 / _strengths(fit)}),
-        _goal("logistic", path=True, penalty="l2"), _TWO, "CV"
+        _takes("logistic", path=True), _TWO, "CV"
     ),
     "RidgeCV": Peer("Ridge", "RidgeCV",
         _fixed("RidgeCV", lambda fit: {"alphas": _strengths(fit), "cv": FOLDS}),
-        _goal("squared", path=True, penalty="l2"), _TWO, "CV"),
+        _takes("squared", path=True), _TWO, "CV"),
     "LassoCV": Peer("Lasso", "LassoCV", _fixed("LassoCV", lambda fit: {"alphas": fit.alphas}),
-        _goal("squared", path=True, penalty="l1"), _TWO, "CV"),
+        _l1("squared", path=True), _TWO, "CV"),
     # functions
     "auto": _function("AcceleGrad", "minimize(f, x0)", _ours("auto"), "auto", own=True),
     "accelegrad": _function(
@@ -575,9 +670,7 @@ PEERS: Mapping[str, Peer] = {
         "AcceleGrad", "minimize(f, x0, method='accelegrad', restart='auto')",
         _ours("accelegrad", restart="auto"), "restarts", own=True,
     ),
-    "bundle": _function(
-        "Bundle", "minimize(f, x0, method='bundle')", _ours("bundle"), own=True
-    ),
+    "bundle": _function("Bundle", "minimize(f, x0, method='bundle')", _ours("bundle"), own=True),
     "lbfgs-b": _function(
         "L-BFGS-B", "scipy.optimize.minimize", _scipy("L-BFGS-B", ftol=0.0, gtol=0.0), "SciPy",
         against=_bounds_only,

@@ -1,28 +1,24 @@
-"""The three lists of cases, and what each benchmark asks of its solvers."""
+"""The lists of cases, and what each benchmark asks of its solvers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, get_args
+
+import numpy as np
+import scipy.sparse as sp
 
 from accelegrad.errors import nearest
 from accelegrad.models.losses import LOSSES
+from accelegrad_lab.engine import rows
 from accelegrad_lab.engine.fit import Fit, Goal
-from accelegrad_lab.engine.rows import (
-    NUMBERS,
-    PREPARED,
-    SCALED,
-    SHORT_ROWS,
-    TEXT,
-    is_there,
-    plain_name,
-    rows_of,
-)
 from accelegrad_lab.functions.contest import ACCURACIES, FunctionContest
-from accelegrad_lab.functions.formulas import KINDS
+from accelegrad_lab.functions.formulas import Kind
 from accelegrad_lab.functions.suite import SUITE
-from accelegrad_lab.peers import EVERYDAY, FUNCTIONS, PEERS, SOLVERS, Peer
+from accelegrad_lab.peers import EVERYDAY, FUNCTIONS, PEERS, SHAPES, SOLVERS, Peer
+
+Request = Any  # what the user asked for, as the harness has it
 
 
 class Case(NamedTuple):
@@ -41,7 +37,7 @@ class Case(NamedTuple):
     @property
     def names(self) -> tuple[set[str], set[str], set[str]]:
         """By what it may be asked for: its group, its data or its goal."""
-        return {self.group}, {self.data, plain_name(self.data)}, {self.goal} - {""}
+        return {self.group}, {self.data, rows.plain_name(self.data)}, {self.goal} - {""}
 
 
 # -- fits with all defaults ------------------------------------------------------------------------
@@ -77,39 +73,26 @@ Group = tuple[str, Sequence[str], Sequence[str]]  # its name, and goals on sets,
 
 
 def _scaled(names: Sequence[str]) -> list[str]:
-    return [name + SCALED for name in names]
+    return [name + rows.SCALED for name in names]
 
 
 FULL: Sequence[Group] = (
     ("small", ["breast_cancer-100, scaled"], [*CLASSIFIED, L1[0]]),
     ("small", ["iris-100"], CLASSIFIED),
     ("small", ["diabetes-100, scaled"], [*QUADRATIC, *ROBUST]),
-    ("text", TEXT, CLASSIFIED),
-    ("rows", [*SHORT_ROWS, *_scaled(SHORT_ROWS)], CLASSIFIED),
+    ("text", rows.TEXT, CLASSIFIED),
+    ("rows", [*rows.SHORT_ROWS, *_scaled(rows.SHORT_ROWS)], CLASSIFIED),
     ("sparse", ["sparse-1e4", "sparse-1e5", "sparse-5e5"], CLASSIFIED),
-    ("l1", [*TEXT, "spambase, scaled", "a9a", "phishing"], L1),
-    ("wide", TEXT, LASSO),
-    ("numbers", NUMBERS, QUADRATIC),
-    ("numbers", _scaled(NUMBERS), [*QUADRATIC, *ROBUST]),
+    ("l1", [*rows.TEXT, "spambase, scaled", "a9a", "phishing"], L1),
+    ("wide", rows.TEXT, LASSO),
+    ("numbers", rows.NUMBERS, QUADRATIC),
+    ("numbers", _scaled(rows.NUMBERS), [*QUADRATIC, *ROBUST]),
     ("classes", ["iris", "digits", *(f"{k}-classes" for k in (3, 10, 30, 100))], CLASSIFIED),
     ("classes", ["news20"], CLASSIFIED),
     ("cv", ["breast_cancer, scaled", "digits", "basehock"], ["log_loss CV"]),
     ("cv", ["spambase, scaled"], ["log_loss CV"]),
     ("cv", ["diabetes, scaled", "cpusmall, scaled", "casp, scaled"], ["ridge CV", "lasso CV"]),
     ("cv", ["basehock"], ["lasso CV"]),
-)
-QUICK: Sequence[Group] = (
-    ("small", ["breast_cancer-100, scaled"], ["hinge", "log_loss"]),
-    ("small", ["diabetes-100, scaled"], ["ridge", "lasso 0.1"]),
-    ("text", ["text-small"], CLASSIFIED),
-    ("rows", ["breast_cancer, scaled", "classes-small"], CLASSIFIED),
-    ("l1", ["text-small", "classes-small"], ["l1 log_loss 0.1"]),
-    ("wide", ["text-small"], ["lasso 0.1"]),
-    ("numbers", ["numbers-small"], ["ridge", "lasso 0.1", "nonnegative ridge"]),
-    ("numbers", ["numbers-small, scaled"], [*QUADRATIC, *ROBUST]),
-    ("classes", ["iris", "digits", "5-classes-small"], ["log_loss", "hinge"]),
-    ("cv", ["breast_cancer, scaled"], ["log_loss CV"]),
-    ("cv", ["diabetes, scaled"], ["ridge CV", "lasso CV"]),
 )
 COLD = (
     "text/basehock/hinge", "text/basehock/log_loss", "rows/spambase, scaled/hinge",
@@ -122,10 +105,12 @@ COLD = (
 """The cases that are fitted in a new process too, with an empty cache of compiled code."""
 
 
-def _everyday(quick: bool) -> Iterator[Case]:
-    for group, sets, goals in QUICK if quick else FULL:
-        for data in filter(is_there, sets):
-            yield from (Case(EVERYDAY, group, data, goal) for goal in goals)
+def _everyday(asked: Request) -> Iterator[Case]:
+    """Go through the cases; the quick ones are those of which scikit-learn has the data."""
+    for group, sets, goals in FULL:
+        for data in filter(rows.is_there, sets):
+            if not asked.quick or rows.plain_name(data).split("-")[0] in rows.BUILT_IN:
+                yield from (Case(EVERYDAY, group, data, goal) for goal in goals)
 
 
 # -- solvers of one objective ----------------------------------------------------------------------
@@ -136,8 +121,8 @@ NUMBER_LOSSES = ("squared", "huber", "absolute", "quantile")
 WITHOUT_L2 = ("absolute", "quantile")  # also with l2 = 0, where some peers stand alone
 SETS = {
     False: (
-        (*TEXT, *SHORT_ROWS, "breast_cancer", "text-20k", "classes-50k", "classes-wide"),
-        (*NUMBERS, "diabetes", "numbers-45k"),
+        (*rows.TEXT, *rows.SHORT_ROWS, "breast_cancer", "text-20k", "classes-50k", "classes-wide"),
+        (*rows.NUMBERS, "diabetes", "numbers-45k"),
     ),
     True: (("text-small", "classes-small"), ("numbers-small",)),
 }
@@ -152,13 +137,62 @@ def l2_goal(name: str) -> Goal:
     return Goal(loss, strength=float(strength.removesuffix("/n")), parameters=parameters)
 
 
-def _solvers(quick: bool) -> Iterator[Case]:
-    for names, losses in zip(SETS[quick], (CLASS_LOSSES, NUMBER_LOSSES), strict=True):
-        for data in filter(is_there, names):
+def _solvers(asked: Request) -> Iterator[Case]:
+    for names, losses in zip(SETS[asked.quick], (CLASS_LOSSES, NUMBER_LOSSES), strict=True):
+        for data in filter(rows.is_there, names):
             for loss in losses:
                 for strength in (*STRENGTHS, *([0.0] if loss in WITHOUT_L2 else [])):
                     l2 = f"{strength:g}/n" if strength else "0"
-                    yield Case(SOLVERS, loss, data + PREPARED, f"{loss} l2={l2}")
+                    yield Case(SOLVERS, loss, data + rows.PREPARED, f"{loss} l2={l2}")
+
+
+# -- random shapes ---------------------------------------------------------------------------------
+
+MOST_ENTRIES = 4e6
+
+
+class Shape(NamedTuple):
+    """A fit drawn at random: any loss and penalty, numbers log-uniform, a third of X full."""
+
+    loss: str
+    penalty: str
+    alpha: float
+    n: int
+    d: int
+    density: float
+    rng: np.random.Generator  # for the entries
+
+    @classmethod
+    def draw(cls, seed: int, number: int) -> Shape:
+        """Draw a shape, whatever others are drawn."""
+        rng = np.random.default_rng([seed, number])
+        loss, penalty = rng.choice(list(LOSSES)), rng.choice(["l2", "l1"])
+        limits = np.log([[1e-5, 3e-2], [1e2, 4e4], [3.0, 5e3]])
+        alpha, n, d = np.exp(rng.uniform(*limits.T))
+        density = 0.005 ** max(0.0, rng.uniform(-0.5, 1.0))
+        n = min(n, MOST_ENTRIES / (d * density))
+        return cls(str(loss), str(penalty), float(alpha), int(n), int(d), density, rng)
+
+    def fit(self) -> Fit:
+        """Draw normal entries, and a linear function of them with noise, or its signs."""
+        (n, d), rng, entry = (self.n, self.d), self.rng, LOSSES[self.loss]
+        if self.density >= rows.DENSE:
+            X: Any = rng.standard_normal((n, d)) * (rng.random((n, d)) < self.density)
+        else:
+            i, j = rng.integers((n, d), size=(int(n * d * self.density), 2)).T
+            X = sp.csr_matrix((rng.standard_normal(i.size), (i, j)), shape=(n, d))
+        scores = X @ rng.standard_normal(d)
+        y = scores / scores.std() + 0.5 * rng.standard_normal(n)
+        parameters = {entry.parameter.name: entry.parameter.default} if entry.parameter else {}
+        goal = Goal(self.loss, self.penalty, strength=self.alpha * n, parameters=parameters)
+        return Fit(goal, rows.Rows(X, np.sign(y) if entry.classification else y))
+
+
+def _shapes(asked: Request) -> Iterator[Case]:
+    for number in range(asked.shapes):
+        one = Shape.draw(asked.seed, number)
+        data = f"{asked.seed}-{number} {one.n}x{one.d}"
+        yield Case(SHAPES, one.loss, data, f"{one.penalty}, alpha={one.alpha:.1e}")
 
 
 # -- functions -------------------------------------------------------------------------------------
@@ -170,8 +204,8 @@ QUICK_FUNCTIONS = (
 )  # fmt: skip
 
 
-def _functions(quick: bool) -> Iterator[Case]:
-    for name in QUICK_FUNCTIONS if quick else SUITE:
+def _functions(asked: Request) -> Iterator[Case]:
+    for name in QUICK_FUNCTIONS if asked.quick and not asked.only else SUITE:
         yield Case(FUNCTIONS, SUITE[name].kind, name, "")
 
 
@@ -186,7 +220,7 @@ class Suite:
     summary: str
     ours: str  # the solver that others are compared with
     groups: Mapping[str, str]  # of cases, in words
-    cases: Callable[[bool], Iterator[Case]]  # those whose data are there; True: the quick ones
+    cases: Callable[[Request], Iterator[Case]]  # those asked for whose data are there
     open: Callable[[Case], Any]  # returns the problem of a case
     accuracies: tuple[float, ...]
     judged: float  # the accuracy that the sentences of the report speak of
@@ -199,7 +233,7 @@ class Suite:
         return iter([float("nan")]) if self.ours == "AcceleGrad" else peer.ladder()
 
 
-SUITES: Mapping[str, Suite] = {
+SUITES: dict[str, Suite] = {
     SOLVERS: Suite(
         "accelegrad and the solvers that users would pick",
         "Every solver minimises the same objective, mean loss + l2/2 ||w||^2, on the same arrays, "
@@ -210,7 +244,7 @@ SUITES: Mapping[str, Suite] = {
         "minimize",
         {loss: LOSSES[loss].words for loss in (*CLASS_LOSSES, *NUMBER_LOSSES)},
         _solvers,
-        lambda case: Fit(l2_goal(case.goal), rows_of(case.data), defaults=False),
+        lambda case: Fit(l2_goal(case.goal), rows.rows_of(case.data), defaults=False),
         (1e-2, 1e-3, 1e-4, 1e-6),
         1e-3,
     ),
@@ -233,7 +267,7 @@ SUITES: Mapping[str, Suite] = {
             "cv": "cross-validation",
         },
         _everyday,
-        lambda case: Fit(GOALS[case.goal], rows_of(case.data)),
+        lambda case: Fit(GOALS[case.goal], rows.rows_of(case.data)),
         (1e-3,),
         1e-3,
         limits=(60.0, 10.0),
@@ -245,7 +279,7 @@ SUITES: Mapping[str, Suite] = {
         "whatever it returns. A call is one value with one gradient. Nothing is tuned, but "
         "AC-FGM and the universal method are given the accuracy.",
         "auto",
-        dict.fromkeys(KINDS, "functions"),
+        dict.fromkeys(get_args(Kind), "functions"),
         _functions,
         lambda case: FunctionContest(SUITE[case.data]),
         ACCURACIES,
@@ -257,15 +291,22 @@ SUITES: Mapping[str, Suite] = {
 }
 
 
-def chosen_cases(suite: str, only: Sequence[str] = (), *, quick: bool = False) -> list[Case]:
+SUITES[SHAPES] = replace(
+    SUITES[EVERYDAY],
+    title="Fits of random shapes, with all defaults",
+    groups={name: entry.words for name, entry in LOSSES.items()},
+    cases=_shapes,
+    open=lambda case: Shape.draw(*map(int, case.data.split()[0].split("-"))).fit(),
+)
+
+
+def chosen_cases(asked: Request) -> list[Case]:
     """Return the cases whose data are there.
 
     `only` names groups, sets (or functions) and goals. Several of one kind are alternatives; a case
     has to fit one of each kind that is named.
     """
-    found = list(SUITES[suite].cases(quick))
-    if only and quick and suite == FUNCTIONS:
-        found = list(SUITES[suite].cases(False))
+    found, only = list(SUITES[asked.suite].cases(asked)), asked.only
     kinds = [set().union(*(case.names[kind] for case in found)) for kind in range(3)]
     known = set().union(*kinds)
     for name in only:

@@ -17,16 +17,9 @@ from typing import Any
 from accelegrad.errors import real_number
 from accelegrad_lab.bench.cases import SUITES, Case, chosen_cases, solvers_of
 from accelegrad_lab.bench.report import Problem, Record, Results, write_bench_report
+from accelegrad_lab.engine import worker
 from accelegrad_lab.engine.fit import Rung, Sample
 from accelegrad_lab.engine.tasks import LineFile, Progress
-from accelegrad_lab.engine.worker import (
-    Pair,
-    SolverError,
-    TimeLimitError,
-    Timing,
-    Worker,
-    environment,
-)
 from accelegrad_lab.peers import PEERS, SOLVERS
 
 CLOCK = "wall, default threads; CPU, one thread"  # results by other clocks do not belong together
@@ -44,6 +37,8 @@ class BenchRequest:
     only: Sequence[str] = ()
     solvers: Sequence[str] = ()
     quick: bool = False
+    shapes: int = 0
+    seed: int = 0
     time_limit: float | None = None
     resume: bool = False
     progress: bool = True
@@ -62,7 +57,7 @@ def bench(request: BenchRequest) -> tuple[Path, bool]:
     Return where the page is, and whether the run was interrupted.
     """
     begun = time.perf_counter()
-    cases = chosen_cases(request.suite, request.only, quick=request.quick)
+    cases = chosen_cases(request)
     if request.solvers and cases:  # an unknown name is an error before any work
         solvers_of(cases[0], SUITES[request.suite].open(cases[0]), request.solvers)
     settings = {"suite": request.suite, "time_limit": request.limit, "clock": CLOCK}
@@ -74,7 +69,7 @@ def bench(request: BenchRequest) -> tuple[Path, bool]:
     progress = Progress(len(cases), shown=request.progress)
     interrupted = False
     try:
-        with Pair() as together, Pair() as apart:
+        with worker.Pair() as together, worker.Pair() as apart:
             for case in cases:
                 progress.part(case.key)
                 known = results.problems.get(case.key)
@@ -122,15 +117,15 @@ def _limit(request: BenchRequest, ours: Record | None) -> float:
     return min(request.limit, max(LEAST_LIMIT, CUTOFF * slowest))
 
 
-def measure(pair: Pair, case: Case, name: str, known: Problem, limit: float) -> Record:
+def measure(pair: worker.Pair, case: Case, name: str, known: Problem, limit: float) -> Record:
     """Run a solver on a problem until the finest accuracy is reached or the time is up."""
     rungs: list[Rung] = []
     call = cold_call if PEERS[name].cold else pair.call
     try:
         status = _climb(call, case, name, known, limit, rungs)
-    except TimeLimitError:
+    except worker.TimeLimitError:
         status = "time limit"
-    except SolverError as error:
+    except worker.SolverError as error:
         status = f"failed: {error}"
     return Record(case.key, name, tuple(rungs), status)
 
@@ -169,13 +164,13 @@ def _climb(
 
 def cold_call(function: Callable[..., Any], *arguments: Any, limit: float) -> tuple[Any, Any]:
     """Call in a new process with an empty cache of compiled code, without anything before."""
-    with tempfile.TemporaryDirectory() as folder, environment(NUMBA_CACHE_DIR=folder):
-        worker = Worker(one_thread=False)
+    with tempfile.TemporaryDirectory() as folder, worker.environment(NUMBA_CACHE_DIR=folder):
+        process = worker.Worker(one_thread=False)
         try:
-            answer = worker.call(function, *arguments, False, limit=limit)
+            answer = process.call(function, *arguments, False, limit=limit)
             return answer, answer
         finally:
-            worker.end()
+            process.end()
 
 
 # -- in the process --------------------------------------------------------------------------------
@@ -196,7 +191,7 @@ def _sample(
         with contextlib.suppress(ValueError, ArithmeticError):
             problem.warm_up(peer, setting)
         _WARM.add(kind)
-    most, enough = (REPEATS, ENOUGH) if math.isnan(setting) else (3, 0.1)
-    timing = Timing(begun, cpu, 1, 0.0) if peer.cold else Timing(begun, cpu, most, enough)
+    repeats = (REPEATS, ENOUGH) if math.isnan(setting) else (3, 0.1)
+    timing = worker.Timing(begun, cpu, *((1, 0.0) if peer.cold else repeats))
     found: Sample = problem.sample(peer, setting, timing, limit)
     return found

@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from accelegrad_lab.bench.cases import Suite
 from accelegrad_lab.engine.experiment import Claim, Curve, Figure, Panel, Report, Verdict
 from accelegrad_lab.engine.fit import Rung
-from accelegrad_lab.engine.tasks import put
+from accelegrad_lab.engine.tasks import json_line, put
 from accelegrad_lab.peers import PEERS
 from accelegrad_lab.report.prepared import colours
 from accelegrad_lab.report.report import STROKES, versions, write_report
@@ -77,7 +78,7 @@ class Record:
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> Record:
         """Return what `to_json` gave."""
-        rungs = tuple(Rung(*map(float, rung)) for rung in plain["rungs"])
+        rungs = tuple(Rung(*[*map(float, rung[:6]), *rung[6:]]) for rung in plain["rungs"])
         return cls(**{**plain, "rungs": rungs})
 
 
@@ -129,13 +130,21 @@ class Results:
             return math.nan
         return max(lowest - one.lower, 0.0) / (one.unit(lowest) or math.inf)
 
+    def ended(self, key: str, name: str, cost: float) -> str:
+        """Say how a solver ended, whose cost of an accuracy is known: runs judge no accuracy."""
+        record, lowest = self.records[key, name], self.lowest(key)
+        if math.isfinite(cost) or record.status != "reached":
+            return record.status
+        error = min(rung.value for rung in record.rungs) - lowest
+        return f"inaccurate: {error / self.problems[key].unit(lowest):.0e}"
+
     def costs(self, measure: str, accuracy: float, group: str = "") -> Costs:
         """Return the least cost of an accuracy by problem and solver.
 
         Problems whose minimum is not known well enough are left out, and solvers that do not count
         (or not their calls).
         """
-        place = Rung._fields.index({"CPU seconds": "cpu"}.get(measure, measure))
+        cost = {"CPU seconds": "cpu"}.get(measure, measure)
         table: Costs = {}
         for key, one in self.problems.items():
             if (group and one.group != group) or self.unsure(key) > KNOWN * accuracy:
@@ -148,7 +157,7 @@ class Results:
                     proved = self.suite.proves and peer.own
                     table[key][name] = min(
                         (
-                            rung[place]
+                            getattr(rung, cost)
                             for rung in record.rungs
                             if one.reached(rung, accuracy, lowest, proved=proved)
                         ),
@@ -173,6 +182,7 @@ class Results:
 WIDEST = 1000.0  # the factor at which profiles end
 MEAN, CLOSE, FAR, SHARE = 1.0, 2.0, 5.0, 0.9  # the bars: on average, close, at most, how often
 SHORT = 2e-3  # seconds of a peer below which a problem does not count for them
+LONG = 1e-2  # seconds of ours or of a peer, from which a summary of its own counts
 COLD_SECONDS = 2.0  # that a first fit in a new process may take
 LISTED = 30  # losses that a claim names
 IN_A_ROW = 4  # panels
@@ -195,6 +205,7 @@ def write_bench_report(
         "in all": f"{seconds:.0f} s (results that were there already took none)",
         "raw numbers": "results.jsonl, table.csv",
     }
+    others = {PEERS[name].needs for name in results.solvers}
     facts = {
         "Run": run,
         f"Our {suite.measures[0]} over the best peer's": dict(_summaries(results)),
@@ -208,13 +219,15 @@ def write_bench_report(
         "Where a peer is more than twice as fast": dict(_losses(results)) or {"nowhere": ""},
         "What is called": {PEERS[name].shown: PEERS[name].words for name in results.solvers},
         "Problems": {one.shown: _words(results, key) for key, one in results.problems.items()},
-        "Versions": versions(),
+        "Versions": versions() | {name: version(name) for name in sorted(others) if name},
     }
     summary = f"{len(results.problems)} problems. {suite.summary}"
     figures = [_figure(results, accuracy) for accuracy in suite.accuracies]
     report = Report(suite.title, summary, claims(results), figures, facts)
     put(out / "table.md", "\n".join(_markdown(results, report)) + "\n")
     put(out / "table.csv", _csv(results))
+    if suite.ours == "AcceleGrad":
+        put(out / "fits.jsonl", b"".join(json_line("fit", one) for one in _fits(results)))
     return write_report(report, out)
 
 
@@ -237,48 +250,45 @@ def claims(results: Results) -> list[Claim]:
         if PEERS[name].cold and key in problems
     }
     what = f"(of problems that take it {1e3 * SHORT:g} ms or more)"
-    possible = [
-        _share_claim(
-            "solved",
+    shares = {
+        "solved": (
             f"Every problem is solved to {suite.judged:g}"
             + (", and our own certificate says so." if suite.proves else "."),
             {problems[key].shown: math.isfinite(by[suite.ours]) for key, by in costs.items()},
         ),
-        _share_claim(
-            "bounds-hold",
+        "bounds-hold": (
             "No lower bound that a run of ours proves is above the lowest value found.",
-            {one.shown: not results.refuted(key) for key, one in problems.items()},
-        )
-        if suite.proves
-        else None,
-        _mean_claim(list(counted.values()), what),
-        _share_claim(
-            "within-2x",
+            {one.shown: not results.refuted(k) for k, one in problems.items() if suite.proves},
+        ),
+        "within-2x": (
             f"On {SHARE:.0%} of the problems we need at most twice as much as the best peer "
             f"{what}.",
             {problems[key].shown: ratio <= CLOSE for key, ratio in counted.items()},
-            need=SHARE,
         ),
-        _share_claim(
-            "within-5x",
+        "within-5x": (
             f"Nowhere do we need more than five times as much {what}.",
             {problems[key].shown: ratio <= FAR for key, ratio in counted.items()},
         ),
-        _share_claim(
-            "first-fit",
+        "first-fit": (
             f"A first fit in a new process with an empty cache takes at most {COLD_SECONDS:g} s.",
             {f"{problems[key].shown} ({s:.1f} s)": s <= COLD_SECONDS for key, s in first.items()},
         ),
-    ]
-    return [claim for claim in possible if claim is not None]
+    }
+    found = [_share_claim(name, *one) for name, one in shares.items() if one[1]]
+    if counted:
+        mean = geometric_mean(counted.values())
+        statement = f"On average we need no more than the best peer {what}."
+        verdict = Verdict.HOLDS if mean <= MEAN else Verdict.FAILS
+        threshold = f"geometric mean of the ratios at most {MEAN:g}"
+        evidence = [("ours over the best peer's", summary_words(list(counted.values())))]
+        words = f"The mean is {mean:.2f}."
+        found.append(_claim("mean", statement, verdict, threshold, evidence, words))
+    return found
 
 
-def _share_claim(
-    name: str, statement: str, held: Mapping[str, bool], need: float = 1.0
-) -> Claim | None:
-    """Return the claim that something holds in a share of problems; None without any."""
-    if not held:
-        return None
+def _share_claim(name: str, statement: str, held: Mapping[str, bool]) -> Claim:
+    """Return the claim that something holds in all problems, or in a share of them."""
+    need = SHARE if name == "within-2x" else 1.0
     bad = [shown for shown, holds in held.items() if not holds]
     good, of = len(held) - len(bad), len(held)
     verdict = Verdict.HOLDS if good >= need * of else Verdict.IN_PART if good else Verdict.FAILS
@@ -286,26 +296,15 @@ def _share_claim(
     evidence = [("problems", f"{good} of {of}")]
     evidence += [("not so", "; ".join(bad[:LISTED]) + more)] if bad else []
     threshold = "all problems" if need == 1.0 else f"{need:.0%} of the problems"
-    words = "" if verdict is Verdict.HOLDS else f"It is so on {good} of {of} problems."
+    words = f"It is so on {good} of {of} problems."
+    return _claim(name, statement, verdict, threshold, evidence, words)
+
+
+def _claim(
+    name: str, statement: str, verdict: Verdict, threshold: str, evidence: Any, words: str
+) -> Claim:
+    words = "" if verdict is Verdict.HOLDS else words
     return Claim(name, statement, "this benchmark", verdict, "-", threshold, evidence, words)
-
-
-def _mean_claim(found: Sequence[float], what: str) -> Claim | None:
-    if not found:
-        return None
-    mean = geometric_mean(found)
-    holds = mean <= MEAN
-    statement = f"On average we need no more than the best peer {what}."
-    return Claim(
-        "mean",
-        statement,
-        "this benchmark",
-        Verdict.HOLDS if holds else Verdict.FAILS,
-        "-",
-        f"geometric mean of the ratios at most {MEAN:g}",
-        [("ours over the best peer's", summary_words(found))],
-        "" if holds else f"The mean is {mean:.2f}.",
-    )
 
 
 # -- facts -----------------------------------------------------------------------------------------
@@ -324,9 +323,18 @@ def summary_words(found: Sequence[float]) -> str:
 
 
 def _summaries(results: Results) -> Iterator[tuple[str, str]]:
-    for measure in results.suite.measures:
-        found = [ratio for ratio, _ in results.over_best_peer(measure).values()]
+    suite = results.suite
+    for measure in suite.measures:
+        best, costs = results.over_best_peer(measure), results.costs(measure, suite.judged)
+        found = [ratio for ratio, _ in best.values()]
         yield f"all problems, {measure}", summary_words(found)
+        if measure != "calls":
+            long = [
+                ratio
+                for key, (ratio, peer) in best.items()
+                if max(costs[key][suite.ours], costs[key][peer]) >= LONG
+            ]
+            yield f"{1e3 * LONG:g} ms or more of either, {measure}", summary_words(long)
     for name, words in results.suite.groups.items():
         found = [r for r, _ in results.over_best_peer(results.suite.measures[0], name).values()]
         if found:
@@ -362,6 +370,8 @@ def _losses(results: Results) -> Iterator[tuple[str, str]]:
         if ratio > CLOSE:
             ours, theirs = costs[key][results.suite.ours], costs[key][name]
             words = f"{ratio:.1f}x of {PEERS[name].shown} ({ours:.3g} and {theirs:.3g} {measure})"
+            rungs = results.records[key, results.suite.ours].rungs
+            words += f", by {rungs[-1].method}" if rungs and rungs[-1].method else ""
             yield f"{results.problems[key].group}: {results.problems[key].shown}", words
 
 
@@ -467,6 +477,33 @@ def _group_table(results: Results, keys: Sequence[str]) -> Iterator[str]:
     yield from table_lines(head, rows, numbers=True)
 
 
+def _fits(results: Results) -> Iterator[dict[str, Any]]:
+    """Go through the fits: ours, the fastest accurate peer by each clock, and who was not one."""
+    suite = results.suite
+    clocks = [
+        (measure, results.costs(measure, suite.judged), results.over_best_peer(measure))
+        for measure in suite.measures
+    ]
+    for key, by in clocks[0][1].items():
+        one = results.problems[key]
+        found: dict[str, Any] = {"problem": key, "words": one.words}
+        for rung in results.records[key, suite.ours].rungs:
+            gap = (rung.value - rung.bound) / one.unit(rung.value)
+            found |= {"method": rung.method, "gap": gap}
+        for measure, costs, best in clocks:
+            found[measure] = costs[key][suite.ours]
+            if key in best:
+                peer = best[key][1]
+                found |= {f"peer by {measure}": peer, f"its {measure}": costs[key][peer]}
+        found["without a time"] = [
+            f"{name}: {results.ended(key, name, cost)}"
+            for name, cost in by.items()
+            if math.isinf(cost)
+        ]
+        yield found
+    yield dict(_summaries(results))
+
+
 def _csv(results: Results) -> str:
     suite = results.suite
     head = ["problem", "group", "data", "goal", "solver", "accuracy", *suite.measures, "status"]
@@ -478,5 +515,5 @@ def _csv(results: Results) -> str:
             for name in by:
                 costs = [table[key].get(name, "") for table in tables]
                 about = [key, one.group, one.data, one.goal, name, accuracy]
-                rows.append([*about, *costs, results.records[key, name].status])
+                rows.append([*about, *costs, results.ended(key, name, by[name])])
     return csv_text(head, rows)

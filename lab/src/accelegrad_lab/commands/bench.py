@@ -14,6 +14,7 @@ examples:
   accelegrad bench --resume
   accelegrad bench --functions --solvers auto,lbfgs-b --only max-linear,lasso
   accelegrad bench --everyday --only text,hinge
+  accelegrad bench --shapes 60 --seed 1
 """
 
 
@@ -34,8 +35,8 @@ def add_bench(commands: common.Commands[argparse.ArgumentParser]) -> None:
     )
     add_flags(
         command,
-        everyday="estimators with all their defaults beside scikit-learn's, celer's and skglm's; "
-        "the report goes to the folder everyday in --out",
+        everyday="estimators with all their defaults beside those of other packages; the report "
+        "goes to the folder everyday in --out",
         functions="calls and seconds of methods on convex functions with exact gradients; the "
         "report goes to the folder functions in --out",
         quick="small cases that need no files, in a minute or two",
@@ -43,10 +44,13 @@ def add_bench(commands: common.Commands[argparse.ArgumentParser]) -> None:
     only = "groups, data sets (or functions) and goals by name, as the report shows them (all)"
     add_options(
         command,
+        ("--shapes", int, "N", "estimators with all their defaults on N fits of random shapes; the "
+         "report goes to the folder shapes in --out"),
+        ("--seed", int, "S", "of the random shapes (0)"),
         ("--only", common.names, "A,B", only),
         ("--solvers", common.names, "A,B", "others to time (all)"),
         ("--time-limit", float, "S", "most seconds of one run (4, 60 or 5)"),
-    )
+    )  # fmt: skip
     add_flags(command, minima="with --functions: find the functions' minima anew, and nothing else")
     add_out_folder(command, "bench")
     add_flags(command, resume="go on with the results in --out")
@@ -56,18 +60,22 @@ def add_bench(commands: common.Commands[argparse.ArgumentParser]) -> None:
 def run_bench(given: argparse.Namespace) -> int:
     """Do what the options ask for."""
     from accelegrad_lab.bench.harness import BenchRequest, bench
-    from accelegrad_lab.peers import EVERYDAY, FUNCTIONS, SOLVERS
+    from accelegrad_lab.peers import EVERYDAY, FUNCTIONS, PEERS, SHAPES, SOLVERS
 
-    if given.functions and given.everyday:
-        raise ValueError("--functions does not go with --everyday.")
+    suites = [name for name in (FUNCTIONS, EVERYDAY, SHAPES) if getattr(given, name)]
+    if len(suites) > 1:
+        raise ValueError(f"--{suites[0]} does not go with --{suites[1]}.")
     if given.minima and not given.functions:
         raise ValueError("--minima needs --functions.")
-    given.suite = FUNCTIONS if given.functions else EVERYDAY if given.everyday else SOLVERS
-    if given.suite != SOLVERS:
+    given.suite = suites[0] if suites else SOLVERS
+    if suites:
         given.out = given.out / given.suite
     request = request_of(BenchRequest, given)
     if given.minima:
         return _renew_minima(request)
+    absent = {peer.needs for peer in PEERS.values() if given.suite in peer.suites and peer.missing}
+    if absent:
+        common.say(f"Left out, because not installed: {', '.join(sorted(absent))}")
     page, interrupted = bench(request)
     if interrupted:
         common.say("Interrupted: the report shows what was done; --resume goes on.")
@@ -85,7 +93,7 @@ def _renew_minima(request: Request) -> int:
 
     require("--minima", "bench", "cvxpy", "clarabel", distribution="accelegrad-lab")
     with one_thread():
-        for case in chosen_cases(request.suite, request.only, quick=request.quick):
+        for case in chosen_cases(request):
             one = write_minima([SUITE[case.data]])[case.data]
             common.say(f"{case.data}: {one.value:.15g}, to {one.error:.0e} ({one.ways})")
     return 0

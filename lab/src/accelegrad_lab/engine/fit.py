@@ -35,6 +35,7 @@ class Rung(NamedTuple):
     cpu: float = np.inf  # CPU time, one thread
     calls: float = np.nan  # of the function, where they are counted
     bound: float = -np.inf  # a lower bound that it proves itself
+    method: str = ""  # that ours chose
 
 
 class Sample(NamedTuple):
@@ -163,8 +164,8 @@ class Fit:
     # -- the objective ---------------------------------------------------------------------------
 
     @property
-    def _weights(self) -> tuple[float, float]:
-        """Of the l1 norm and of half the squared l2 norm."""
+    def weights(self) -> tuple[float, float]:
+        """Those of the l1 norm and of half the squared l2 norm."""
         share = {"l1": 1.0, "elasticnet": HALF}.get(self.goal.penalty or "", 0.0)
         return share * self.alpha, (1.0 - share) * self.alpha
 
@@ -181,14 +182,16 @@ class Fit:
     def model_on(self, X: Any, y: Any) -> LinearModel:
         """Return the loss with its l2 term on other rows."""
         more: dict[str, Any] = self.parameters
-        l2 = self._weights[1]
+        l2 = self.weights[1]
         return LinearModel(X, y, self.goal.loss, l2=l2, fit_intercept=self.defaults, **more)
 
     def objective(self, fitted: Any) -> float:
         """Return the objective at the coefficients of an estimator, computed by us."""
         weights = fitted.coef_.toarray() if is_sparse(fitted.coef_) else fitted.coef_
         rows = np.atleast_2d(weights).astype(np.float64)
-        intercepts = np.atleast_1d(fitted.intercept_).astype(np.float64)
+        if rows.shape[1] != self.rows.X.shape[1]:  # cyanure's classes are columns
+            rows = rows.T
+        intercepts = np.ravel(getattr(fitted, "intercept_", 0.0)).astype(np.float64)
         if not (np.isfinite(rows).all() and np.isfinite(intercepts).all()):
             return float("inf")
         if self.goal.nonnegative and rows.min() < 0.0:
@@ -203,7 +206,7 @@ class Fit:
         if not self.defaults:
             points = list(rows)
         values = [model.value(point) for model, point in zip(self.models, points, strict=True)]
-        return float(sum(values) + self._weights[0] * np.abs(rows).sum())
+        return float(sum(values) + self.weights[0] * np.abs(rows).sum())
 
     @property
     def start(self) -> float:
@@ -263,4 +266,6 @@ class Fit:
             value, bound = 0.0, 0.0  # what fits along a path reach is not looked at
         steps = getattr(fitted, "n_iter_", None)
         done = setting >= 1 and (steps is None or np.max(steps) < setting)
-        return Sample([Rung(setting, seconds, value, bound=bound)], "converged" if done else "")
+        method = str(getattr(fitted, "method_", ""))
+        rung = Rung(setting, seconds, value, bound=bound, method=method)
+        return Sample([rung], "converged" if done else "")

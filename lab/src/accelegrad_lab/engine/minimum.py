@@ -1,4 +1,6 @@
-"""Minima of linear models with lower bounds, for all that is compared: by none of its methods.
+"""Minima of linear models without an intercept, with lower bounds, for all that is compared.
+
+None of the methods compared takes part.
 
 Smooth losses are minimised by Newton's method. Losses with kinks get the method of multipliers, as
 in [1]_: each of its subproblems is smooth enough for (semismooth) Newton steps, and its multipliers
@@ -72,18 +74,16 @@ def find_minimum(model: LinearModel, seconds: float = math.inf) -> Minimum:
 
 
 class _Rows:
-    """The rows of a model with a one for its intercept, and the penalty of each parameter."""
+    """The rows of a model."""
 
     def __init__(self, model: LinearModel) -> None:
-        self.model, self.n = model, model.n_samples
-        self.matrix = _with_ones(model)
-        self.penalties = np.full(model.n_parameters, float(model.l2))
-        self.penalties[model.n_features :] = 0.0
+        self.model, self.n, self.l2 = model, model.n_samples, model.l2
+        self.matrix: Any = model.X
         self.zero = np.zeros(model.n_parameters)
 
     def gradient(self, slopes: Vector, w: Vector) -> Vector:
         """Return the gradient at w, where the losses have these slopes."""
-        found: Vector = self.matrix.T @ slopes / self.n + self.penalties * w
+        found: Vector = self.matrix.T @ slopes / self.n + self.l2 * w
         return found
 
     @property
@@ -94,16 +94,6 @@ class _Rows:
         found = np.sqrt(np.asarray(squares.mean(axis=0), dtype=np.float64).ravel())
         found[found == 0] = 1.0
         return found
-
-
-def _with_ones(model: LinearModel) -> Any:
-    """Return the rows of a model, with a column of ones where it has an intercept."""
-    if not model.fit_intercept:
-        return model.X
-    ones: Any = np.ones((model.n_samples, 1))
-    if is_sparse(model.X):
-        return sp.hstack([model.X, ones], format="csr")
-    return np.hstack([model.X, ones])
 
 
 # -- smooth losses ---------------------------------------------------------------------------------
@@ -131,19 +121,19 @@ def _smooth_loss(model: LinearModel) -> _Smooth:
 
 
 def _newton(rows: _Rows, f: _Smooth, w: Vector, enough: float, end: float) -> Vector:
-    """Minimise mean f(Xw) + penalties, to about a gap of `enough`, or as far as values tell."""
-    margins, least = rows.matrix @ w, float(rows.penalties.min())
+    """Minimise mean f(Xw) + l2/2 ||w||^2, to about a gap of `enough`, or as far as values tell."""
+    margins = rows.matrix @ w
     for _ in range(MOST_NEWTON):
         gradient = rows.gradient(f.slopes(margins), w)
-        # Strong convexity bounds the gap, where all parameters have a penalty.
-        if time.perf_counter() > end or float(gradient @ gradient) <= 2 * least * enough:
+        # Strong convexity bounds the gap.
+        if time.perf_counter() > end or float(gradient @ gradient) <= 2 * rows.l2 * enough:
             break
         step = _newton_step(rows, f.curvatures(margins), gradient)
         along, slope, share = rows.matrix @ step, float(gradient @ step), 1.0
 
         def value(share: float) -> float:  # the margins are known: it costs no product
             at, losses = w + share * step, f.values(margins + share * along)  # noqa: B023
-            return float(losses.mean()) + float(rows.penalties @ (at * at)) / 2
+            return float(losses.mean()) + rows.l2 * float(at @ at) / 2
 
         start = value(0.0)
         while share > 1e-12 and value(share) > start + 1e-4 * share * slope:
@@ -155,23 +145,22 @@ def _newton(rows: _Rows, f: _Smooth, w: Vector, enough: float, end: float) -> Ve
 
 
 def _newton_step(rows: _Rows, curvatures: Vector, gradient: Vector) -> Vector:
-    """Return -(X' C X / n + penalties)^-1 gradient, by whichever way is the shortest."""
+    """Return -(X' C X / n + l2)^-1 gradient, by whichever way is the shortest."""
     curved = np.flatnonzero(curvatures)
     weights = np.sqrt(curvatures[curved] / rows.n)
     chosen = rows.matrix[curved]
     S = sp.diags_array(weights) @ chosen if is_sparse(chosen) else weights[:, None] * chosen
-    l2 = float(rows.penalties.min())
-    few_rows = l2 > 0 and curved.size <= min(DIRECT, FEW_SPARSE if is_sparse(S) else DIRECT)
+    few_rows = rows.l2 > 0 and curved.size <= min(DIRECT, FEW_SPARSE if is_sparse(S) else DIRECT)
     if gradient.size <= DIRECT and not (few_rows and curved.size < gradient.size):
-        return -_solved(S.T @ S, rows.penalties, gradient)
+        return -_solved(S.T @ S, rows.l2, gradient)
     if few_rows:  # the same by Woodbury's identity, with one equation for each row
-        inner = S.T @ _solved(S @ S.T, np.full(curved.size, l2), S @ gradient)
-        return np.asarray(inner - gradient, dtype=np.float64) / l2
-    return -_by_cg(S, rows.penalties, gradient)
+        inner = S.T @ _solved(S @ S.T, rows.l2, S @ gradient)
+        return np.asarray(inner - gradient, dtype=np.float64) / rows.l2
+    return -_by_cg(S, rows.l2, gradient)
 
 
-def _solved(gram: Any, ridge: Vector, right: Vector) -> Vector:
-    """Return (gram + diag(ridge))^-1 right, of least squares where that has no inverse.
+def _solved(gram: Any, ridge: float, right: Vector) -> Vector:
+    """Return (gram + ridge)^-1 right, of least squares where that has no inverse.
 
     The system's diagonal is scaled to 1 at first.
     """
@@ -190,8 +179,8 @@ def _solved(gram: Any, ridge: Vector, right: Vector) -> Vector:
     return np.asarray(found, dtype=np.float64) * scale
 
 
-def _by_cg(S: Any, ridge: Vector, right: Vector) -> Vector:
-    """Return about (S'S + diag(ridge))^-1 right, by conjugate gradients scaled by the diagonal."""
+def _by_cg(S: Any, ridge: float, right: Vector) -> Vector:
+    """Return about (S'S + ridge)^-1 right, by conjugate gradients scaled by the diagonal."""
     d = right.size
     squares = S.multiply(S) if is_sparse(S) else S * S
     diagonal = np.asarray(squares.sum(axis=0)).ravel() + ridge
@@ -254,7 +243,7 @@ def _by_multipliers(rows: _Rows, end: float) -> tuple[Vector, float]:
     model, kinks = rows.model, _Kinks(rows.model)
     best = w = rows.zero
     theta = np.clip(np.zeros(rows.n), kinks.low, kinks.high)
-    value, lower = model.value(w), -math.inf if model.fit_intercept else 0.0
+    value, lower = model.value(w), 0.0
     unit, share = value or 1.0, SMOOTHING
     for _ in range(MOST_ROUNDS):
         if value - lower <= ENOUGH * value or time.perf_counter() > end:

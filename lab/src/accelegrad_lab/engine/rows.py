@@ -281,6 +281,7 @@ SHORT_ROWS = (
 NUMBERS = (
     "bodyfat", "housing", "abalone", "cpusmall", "ailerons", "pol", "elevators", "cadata", "casp",
 )  # fmt: skip
+BUILT_IN = ("breast_cancer", "diabetes", "digits", "iris")
 
 MADE: Mapping[str, Callable[[], Rows]] = {
     "sparse-1e4": partial(_text, 10_000, 100_000, 23),
@@ -302,12 +303,8 @@ MADE: Mapping[str, Callable[[], Rows]] = {
     "short-text": partial(_text, 12_000, 900, 9),
     "text-numbers": partial(_text_numbers, 3_000, 4_000, 25),
     **{f"{k}-classes": partial(_of_classes, 5_000, k) for k in (3, 10, 30, 100)},
-    "5-classes-small": partial(_of_classes, 1_000, 5),
-    **{name: partial(_built_in, name) for name in ("breast_cancer", "diabetes", "digits", "iris")},
-    **{
-        f"{name}-100": partial(_built_in, name, 100)
-        for name in ("breast_cancer", "diabetes", "iris")
-    },
+    **{name: partial(_built_in, name) for name in BUILT_IN},
+    **{f"{name}-100": partial(_built_in, name, 100) for name in BUILT_IN},
 }
 REGRESSIONS = frozenset(
     {*NUMBERS, "diabetes", "diabetes-100", *(name for name in MADE if "numbers" in name)}

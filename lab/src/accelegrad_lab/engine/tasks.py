@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from tqdm.auto import tqdm
 
 from accelegrad.errors import Vector
 from accelegrad.files import whole_file
@@ -166,34 +167,27 @@ class Progress:
 
     def __init__(self, parts: int, *, shown: bool) -> None:
         self._parts, self._begun, self._shown = parts, 0, shown
-        self._bar: Any = None
+        self._bar = tqdm(disable=True)
 
     def part(self, name: str) -> None:
         """Say which part runs now."""
         self.close()
         self._begun += 1
-        if self._shown:
-            from tqdm.auto import tqdm
-
-            self._bar = tqdm(desc=f"{self._begun}/{self._parts} {name}", unit="run", leave=False)
+        words = f"{self._begun}/{self._parts} {name}"
+        self._bar = tqdm(desc=words, unit="run", leave=False, disable=not self._shown)
 
     def begin(self, total: int, *, done: int) -> None:
         """Say how many runs there are, and how many were there already."""
-        if self._bar is not None:
-            self._bar.total = total
-            self._bar.n = self._bar.initial = done
-            self._bar.refresh()
+        self._bar.total, self._bar.n, self._bar.initial = total, done, done
+        self._bar.refresh()
 
     def advance(self) -> None:
         """One run is done."""
-        if self._bar is not None:
-            self._bar.update(1)
+        self._bar.update(1)
 
     def close(self) -> None:
         """Remove the bar."""
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
+        self._bar.close()
 
 
 # -- lines -----------------------------------------------------------------------------------------
@@ -227,7 +221,7 @@ class LineFile:
                 "--out names another folder."
             )
         # Without half a line at the end, which the next would be added to.
-        put(self.path, b"".join(_line(kind, content) for kind, content in lines))
+        put(self.path, b"".join(json_line(kind, content) for kind, content in lines))
         return lines[1:]
 
     def _lines(self) -> Iterable[tuple[str, dict[str, Any]]]:
@@ -241,10 +235,11 @@ class LineFile:
     def add(self, kind: str, content: Mapping[str, Any]) -> None:
         """Keep one result."""
         with self.path.open("ab") as file:
-            file.write(_line(kind, content))
+            file.write(json_line(kind, content))
 
 
-def _line(kind: str, content: Mapping[str, Any]) -> bytes:
+def json_line(kind: str, content: Mapping[str, Any]) -> bytes:
+    """Return a line of such a file."""
     plain = {"kind": kind, **{name: _plain(value) for name, value in content.items()}}
     return (json.dumps(plain, allow_nan=False) + "\n").encode()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -189,13 +189,7 @@ def largest_eigenvalue(constant: Vector, matrices: Vector) -> Formula:
 
 # -- functions of the suite ------------------------------------------------------------------------
 
-SMOOTH = "smooth"
-MAX = "max-type"
-KINKS = "sum of kinks"
-SPECTRAL = "eigenvalues"
-CONSTRAINED = "constrained"
-COMPOSITE = "composite"
-KINDS = (SMOOTH, MAX, KINKS, SPECTRAL, CONSTRAINED, COMPOSITE)
+Kind = Literal["smooth", "max-type", "sum of kinks", "eigenvalues", "constrained", "composite"]
 
 
 @dataclass(frozen=True)
@@ -234,7 +228,7 @@ class Case:
     """A function by name. `build` makes its data anew, always the same."""
 
     name: str
-    kind: str
+    kind: Kind
     words: str
     build: Builder
 
@@ -242,7 +236,7 @@ class Case:
 class Cases(dict[str, Case]):
     """Cases by name, with a decorator that adds one."""
 
-    def add(self, kind: str, words: str) -> Callable[[Builder], Builder]:
+    def add(self, kind: Kind, words: str) -> Callable[[Builder], Builder]:
         """Return the decorator: the builder's name, with hyphens, is the case's."""
 
         def adding(build: Builder) -> Builder:

@@ -22,12 +22,6 @@ from scipy.sparse.linalg import spsolve
 import accelegrad as ag
 from accelegrad_lab.functions import formulas
 from accelegrad_lab.functions.formulas import (
-    COMPOSITE,
-    CONSTRAINED,
-    KINKS,
-    MAX,
-    SMOOTH,
-    SPECTRAL,
     Cases,
     Formula,
     Function,
@@ -68,7 +62,7 @@ def grid_laplacian(side: int) -> Any:
 # -- smooth ----------------------------------------------------------------------------------------
 
 
-@SUITE.add(SMOOTH, "logistic regression, 1000 x 60, columns' scales from 1 to 0.01")
+@SUITE.add("smooth", "logistic regression, 1000 x 60, columns' scales from 1 to 0.01")
 def logistic() -> Function:
     """Ill-conditioned logistic regression."""
     A = gaussian(101, 1000, 60) * np.geomspace(1.0, 0.01, 60)
@@ -76,7 +70,7 @@ def logistic() -> Function:
     return of_formula(formulas.mean_logistic(y).of(A), 60, smooth=True)
 
 
-@SUITE.add(SMOOTH, "quadratic, condition 1e4, d=200")
+@SUITE.add("smooth", "quadratic, condition 1e4, d=200")
 def quadratic_ill_conditioned() -> Function:
     """x'Hx/2 - b'x with b = H z and a Gaussian minimiser z."""
     H, z = conditioned(200, 1e4, 111), gaussian(112, 200)
@@ -84,7 +78,7 @@ def quadratic_ill_conditioned() -> Function:
     return of_formula(formula, 200, minimum=formula.fun(z)[0], smooth=True)
 
 
-@SUITE.add(SMOOTH, "Nesterov's worst function, d=500")
+@SUITE.add("smooth", "Nesterov's worst function, d=500")
 def nesterov_worst() -> Function:
     """(x_1^2 + sum (x_j - x_{j+1})^2 + x_d^2)/2 - x_1, whose minimum is -d / (2 (d + 1))."""
     d = 500
@@ -95,14 +89,14 @@ def nesterov_worst() -> Function:
     return of_formula(formula, d, minimum=-d / (2 * (d + 1)), smooth=True)
 
 
-@SUITE.add(SMOOTH, "log-sum-exp of 300 linear functions, d=40")
+@SUITE.add("smooth", "log-sum-exp of 300 linear functions, d=40")
 def log_sum_exp() -> Function:
     """A soft maximum."""
     A, b = gaussian(121, 300, 40), gaussian(122, 300)
     return of_formula(formulas.log_sum_exp().of(A, b), 40, smooth=True)
 
 
-@SUITE.add(SMOOTH, "residuals to the power 3/2, 200 x 50")
+@SUITE.add("smooth", "residuals to the power 3/2, 200 x 50")
 def hoelder() -> Function:
     """Its gradient is only Hölder continuous, with exponent 1/2."""
     A = gaussian(171, 200, 50)
@@ -110,7 +104,7 @@ def hoelder() -> Function:
     return of_formula(formulas.mean_power(1.5).of(A, -b), 50, smooth=True)
 
 
-@SUITE.add(SMOOTH, "Poisson equation on a 100 x 100 grid, d=10,000")
+@SUITE.add("smooth", "Poisson equation on a 100 x 100 grid, d=10,000")
 def grid_quadratic() -> Function:
     """A sparse quadratic with condition number 2e3 or so (a small multiple of I is added)."""
     H = (grid_laplacian(100) + 1e-3 * sp.identity(10_000)).tocsr()
@@ -119,7 +113,7 @@ def grid_quadratic() -> Function:
     return of_formula(formula, 10_000, minimum=formula.fun(spsolve(H.tocsc(), b))[0], smooth=True)
 
 
-@SUITE.add(SMOOTH, "sparse logistic regression with l2, 5000 x 10,000")
+@SUITE.add("smooth", "sparse logistic regression with l2, 5000 x 10,000")
 def sparse_logistic() -> Function:
     """More columns than rows; the l2 term makes the minimiser unique."""
     rng = np.random.default_rng(191)
@@ -133,20 +127,20 @@ def sparse_logistic() -> Function:
 # -- the largest of others -------------------------------------------------------------------------
 
 
-@SUITE.add(MAX, "max of 300 linear functions, d=40")
+@SUITE.add("max-type", "max of 300 linear functions, d=40")
 def max_linear() -> Function:
     """A polyhedral function with a sharp minimum."""
     return of_formula(formulas.largest_linear(gaussian(201, 300, 40), gaussian(202, 300)), 40)
 
 
-@SUITE.add(MAX, "max of 100 linear functions plus ||x||^2/2, d=1000")
+@SUITE.add("max-type", "max of 100 linear functions plus ||x||^2/2, d=1000")
 def max_linear_regularised() -> Function:
     """Strongly convex; its dual is a quadratic programme of 100 variables."""
     sharp = formulas.largest_linear(gaussian(221, 100, 1000) / 10, gaussian(222, 100))
     return of_formula(sharp + formulas.squares(1.0), np.ones(1000))
 
 
-@SUITE.add(MAX, "smallest enclosing ball of 300 points, d=20")
+@SUITE.add("max-type", "smallest enclosing ball of 300 points, d=20")
 def enclosing_ball() -> Function:
     """max_i ||x - p_i||."""
     P = gaussian(241, 300, 20)
@@ -163,7 +157,7 @@ def enclosing_ball() -> Function:
     return of_formula(Formula(fun, statement), 3.0 * np.ones(20))
 
 
-@SUITE.add(MAX, "MXHILB: the largest entry of Hilbert's matrix times x, d=50")
+@SUITE.add("max-type", "MXHILB: the largest entry of Hilbert's matrix times x, d=50")
 def mxhilb() -> Function:
     """max_i |(H x)_i| from ones, where no float can hold the condition number of H."""
     i = np.arange(50, dtype=np.float64)
@@ -171,7 +165,7 @@ def mxhilb() -> Function:
     return of_formula(formulas.largest_linear(np.vstack([H, -H])), np.ones(50), minimum=0.0)
 
 
-@SUITE.add(MAX, "Goffin's function, d=50")
+@SUITE.add("max-type", "Goffin's function, d=50")
 def goffin() -> Function:
     """D max_j x_j - sum_j x_j: flat along one direction, sharp across it."""
     d = 50
@@ -179,7 +173,7 @@ def goffin() -> Function:
     return of_formula(formula, np.arange(1.0, d + 1) - (d + 1) / 2, minimum=0.0)
 
 
-@SUITE.add(MAX, "MAXQUAD: Lemaréchal's max of 5 quadratics, d=10")
+@SUITE.add("max-type", "MAXQUAD: Lemaréchal's max of 5 quadratics, d=10")
 def maxquad() -> Function:
     """max_k x'A_k x - b_k'x from ones; the literature's minimum is -0.8414083."""
     i, k = np.arange(1.0, 11.0), np.arange(1.0, 6.0)
@@ -193,7 +187,7 @@ def maxquad() -> Function:
     return of_formula(formulas.largest_quadratic(matrices, linear), np.ones(10))
 
 
-@SUITE.add(MAX, "chained CB3 II: the largest of three sums, d=100")
+@SUITE.add("max-type", "chained CB3 II: the largest of three sums, d=100")
 def chained_cb3_two() -> Function:
     """Charalambous and Bandler's function of neighbours; its minimum is 2 (d - 1), at ones."""
 
@@ -218,7 +212,7 @@ def chained_cb3_two() -> Function:
 # -- sums of many kinks ----------------------------------------------------------------------------
 
 
-@SUITE.add(KINKS, "l1 regression, 500 x 50")
+@SUITE.add("sum of kinks", "l1 regression, 500 x 50")
 def absolute_regression() -> Function:
     """Mean of |<a_i, x> - b_i|."""
     A = gaussian(301, 500, 50)
@@ -226,7 +220,7 @@ def absolute_regression() -> Function:
     return of_formula(formulas.absolute(1 / 500).of(A, -b), 50)
 
 
-@SUITE.add(KINKS, "hinge loss with l2, 1000 x 60")
+@SUITE.add("sum of kinks", "hinge loss with l2, 1000 x 60")
 def hinge() -> Function:
     """A support vector machine."""
     A = gaussian(311, 1000, 60)
@@ -242,26 +236,26 @@ def _denoising(d: int, seed: int) -> Function:
     return of_formula(shifted + formulas.total_variation(2.0), d)
 
 
-@SUITE.add(KINKS, "total variation, d=200")
+@SUITE.add("sum of kinks", "total variation, d=200")
 def total_variation() -> Function:
     """Denoising of a signal with ten steps."""
     return _denoising(200, 321)
 
 
-@SUITE.add(KINKS, "total variation, d=10,000")
+@SUITE.add("sum of kinks", "total variation, d=10,000")
 def total_variation_long() -> Function:
     """Denoising of a signal with 500 steps."""
     return _denoising(10_000, 331)
 
 
-@SUITE.add(KINKS, "max of 60 linear functions plus 0.1 ||x - g||_1, d=40")
+@SUITE.add("sum of kinks", "max of 60 linear functions plus 0.1 ||x - g||_1, d=40")
 def max_and_distance() -> Function:
     """max_i (P x)_i + 0.1 ||x - g||_1: many kinks meet at the minimiser."""
     P, g = gaussian(341, 60, 40), gaussian(342, 40)
     return of_formula(formulas.largest_linear(P) + formulas.absolute(0.1).of(np.eye(40), -g), 40)
 
 
-@SUITE.add(KINKS, "|x_1 - 1| + 100 |x_1 + x_2|")
+@SUITE.add("sum of kinks", "|x_1 - 1| + 100 |x_1 + x_2|")
 def valley() -> Function:
     """A narrow valley with a kink along it, in the plane."""
     A, weights = np.array([[1.0, 0.0], [1.0, 1.0]]), np.array([1.0, 100.0])
@@ -269,7 +263,7 @@ def valley() -> Function:
     return of_formula(formula, np.array([-2.0, 3.0]), minimum=0.0)
 
 
-@SUITE.add(KINKS, "weighted l1 distance, d=10,000")
+@SUITE.add("sum of kinks", "weighted l1 distance, d=10,000")
 def weighted_distance() -> Function:
     """Sum of w_j |x_j - c_j|, weights from 0.01 to 1: cuts say little of separable kinks."""
     weights, c = np.geomspace(0.01, 1.0, 10_000), gaussian(352, 10_000)
@@ -280,7 +274,7 @@ def weighted_distance() -> Function:
 # -- eigenvalues of an affine matrix ---------------------------------------------------------------
 
 
-@SUITE.add(SPECTRAL, "largest eigenvalue of an affine 15 x 15 matrix, d=20")
+@SUITE.add("eigenvalues", "largest eigenvalue of an affine 15 x 15 matrix, d=20")
 def largest_eigenvalue() -> Function:
     """lambda_max(A_0 + sum_k x_k A_k); traces of zero: no combination is negative definite."""
     raw = gaussian(401, 21, 15, 15)
@@ -290,7 +284,7 @@ def largest_eigenvalue() -> Function:
     return of_formula(formulas.largest_eigenvalue(matrices[0], matrices[1:]), 20)
 
 
-@SUITE.add(SPECTRAL, "the dual of maximum cut on 40 nodes, d=40")
+@SUITE.add("eigenvalues", "the dual of maximum cut on 40 nodes, d=40")
 def maximum_cut() -> Function:
     """D lambda_max(L/4 + Diag(x)) - sum_j x_j with a graph's Laplacian L."""
     d = 40
@@ -332,7 +326,7 @@ def _nonnegative(formula: Formula, d: int) -> Function:
     return of_formula(formula, d, feasible_set=ag.NonNegative(), limits=limits, smooth=True)
 
 
-@SUITE.add(CONSTRAINED, "entropy and costs on the simplex, d=100")
+@SUITE.add("constrained", "entropy and costs on the simplex, d=100")
 def entropy() -> Function:
     """Sum of (x_j + 0.01) log(x_j + 0.01) + c_j x_j; some coordinates end at zero.
 
@@ -354,7 +348,7 @@ def entropy() -> Function:
     return _on_simplex(formula, 100, smooth=True)
 
 
-@SUITE.add(CONSTRAINED, "quadratic of condition 1e4 in a box, d=200")
+@SUITE.add("constrained", "quadratic of condition 1e4 in a box, d=200")
 def box_quadratic() -> Function:
     """Many coordinates end at a bound."""
     return of_formula(
@@ -366,7 +360,7 @@ def box_quadratic() -> Function:
     )
 
 
-@SUITE.add(CONSTRAINED, "non-negative least squares, 300 x 100")
+@SUITE.add("constrained", "non-negative least squares, 300 x 100")
 def nonnegative_least_squares() -> Function:
     """About half of the coordinates end at zero."""
     A = gaussian(531, 300, 100) * np.geomspace(1.0, 0.1, 100)
@@ -374,7 +368,7 @@ def nonnegative_least_squares() -> Function:
     return _nonnegative(formulas.squares(1 / 300).of(A, -b), 100)
 
 
-@SUITE.add(CONSTRAINED, "logistic regression in an l1 ball, 400 x 100")
+@SUITE.add("constrained", "logistic regression in an l1 ball, 400 x 100")
 def l1_ball_logistic() -> Function:
     """A sparse minimiser on the boundary."""
     A = gaussian(541, 400, 100)
@@ -388,13 +382,13 @@ def l1_ball_logistic() -> Function:
     )
 
 
-@SUITE.add(CONSTRAINED, "matrix game, 60 x 50, on the simplex")
+@SUITE.add("constrained", "matrix game, 60 x 50, on the simplex")
 def matrix_game() -> Function:
     """max_i (P x)_i over the simplex: the value of a game for two."""
     return _on_simplex(formulas.largest_linear(gaussian(551, 60, 50)), 50, smooth=False)
 
 
-@SUITE.add(CONSTRAINED, "mean of the worst 5 % of 400 losses, on the simplex, d=30")
+@SUITE.add("constrained", "mean of the worst 5 % of 400 losses, on the simplex, d=30")
 def tail_risk() -> Function:
     """Conditional value at risk of a portfolio."""
     losses = gaussian(561, 400, 30) * np.linspace(0.5, 2.0, 30) - 0.1 * gaussian(562, 30)
@@ -408,7 +402,7 @@ def tail_risk() -> Function:
     return _on_simplex(formula, 30, smooth=False)
 
 
-@SUITE.add(CONSTRAINED, "obstacle problem on a 100 x 100 grid, d=10,000")
+@SUITE.add("constrained", "obstacle problem on a 100 x 100 grid, d=10,000")
 def obstacle() -> Function:
     """A membrane over a floor at zero: a sparse quadratic with x >= 0."""
     i = (np.arange(100) + 1) / 101
@@ -416,7 +410,7 @@ def obstacle() -> Function:
     return _nonnegative(formulas.quadratic(grid_laplacian(100), b), 10_000)
 
 
-@SUITE.add(CONSTRAINED, "basis pursuit: the least l1 norm under 30 equations, d=100")
+@SUITE.add("constrained", "basis pursuit: the least l1 norm under 30 equations, d=100")
 def basis_pursuit() -> Function:
     """||x||_1 with A x = b, from the solution of least Euclidean norm."""
     A, sparse = gaussian(571, 30, 100), np.zeros(100)
@@ -442,7 +436,7 @@ def _sparse_regression(rows: int, true: Vector, seeds: tuple[int, int]) -> Formu
     return formulas.squares(1 / rows).of(A, -b)
 
 
-@SUITE.add(COMPOSITE, "least squares with an l1 penalty, 200 x 400")
+@SUITE.add("composite", "least squares with an l1 penalty, 200 x 400")
 def lasso() -> Function:
     """More columns than rows, 20 of which matter."""
     true = np.zeros(400)
@@ -451,7 +445,7 @@ def lasso() -> Function:
     return of_formula(smooth, 400, penalty=ag.L1(0.1), term=formulas.absolute(0.1), smooth=True)
 
 
-@SUITE.add(COMPOSITE, "group lasso, 150 x 200, groups of 5")
+@SUITE.add("composite", "group lasso, 150 x 200, groups of 5")
 def group_lasso() -> Function:
     """Four groups of forty matter."""
     true = np.zeros(200)
@@ -471,7 +465,7 @@ def group_lasso() -> Function:
     return of_formula(smooth, 200, penalty=penalty, term=term, smooth=True)
 
 
-@SUITE.add(COMPOSITE, "matrix completion by the nuclear norm, 30 x 20, d=600")
+@SUITE.add("composite", "matrix completion by the nuclear norm, 30 x 20, d=600")
 def matrix_completion() -> Function:
     """Half of the entries of a noisy matrix of rank 2 are seen."""
     shape = (30, 20)

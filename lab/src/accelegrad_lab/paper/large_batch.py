@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
@@ -200,51 +201,33 @@ def improves(cells: Cells, loss: str, diameter: float) -> bool:
 
 def adagrad_degrades(cells: Cells) -> Claim:
     """AdaGrad beyond b = 1000."""
-    found = {diameter: at_budget(cells, "logistic", diameter, "adagrad") for diameter in DIAMETERS}
-    return judged(
-        "adagrad-degrades-with-batch",
-        verdict_of(map(degrades, found.values()), part=0.0),
-        [
-            (f"D = {diameter:g}: gap after the same epochs by b", cells_text(gaps))
-            for diameter, gaps in found.items()
-        ],
-    )
+    return _judged(cells, "adagrad-degrades-with-batch", "logistic", ["adagrad"])
 
 
 def accelegrad_improves(cells: Cells) -> Claim:
     """AcceleGrad with growing batches."""
-    evidence = []
-    for diameter in DIAMETERS:
-        gaps = at_budget(cells, "logistic", diameter, "accelegrad")
-        evidence.append((f"D = {diameter:g}: gap after the same epochs by b", cells_text(gaps)))
-        evidence += _epochs_in_words(cells, "logistic", diameter)
-    holds = [improves(cells, "logistic", diameter) for diameter in DIAMETERS]
-    verdict = verdict_of(holds, part=0.0)
-    return judged("accelegrad-improves-with-batch", verdict, evidence, _lost(cells, "logistic"))
+    return _judged(cells, "accelegrad-improves-with-batch", "logistic", ["accelegrad"])
 
 
 def same_for_svm(cells: Cells) -> Claim:
     """The hinge loss."""
-    evidence, holds = [], []
-    for diameter in DIAMETERS:
-        found = {method: at_budget(cells, "hinge", diameter, method) for method in METHODS}
-        holds += [degrades(found["adagrad"]), improves(cells, "hinge", diameter)]
-        for method, gaps in found.items():
-            what = f"D = {diameter:g}: {NAMES[method]}'s gap after the same epochs by b"
-            evidence.append((what, cells_text(gaps)))
-        evidence += _epochs_in_words(cells, "hinge", diameter)
-    return judged("same-for-svm", verdict_of(holds, part=0.0), evidence, _lost(cells, "hinge"))
+    return _judged(cells, "same-for-svm", "hinge", METHODS)
 
 
-def _epochs_in_words(cells: Cells, loss: str, diameter: float) -> list[tuple[str, str]]:
-    """Return how many epochs each batch size needs to the gaps that are judged."""
-    return [
-        (f"D = {diameter:g}: AcceleGrad's epochs to {number(level)} by b", cells_text(epochs))
-        for level, epochs in epochs_to_levels(cells, loss, diameter).items()
-    ]
-
-
-def _lost(cells: Cells, loss: str) -> str:
-    """Say where larger batches are not better for AcceleGrad."""
-    lost = [f"D = {diameter:g}" for diameter in DIAMETERS if not improves(cells, loss, diameter)]
-    return f"Small batches are as good here: {'; '.join(lost)}." if lost else ""
+def _judged(cells: Cells, name: str, loss: str, methods: Sequence[str]) -> Claim:
+    """Judge that AdaGrad gets worse and AcceleGrad better; say where the latter is not so."""
+    evidence, holds, lost = [], [], []
+    for diameter, method in product(DIAMETERS, methods):
+        gaps, words = at_budget(cells, loss, diameter, method), f"D = {diameter:g}"
+        what = f"{words}: {NAMES[method]}'s gap after the same epochs by b"
+        evidence.append((what, cells_text(gaps)))
+        if method == "adagrad":
+            holds.append(degrades(gaps))
+            continue
+        for level, epochs in epochs_to_levels(cells, loss, diameter).items():
+            what = f"{words}: AcceleGrad's epochs to {number(level)} by b"
+            evidence.append((what, cells_text(epochs)))
+        holds.append(improves(cells, loss, diameter))
+        lost += [] if holds[-1] else [words]
+    explanation = f"Small batches are as good here: {'; '.join(lost)}." if lost else ""
+    return judged(name, verdict_of(holds, part=0.0), evidence, explanation)

@@ -83,7 +83,7 @@ def _figure_data(prepared: PreparedFigure) -> dict[str, Any]:
 
     parts = {"entries": prepared.entries, "rows": prepared.rows}
     parts = json.loads(json.dumps(parts, default=plain))
-    return {"id": _figure_id(prepared.figure.name), **parts, "arrays": list(arrays)}
+    return {"id": _id("figure", prepared.figure.name), **parts, "arrays": list(arrays)}
 
 
 def _numbers(values: Vector) -> tuple[float | None, ...]:
@@ -119,8 +119,9 @@ def _page(report: Report, prepared: Sequence[PreparedFigure], plotly: str) -> st
     )
 
 
-def _figure_id(name: str) -> str:
-    return f"figure-{name}"
+def _id(kind: str, name: str) -> str:
+    """Return the anchor of a figure, a claim or a table of facts."""
+    return escape("-".join([kind, *name.lower().split()]))
 
 
 def _paragraphs(text: str) -> str:
@@ -142,8 +143,8 @@ def _navigation(report: Report) -> str:
         listed = "".join(link(target, text) for target, text in targets)
         return f'<p class="nav-head">{head}</p><ul>{listed}</ul>' if listed else ""
 
-    figures = ((_figure_id(figure.name), figure.title) for figure in report.figures)
-    facts = ((_facts_id(name), name) for name in report.facts)
+    figures = ((_id("figure", figure.name), figure.title) for figure in report.figures)
+    facts = ((_id("facts", name), name) for name in report.facts)
     claims = link("claims", "Claims") if report.claims else ""
     return (
         f"<ul>{link('summary', 'Summary')}</ul>{links('Figures', figures)}"
@@ -195,14 +196,15 @@ def _claim(claim: Claim, titles: Mapping[str, str]) -> str:
         else ""
     )
     link = (
-        f'<p class="shown"><a href="#{_figure_id(claim.figure)}">'
+        f'<p class="shown"><a href="#{_id("figure", claim.figure)}">'
         f"{escape(titles[claim.figure])}</a></p>"
         if claim.figure
         else ""
     )
     point = f" Judged on: {escape(claim.point)}." if claim.point != "-" else ""
     return (
-        f'<details id="{_claim_id(claim)}" class="claim" data-verdict="{CLASSES[claim.verdict]}">'
+        f'<details id="{_id("claim", claim.name)}" class="claim" '
+        f'data-verdict="{CLASSES[claim.verdict]}">'
         f'<summary>{_pill(claim.verdict)}<span class="statement">{typeset(claim.statement)}</span>'
         f'<span class="source">{escape(claim.source)}</span></summary>'
         f'<div class="opened">{explanation}'
@@ -212,17 +214,13 @@ def _claim(claim: Claim, titles: Mapping[str, str]) -> str:
     )
 
 
-def _claim_id(claim: Claim) -> str:
-    return escape("claim-" + "-".join(claim.name.split()))
-
-
 def _figure(prepared: PreparedFigure, claims: Sequence[Claim]) -> str:
     """Return the section of one figure; page.js draws into its plot."""
     figure = prepared.figure
-    name = _figure_id(figure.name)
+    name = _id("figure", figure.name)
     file = f"figures/{figure.name}"
     judged = "".join(
-        f'<a class="judged" href="#{_claim_id(claim)}" title="{escape(claim.statement)}">'
+        f'<a class="judged" href="#{_id("claim", claim.name)}" title="{escape(claim.statement)}">'
         f"{_pill(claim.verdict)} {claim_title(claim.name)}</a>"
         for claim in claims
         if claim.figure == figure.name
@@ -325,13 +323,9 @@ def _legend_entry(place: int, entry: Entry, alone: bool) -> str:
     )
 
 
-def _facts_id(name: str) -> str:
-    return "facts-" + "-".join(name.lower().split())
-
-
 def _facts(name: str, table: Mapping[str, str]) -> str:
     """Return one table of facts."""
-    place = escape(_facts_id(name))
+    place = _id("facts", name)
     return (
         f'<section class="facts" id="{place}" aria-labelledby="{place}-title">'
         f'<h2 id="{place}-title">{escape(name)}</h2>{_table(table.items())}</section>'
