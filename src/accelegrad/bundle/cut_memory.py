@@ -62,6 +62,15 @@ def default_size(dimension: int) -> int:
 LEVEL, WEIGHT, ADDED, SIZE, LENGTH, LOST, BLURRED = NUMBERS = range(7)
 
 
+class Piece(NamedTuple):
+    """A cut as it was evaluated, with its share of an average."""
+
+    share: float
+    point: Vector
+    value: float
+    slope: Vector
+
+
 class CutMemory:
     """At most `size` cuts around `origin`, x0."""
 
@@ -74,6 +83,8 @@ class CutMemory:
         self._gram = np.zeros((0, 0))
         self._gram_rows = 0  # rows that are up to date
         self.added = 0  # cuts so far
+        #: of each cut the point and value, or the pieces of an average; None: not known
+        self._sources: list[Any] = []
 
     @property
     def slopes(self) -> np.ndarray:
@@ -98,7 +109,8 @@ class CutMemory:
         size = abs(evaluation.value) + abs(term) + length * away
         level = evaluation.value - term - ddot(slope, offset)
         off, blurred = evaluation.lost
-        self._add(slope, (level, 0.0, 0.0, size, length, off + blurred * away, blurred))
+        source = evaluation.point, evaluation.value - term
+        self._add(slope, (level, 0.0, 0.0, size, length, off + blurred * away, blurred), source)
 
     def blur(self, share: float) -> None:
         """Add this share of value, rise and slope to the errors of the cuts so far."""
@@ -106,7 +118,7 @@ class CutMemory:
         numbers[:, LOST] += share * (numbers[:, SIZE] + numbers[:, LENGTH] * norm(self.origin))
         numbers[:, BLURRED] += share * numbers[:, LENGTH]
 
-    def _add(self, slope: Vector, numbers: tuple[float, ...]) -> None:
+    def _add(self, slope: Vector, numbers: tuple[float, ...], source: Any) -> None:
         """Keep a cut unless it repeats the newest; if memory is full, drop the least important."""
         if self.count:
             last = self._numbers[self.count - 1]
@@ -122,6 +134,7 @@ class CutMemory:
         self.added += 1
         self._slopes[i], self._numbers[i] = slope, numbers
         self._numbers[i, ADDED] = self.added
+        self._sources.append(source)
         self.count = i + 1
 
     def values_at(self, point: Vector) -> Vector:
@@ -176,6 +189,19 @@ class CutMemory:
         blurred += rounded * (length + blurred) + slope.size * vanished
         return slope, (level, 0.0, 0.0, size + vanished, length + vanished, lost, blurred)
 
+    def pieces(self, weights: Vector) -> list[Piece] | None:
+        """Return the cuts of an average as they were evaluated; None if they are not all known."""
+        found: list[Piece] = []
+        for place in np.flatnonzero(weights > 0.0).tolist():
+            source, share = self._sources[place], float(weights[place])
+            if isinstance(source, list):
+                found += [piece._replace(share=share * piece.share) for piece in source]
+            elif source is not None:
+                found.append(Piece(share, source[0], source[1], self._slopes[place].copy()))
+            if source is None or len(found) > self.size:
+                return None
+        return found
+
     def _grow(self) -> None:
         rows, n = min(self.size, 2 * len(self._numbers)), self.count
         slopes, self._slopes = self._slopes, np.empty((rows, self.origin.size))
@@ -189,7 +215,7 @@ class CutMemory:
         weights = self.last_weights.copy()
         order = np.lexsort((self._numbers[: self.count, ADDED], weights))[::-1]
         keep = np.sort(order[:kept])
-        total = self.mean(weights)
+        total, source = self.mean(weights), self.pieces(weights / (weights.sum() or 1.0))
         n = len(keep)
         known = int(np.searchsorted(keep, self._gram_rows))  # whose products are up to date
         self._gram[:known, :known] = self._gram[keep[:known, None], keep[:known]]
@@ -197,9 +223,10 @@ class CutMemory:
             if new < old:
                 self._slopes[new] = self._slopes[old]
         self._numbers[:n] = self._numbers[keep]
+        self._sources = [self._sources[old] for old in keep.tolist()]
         self.count, self._gram_rows = n, known
         if total is not None:
-            self._add(*total)
+            self._add(*total, source)
 
     def state(self) -> dict[str, Any]:
         """Return all that a checkpoint has to keep, bit for bit."""
@@ -217,7 +244,7 @@ class CutMemory:
         self.count = 0
         while len(self._numbers) < n:
             self._grow()
-        self.count, self.added = n, int(state["added"])
+        self.count, self.added, self._sources = n, int(state["added"]), [None] * n
         self._slopes[:n], self._numbers[:n] = state["slopes"], state["numbers"]
         self._gram, self._gram_rows = np.array(state["gram"]), len(state["gram"])
 
