@@ -77,7 +77,9 @@ class ModelCertificate(Certificate):
         found = {one.name: getattr(self, one.name) for one in fields(self)}
         points = np.array(found.pop("points"))
         width = points.shape[1] - self.fit_intercept
-        if callable(self.slopes):  # several classes: all rows of weights, then the intercepts
+        if isinstance(self.slopes, Sequence):
+            found["slopes"] = np.array(self.slopes).T
+        elif self.slopes is not None:  # several classes: all rows of weights, then the intercepts
             found["slopes"] = distributions = self.slopes()
             count = distributions.shape[1]
             width = points.size // count - self.fit_intercept
@@ -167,12 +169,18 @@ class FunctionCertificate(Certificate):
     def arrays(self) -> dict[str, Any]:
         """Return cuts, region, and the slopes of affine minorants of its box and penalty."""
         shares, points, values, gradients = map(np.array, zip(*self.pieces, strict=True))
-        cuts = {"points": points, "values": values, "gradients": gradients, "multipliers": shares}
-        of_value, of_gradient = self.error
+        slope = shares @ gradients / shares.sum()
         return {
-            **{"value": self.value, "gap": self.gap, "point": self.point, **cuts},
-            **{"value_error": of_value, "gradient_error": of_gradient},
-            **_space(self.region, self.radius, shares @ gradients / shares.sum()),
+            "value": self.value,
+            "gap": self.gap,
+            "point": self.point,
+            "points": points,
+            "values": values,
+            "gradients": gradients,
+            "multipliers": shares,
+            "value_error": self.error[0],
+            "gradient_error": self.error[1],
+            **_space(self.region, self.radius, slope),
         }
 
 
