@@ -70,7 +70,7 @@ def losses(r, shape, a):
 def conjugates(t, target, shape, a):
     """Return the conjugates at slopes t of the residual."""
     if shape[2] is None:
-        return a.entropy(-t) + a.entropy(1 + t)
+        return a.entropy(-t) + (1 + t) * a.log1p(np.where(t > -1, t, 0 * t))
     return t * target + shape[2] / 2 * t * t + shape[3] * abs(t)
 
 
@@ -107,10 +107,10 @@ def of_model(c, X, y, a):
     y, sizes = a.of(y).reshape(n, -1), abs(X)
     m, off = X @ w + b, u * ((8 + d) * (sizes @ abs(w) + abs(b)) + 8 * (abs(y) + 1))
     if several:
-        highest = m.max(axis=1, keepdims=True)
-        each = a.log(a.exp(m - highest).sum(axis=1, keepdims=True)) + highest
-        each = each - (m * (y > 0)).sum(axis=1, keepdims=True) + k * u
-        each = each + (2 * off + 8 * u * abs(m)).max(axis=1, keepdims=True)
+        largest = m.max(axis=1, keepdims=True)
+        each = a.log(a.exp(m - largest).sum(axis=1, keepdims=True)) + largest
+        each = each - (m * (y > 0)).sum(axis=1, keepdims=True)
+        above = each + (2 * off + 8 * u * abs(m)).max(axis=1, keepdims=True) + k * u
         s = np.maximum(a.of(slopes), 0)  # distributions over the classes
         s = s / s.sum(axis=1, keepdims=True)
         theta, steep, level = s - (y > 0), s + (y > 0), -a.entropy(s).sum(axis=1, keepdims=True)
@@ -118,20 +118,21 @@ def of_model(c, X, y, a):
     else:
         shape, p = shape_of(loss, a.of(c["parameter"])[()]), abs(c["parameter"])
         sign, target = (y, 1) if loss in LABELS else (1, y)
-        each = np.maximum(*(losses(sign * (m + e) - target, shape, a) for e in (-off, off)))
+        each, *ends = (losses(sign * (m + e) - target, shape, a) for e in (0, -off, off))
+        above = np.maximum(*ends)  # a convex function is largest at an end
         theta = a.of(slopes) if "slopes" in c else m - y  # of least squares
         theta = sign * np.clip(sign * theta, *shape[:2])
         level, steep = -conjugates(sign * theta, target, shape, a), abs(theta)
         terms = abs(level) + steep * (steep + abs(y) + 2 + p)
     l1, l2 = a.of(c.get("l1", 0.0)).reshape(-1, 1), a.of(c["l2"])[()]
-    value = (shares * each).sum() + (l1 * abs(w)).sum() + l2 / 2 * (w * w).sum()
-    value = value * (1 + (40 + d) * u)
+    penalty = (l1 * abs(w)).sum() + l2 / 2 * (w * w).sum()
+    value = ((shares * above).sum() + penalty) * (1 + (40 + d) * u)
     in_pairs = (np.ascontiguousarray((shares * z).T) for z in (level, terms, theta))  # are added
     level, terms, mean = (z.sum(axis=1) for z in in_pairs)
     v, cost = X.T @ (shares * theta), sizes.T @ (shares * steep)
     low, high = (a.of(c.get(end, far)).reshape(-1, 1) for end, far in ENDS)
-    reach = FAR * (1 + abs(m).max() + abs(y).max()) / np.maximum(sizes.T @ shares, 1e-300)
-    limits = l1, l2, low, high, 0, lambda z: (reach * z).sum()
+    scale = 1 + abs(m).max(axis=0) + abs(y).max(axis=0)
+    reach = FAR * scale / np.maximum(sizes.T @ shares, 1e-300)
 
     def bound(errors):
         lost, off, where = errors * 40 * u * terms, errors * (n + 40) * u * cost, ""
@@ -146,6 +147,7 @@ def of_model(c, X, y, a):
         total = 0
         for i in range(len(level)):
             columns = slice(None) if several else slice(i, i + 1)
+            limits = l1, l2, low, high, 0, reach[:, columns]
             given = level[i] - lost[i], v[:, columns], off[:, columns], limits, u
             found, far = best_multiple(*given)
             total = total + max(found, 0)
@@ -153,7 +155,7 @@ def of_model(c, X, y, a):
         return total, where
 
     proved, where = bound(1)
-    rounding = bound(0)[0] - proved
+    rounding = bound(0)[0] - proved + value - (shares * each).sum() - penalty
     return value, proved, value + terms.sum() + rounding / SLACK, where
 
 
@@ -180,10 +182,10 @@ def best_multiple(level, v, off, limits, u):
 def least(v, off, apart, limits, u):
     """Return the minimum of <v, w - c> + l1 |w| + l2 / 2 |w|^2, and whether open ends matter.
 
-    v is known up to `off`. A part of it, `apart` and what falls towards open ends, is bounded by a
-    ball around c.
+    v is known up to `off`. A part of it, `apart` and what falls towards open ends, is bounded by
+    the radius of a ball around c, or of each coordinate.
     """
-    l1, l2, low, high, center, ball = limits
+    l1, l2, low, high, center, radius = limits
     straight, slope = l2 == 0, l1 - off
     opens = straight & ((low == -INF) | (high == INF))
     steep = np.where(opens, np.maximum(slope, 0), slope)
@@ -200,7 +202,16 @@ def least(v, off, apart, limits, u):
         parts = rest * (w - center), steep * abs(w), l2 / 2 * w * w
         values.append(sum(parts) - 40 * u * sum(map(abs, parts)))
     lowest = np.minimum(values[0], np.minimum(values[1], values[2])).sum()
-    return (lowest - (1 + 40 * u) * ball(beyond), True) if beyond.any() else (lowest, False)
+    if not beyond.any():
+        return lowest, False
+    cost = (radius * beyond).sum() if np.ndim(radius) else radius * norm(beyond)
+    return lowest - (1 + 40 * u) * cost, True
+
+
+def norm(z):
+    """Return the Euclidean norm, also if squares overflow or vanish."""
+    largest = abs(z).max()
+    return largest * ((z / largest) @ (z / largest)) ** 0.5 if largest > 0 else largest
 
 
 def of_function(c, function, a):
@@ -232,7 +243,7 @@ def of_function(c, function, a):
             np.maximum(center - low, high - center),
             np.maximum(low - x, x - high).max(),
         )
-        limits = l1, l2, low, high, center, lambda z: radius * (z @ z) ** 0.5
+        limits = l1, l2, low, high, center, radius
         parts, where = (0 * v, a.of(c.get("apart", none))), " in the box" * ("lower" in c)
         bound = max(least(v, 0 * v, part, limits, a.unit)[0] for part in parts)
     off = u * (shares @ abs(gradients) + abs(v)) + a.of(c["gradient_error"])[()]
@@ -241,7 +252,7 @@ def of_function(c, function, a):
     if not outside <= 1e-9 * (1 + abs(x).max()):
         return INF, bound, size, " (the point violates the constraints)"
     where += f" within {float(radius):.3g} of the centre" * bool(radius < INF)
-    return value, level + bound - lost, size + lost / SLACK, where
+    return value, level + bound - lost, size + abs(bound) + lost / SLACK, where
 
 
 def main(arguments=None):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 from accelegrad.bundle.cut_memory import Piece
@@ -146,9 +147,10 @@ class Bracket(Saved):
         if self._model is not None:
             if self.dual is None or by_cuts:
                 return None
-            dual, known = self.dual.dual, self.dual.dual.proof
-            if known.bound < everywhere:  # what needs no terms may have proved more
-                known = self._model.dual.proof
+            dual = self.dual.dual
+            # Without terms, or with the caller's model, more may have been proved.
+            duals = dual, dual.model.dual, self._model.dual
+            known = max((each.proof for each in duals), key=attrgetter("bound"))
             if known.bound < everywhere:
                 return None
             return certificate.of_model(self._model, dual.terms, *given, gap, known.slopes)

@@ -253,11 +253,12 @@ def _space(region: Region, radius: float, slope: Vector) -> dict[str, Any]:
         shrunk = np.sign(moved) * np.maximum(np.abs(moved) - step * l1, 0.0) / (1.0 + step * l2)
         return np.clip(shrunk, low, high)
 
-    unit = radius / (norm(slope) or 1.0) or 1.0
-    first, last = np.log(SHORTEST * unit), np.log(LONGEST * unit)
-    for _ in range(HALVINGS):
-        middle = 0.5 * (first + last)
-        inside = norm(nearest(np.exp(middle)) - center) <= radius
-        first, last = (middle, last) if inside else (first, middle)
-    step = np.exp(first)
-    return space | {"radius": radius, "apart": (center - nearest(step)) / step}
+    with np.errstate(all="ignore"):  # the ends are far beyond what numbers can hold
+        unit = radius / (norm(slope) or 1.0) or 1.0
+        first, last = np.log(SHORTEST * unit), np.log(LONGEST * unit)
+        for _ in range(HALVINGS):
+            middle = 0.5 * (first + last)
+            inside = norm(nearest(np.exp(middle)) - center) <= radius
+            first, last = (middle, last) if inside else (first, middle)
+        step = np.exp(first)
+        return space | {"radius": radius, "apart": (center - nearest(step)) / step}

@@ -411,6 +411,8 @@ def _fit(problem: Problem, settings: Settings, result: OptimizeResult, *, stoppe
     proof = result.certificate if bound == result.lower_bound else None
     if isinstance(proof, ModelCertificate):
         proof = replace(proof, points=(x,), value=value, gap=gap)
+    elif bound == 0.0 and isinstance(problem.model, LinearModel):
+        proof = of_model(problem.model, problem.terms, x, value, gap, None)
     return Fit(
         x,
         value,
