@@ -19,6 +19,7 @@ import numpy as np
 INF, LABELS = np.inf, ("logistic", "hinge", "squared_hinge", "modified_huber", "multinomial")
 FAR = 10.0  # weights that nothing bounds are searched up to so many times the scale of the data
 ENDS = ("lower", -INF), ("upper", INF)
+OUTSIDE = 1e-9  # how far rounding may have moved a point out of a set, relative to its size
 SLACK = 1e-12  # how much more than is claimed may be left, relative to the terms
 
 
@@ -81,10 +82,10 @@ def verify(certificate, X=None, y=None, *, function=None, exact=False):
         found = of_function(c, function, a) if "points" in c else of_model(c, X, np.array(y), a)
     value, bound, size, where = found
     gap, claimed = float(value - bound), float(c["gap"])
-    fine = gap <= claimed + SLACK * size
+    fine = -SLACK * size <= gap <= claimed + SLACK * size  # below the bound is no feasible point
     words = f"verified: within {max(gap, 0.0):.1e} of the minimum"
     if not fine:
-        words = f"REFUSED: the gap is claimed to be {claimed:.1e}, but only {gap:.1e} is proved"
+        words = f"REFUSED: the gap is claimed to be {claimed:.1e}, but {gap:.1e} is proved"
     return gap, bool(fine), words + where
 
 
@@ -155,6 +156,8 @@ def of_model(c, X, y, a):
         return total, where
 
     proved, where = bound(1)
+    if (np.maximum(low - w, w - high) > OUTSIDE * (1 + abs(w).max())).any():
+        return INF, proved, 0, " (the coefficients violate their limits)"
     rounding = bound(0)[0] - proved + value - (shares * each).sum() - penalty
     return value, proved, value + terms.sum() + rounding / SLACK, where
 
@@ -249,7 +252,7 @@ def of_function(c, function, a):
     off = u * (shares @ abs(gradients) + abs(v)) + a.of(c["gradient_error"])[()]
     lost = off @ np.where(off > 0, np.minimum(farthest, radius), 0)
     lost = lost + u * size + a.of(c["value_error"])[()]
-    if not outside <= 1e-9 * (1 + abs(x).max()):
+    if not outside <= OUTSIDE * (1 + abs(x).max()):
         return INF, bound, size, " (the point violates the constraints)"
     where += f" within {float(radius):.3g} of the centre" * bool(radius < INF)
     return value, level + bound - lost, size + abs(bound) + lost / SLACK, where

@@ -96,6 +96,15 @@ def test_a_changed_certificate_of_a_model_is_refused(loss, name):
     assert verify.verify(arrays, X[::-1], y)[1] is False  # of other data
 
 
+def test_coefficients_outside_of_their_limits_are_refused():
+    arrays = model_result("squared", "l1 in a box").certificate.arrays()
+    free = model_result("squared", "l1").certificate.arrays()
+    changed = dict(arrays, coefficients=free["coefficients"])
+    gap, fine, words = verify.verify(changed, X, targets("squared"))
+    assert (gap, fine) == (np.inf, False)
+    assert words.endswith("(the coefficients violate their limits)")
+
+
 @pytest.mark.parametrize("penalty", [None, ag.L1(2.0), ag.ElasticNet(0.5, 2.0)])
 @pytest.mark.parametrize("where", SETS)
 def test_functions_in_sets_with_penalties_are_verified(where, penalty):

@@ -54,8 +54,9 @@ class Certificate:
 class ModelCertificate(Certificate):
     """Slopes of the losses, one per row, or one distribution over the classes per row.
 
-    One vector of parameters and of slopes per problem, if several were solved. Without slopes they
-    are those of least squares at the parameters. `lower` and `upper` limit the weights.
+    One vector of weights, with an intercept, and one of slopes per problem, if several were solved;
+    for several classes a function returns the distributions. Without slopes they are those of least
+    squares at the point. `lower` and `upper` limit the weights.
     """
 
     loss: str
@@ -63,13 +64,12 @@ class ModelCertificate(Certificate):
     l2: float
     l1: float | Vector
     fit_intercept: bool
-    points: Sequence[Vector]
+    points: Any
     slopes: Sequence[Vector] | Callable[[], Any] | None
     weights: Vector | None = None
     lower: Vector | None = None
     upper: Vector | None = None
     rows: Any = None  # those that were used, if not all
-    columns: Any = None  # the same, with their number before
     classes: Any = None
 
     def arrays(self) -> dict[str, Any]:
@@ -77,22 +77,13 @@ class ModelCertificate(Certificate):
         found = {one.name: getattr(self, one.name) for one in fields(self)}
         points = np.array(found.pop("points"))
         width = points.shape[1] - self.fit_intercept
-        if isinstance(self.slopes, Sequence):
-            found["slopes"] = np.array(self.slopes).T
-        elif self.slopes is not None:  # several classes: all rows of weights, then the intercepts
-            found["slopes"] = distributions = self.slopes()
-            count = distributions.shape[1]
-            width = points.size // count - self.fit_intercept
-            weights, intercepts = np.split(points.ravel(), [count * width])
-            own = [intercepts] * self.fit_intercept
-            points = np.column_stack([weights.reshape(count, width), *own])
-        found["coefficients"] = points[:, :width]
-        if (columns := found.pop("columns")) is not None:
-            found["coefficients"] = np.zeros((len(points), columns[1]))
-            found["coefficients"][:, columns[0]] = points[:, :width]
+        found["coefficients"], found["intercepts"] = points[:, :width], np.zeros(len(points))
+        if self.fit_intercept:
+            found["intercepts"] = points[:, width]
+        if self.slopes is not None:
+            found["slopes"] = self.slopes() if callable(self.slopes) else np.array(self.slopes).T
         if self.classes is not None:
             found["classes"] = np.array(self.classes.tolist())  # text in objects needs pickle
-        found["intercepts"] = points[:, -1] if self.fit_intercept else np.zeros(len(points))
         return {name: value for name, value in found.items() if value is not None}
 
 

@@ -239,10 +239,13 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         self.n_samples_seen_, self.weight_seen_ = data.n_counted, data.weight
         self._stream = None
         if fit.certificate is not None:
-            columns = None if data.columns is None else (data.columns, self.n_features_in_)
-            kept = {"rows": data.rows, "columns": columns}
-            classes = self.classes_ if self._classifies else None
-            self._certificate = replace(fit.certificate, **kept, classes=classes)
+            points = np.column_stack([np.atleast_2d(self.coef_), np.ravel(self.intercept_)])
+            self._certificate = replace(
+                fit.certificate,
+                points=points if self.fit_intercept else points[:, :-1],
+                rows=data.rows,
+                classes=self.classes_ if self._classifies else None,
+            )
         self._missed = fit.target >= 0.0 and not (fit.converged or fit.stopped)
         if self._missed:
             warnings.warn(self._shortfall(fit), ConvergenceWarning, stacklevel=4)
