@@ -29,6 +29,8 @@ from accelegrad.rules.base import Evaluated, Projection, Prox
 
 #: The memory that cuts take by default, in bytes; chosen
 DEFAULT_BYTES = 64 * 2**20
+#: Points of cuts, for certificates, are kept if those of all cuts take at most these bytes; chosen
+POINT_BYTES = 32 * 2**20
 #: Cuts beyond the dimension that are kept by default: up to d + 1 can be active at a minimiser of a
 #: max-type function (with 30 in 40 dimensions the last digits are lost).
 SPARE_CUTS = 20
@@ -71,6 +73,27 @@ class Piece(NamedTuple):
     slope: Vector
 
 
+class Average(NamedTuple):
+    """An average of cuts: weights, sources (see `CutMemory`) and slopes."""
+
+    weights: Vector
+    sources: list[Any]
+    slopes: np.ndarray
+
+    def pieces(self) -> list[Piece] | None:
+        """Return the cuts as they were evaluated; None if they are not all known."""
+        found: list[Piece] = []
+        shares = (self.weights / self.weights.sum()).tolist()
+        for share, source, slope in zip(shares, self.sources, self.slopes, strict=True):
+            if source is None:
+                return None
+            if isinstance(source, list):
+                found += [piece._replace(share=share * piece.share) for piece in source]
+            else:
+                found.append(Piece(share, source[0], source[1], slope))
+        return found
+
+
 class CutMemory:
     """At most `size` cuts around `origin`, x0."""
 
@@ -85,6 +108,7 @@ class CutMemory:
         self.added = 0  # cuts so far
         #: of each cut the point and value, or the pieces of an average; None: not known
         self._sources: list[Any] = []
+        self._keeps_points = 8 * origin.size * size <= POINT_BYTES
 
     @property
     def slopes(self) -> np.ndarray:
@@ -109,7 +133,7 @@ class CutMemory:
         size = abs(evaluation.value) + abs(term) + length * away
         level = evaluation.value - term - ddot(slope, offset)
         off, blurred = evaluation.lost
-        source = evaluation.point, evaluation.value - term
+        source = (evaluation.point, evaluation.value - term) if self._keeps_points else None
         self._add(slope, (level, 0.0, 0.0, size, length, off + blurred * away, blurred), source)
 
     def blur(self, share: float) -> None:
@@ -189,18 +213,11 @@ class CutMemory:
         blurred += rounded * (length + blurred) + slope.size * vanished
         return slope, (level, 0.0, 0.0, size + vanished, length + vanished, lost, blurred)
 
-    def pieces(self, weights: Vector) -> list[Piece] | None:
-        """Return the cuts of an average as they were evaluated; None if they are not all known."""
-        found: list[Piece] = []
-        for place in np.flatnonzero(weights > 0.0).tolist():
-            source, share = self._sources[place], float(weights[place])
-            if isinstance(source, list):
-                found += [piece._replace(share=share * piece.share) for piece in source]
-            elif source is not None:
-                found.append(Piece(share, source[0], source[1], self._slopes[place].copy()))
-            if source is None or len(found) > self.size:
-                return None
-        return found
+    def average(self, weights: Vector) -> Average:
+        """Return what is known of the cuts of an average."""
+        active = np.flatnonzero(weights > 0.0)
+        sources = [self._sources[place] for place in active.tolist()]
+        return Average(weights[active], sources, self._slopes[active])
 
     def _grow(self) -> None:
         rows, n = min(self.size, 2 * len(self._numbers)), self.count
@@ -215,7 +232,7 @@ class CutMemory:
         weights = self.last_weights.copy()
         order = np.lexsort((self._numbers[: self.count, ADDED], weights))[::-1]
         keep = np.sort(order[:kept])
-        total, source = self.mean(weights), self.pieces(weights / (weights.sum() or 1.0))
+        total, source = self.mean(weights), self.average(weights).pieces()
         n = len(keep)
         known = int(np.searchsorted(keep, self._gram_rows))  # whose products are up to date
         self._gram[:known, :known] = self._gram[keep[:known, None], keep[:known]]
@@ -226,7 +243,7 @@ class CutMemory:
         self._sources = [self._sources[old] for old in keep.tolist()]
         self.count, self._gram_rows = n, known
         if total is not None:
-            self._add(*total, source)
+            self._add(*total, source if source is None or len(source) <= self.size else None)
 
     def state(self) -> dict[str, Any]:
         """Return all that a checkpoint has to keep, bit for bit."""

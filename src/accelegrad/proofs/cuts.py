@@ -17,7 +17,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from accelegrad.bundle.cut_memory import SMALLEST_TOTAL, CutMemory, CutModel, Lowest, Piece
+from accelegrad.bundle.cut_memory import (
+    SMALLEST_TOTAL,
+    Average,
+    CutMemory,
+    CutModel,
+    Lowest,
+    Piece,
+)
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.files.saved import Saved
 from accelegrad.geometry.penalties import Penalty
@@ -258,8 +265,8 @@ class CutCertificate(Saved):
         #: the last cut, or average, that raised the bound: it also proves something over a larger
         #: region
         self._record = self._no_cut._replace(level=-math.inf)
-        #: what proves the lower bound, and what the record does: an evaluation, or `Evidence` of
-        #: an average; None: it is not kept
+        #: what proves the lower bound, and what the record does: an evaluation, or an average and
+        #: its errors; None: it is not kept
         self._evidence: Any = None
         self._of_record: Any = None
         self._every = 1 if often and not region.costly else PAUSE
@@ -430,8 +437,8 @@ class CutCertificate(Saved):
         if not self._raise_by(cut):
             return False
         assert self.kept is not None
-        pieces = self.kept.pieces(weights)
-        self._evidence = self._of_record = Evidence(pieces, (lost, blurred))
+        average = self.kept.average(weights)
+        self._evidence = self._of_record = average, (lost, blurred)
         reach = self.region.radius * (blurred + self._growth * length)
         self._lost_in_average = error + self._growth * size + reach
         return True
@@ -465,8 +472,10 @@ class CutCertificate(Saved):
     def evidence(self) -> Evidence:
         """What proves the lower bound."""
         found = self._evidence
-        if found is None or isinstance(found, Evidence):
-            return found or Evidence(None, (0.0, 0.0))
+        if found is None:
+            return Evidence(None, (0.0, 0.0))
+        if isinstance(found, tuple) and isinstance(found[0], Average):
+            return Evidence(found[0].pieces(), found[1])
         off, slack = self.rounding(found, norm(found.gradient))
         away = norm(found.point - self.region.center)
         piece = Piece(1.0, found.point, found.value - found.penalty, found.gradient)

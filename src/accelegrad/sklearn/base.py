@@ -58,7 +58,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
     n_jobs: int | None = None
     coef_: Any  # dense, or sparse after `sparsify`
     intercept_: Any
-    _certificate: ModelCertificate | None = None
+    _certificate: tuple[ModelCertificate | None, Any] = None, None  # with the rows it is about
 
     # -- what classifiers do differently: here one problem with numbers as targets -----------------
 
@@ -238,14 +238,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         self.converged_ = bool(fit.converged)
         self.n_samples_seen_, self.weight_seen_ = data.n_counted, data.weight
         self._stream = None
-        if fit.certificate is not None:
-            points = np.column_stack([np.atleast_2d(self.coef_), np.ravel(self.intercept_)])
-            self._certificate = replace(
-                fit.certificate,
-                points=points if self.fit_intercept else points[:, :-1],
-                rows=data.rows,
-                classes=self.classes_ if self._classifies else None,
-            )
+        self._certificate = fit.certificate, data.rows
         self._missed = fit.target >= 0.0 and not (fit.converged or fit.stopped)
         if self._missed:
             warnings.warn(self._shortfall(fit), ConvergenceWarning, stacklevel=4)
@@ -279,7 +272,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
                 rows[:, columns] = some
         self.intercept_ = intercepts if self._classifies else float(intercepts[0])
         self.coef_ = rows if self._classifies else rows.ravel()
-        self._certificate = None
+        self._certificate = None, None
 
     # -- streams ---------------------------------------------------------------------------------
 
@@ -395,11 +388,16 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
     def certificate_(self) -> ModelCertificate | None:
         """What `tools/verify.py` needs to verify `gap_`; None if that is not in memory."""
         check_is_fitted(self)
-        return self._certificate
+        known, rows = self._certificate
+        if known is None:
+            return None
+        points = np.column_stack([np.atleast_2d(_dense(self.coef_)), np.ravel(self.intercept_)])
+        points = points if known.fit_intercept else points[:, :-1]
+        return replace(known, points=points, rows=rows, classes=getattr(self, "classes_", None))
 
     def __getstate__(self) -> Any:
         """Return the state without the certificate, which has a number per sample."""
-        return {**super().__getstate__(), "_certificate": None}
+        return {**super().__getstate__(), "_certificate": (None, None)}
 
     def summary(self, top: int = 20) -> Summary:
         """Return a printable summary of the fit with the `top` largest coefficients."""
