@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -154,7 +155,7 @@ class FunctionCertificate(Certificate):
     point: Vector
     pieces: Sequence[Piece]
     error: tuple[float, float]
-    region: Region
+    region: Region | None
     radius: float
 
     def arrays(self) -> dict[str, Any]:
@@ -186,43 +187,41 @@ def of_function(
     """Return the certificate by cuts; None if some of them are not kept, or for other regions."""
     if pieces is None:
         return None
-    if region is None:  # a zero gradient proves a minimum everywhere
-        region = Region(WholeSpace(), point, np.inf, assumed=False)
-    chosen, limits = region.feasible_set, _limits(region)
-    bounded = isinstance(chosen, (Simplex, L1Ball, Ball)) and not region.assumed
-    alone = region.penalty is None
-    if region.change is not None or not (limits is not None or (bounded and alone)):
-        return None
-    return FunctionCertificate(value, gap, point, pieces, error, region, region.radius)
+    radius = np.inf
+    if region is not None:
+        chosen, penalty, radius = region.feasible_set, region.penalty, region.radius
+        l1 = isinstance(getattr(penalty, "penalty", penalty), (L1, NoneType))  # or of leading ones
+        limits = isinstance(chosen, (Box, WholeSpace)) and (l1 or isinstance(penalty, ElasticNet))
+        bounded = isinstance(chosen, (Simplex, L1Ball, Ball)) and not region.assumed
+        if region.change is not None or not (limits or (bounded and penalty is None)):
+            return None
+    return FunctionCertificate(value, gap, point, pieces, error, region, radius)
 
 
-def _limits(region: Region) -> tuple[Vector, Vector, Vector, float] | None:
-    """Return the ends of a box, and the l1 factors and l2 of a penalty; None if it is another."""
-    size, chosen = region.center.size, region.feasible_set
-    penalty: Any = region.penalty
-    l1, l2, penalised = np.zeros(size), 0.0, size
+def _limits(region: Region) -> tuple[Vector, Vector, Vector, float]:
+    """Return the ends of a box, and the l1 factors and the l2 factor of a penalty."""
+    size, chosen, penalty = region.center.size, region.feasible_set, region.penalty
+    l1, l2, leading = np.zeros(size), 0.0, size
     if isinstance(penalty, OnLeading):
-        penalty, penalised = penalty.penalty, penalty.size
+        leading, penalty = penalty.size, penalty.penalty
     if isinstance(penalty, ElasticNet):
-        l1[:penalised], l2 = penalty.l1, penalty.l2
+        l1[:], l2 = penalty.l1, penalty.l2
     elif isinstance(penalty, L1):
-        l1[:penalised] = penalty.strength
-    elif penalty is not None:
-        return None
-    if not isinstance(chosen, (Box, WholeSpace)) or (l2 > 0.0 and penalised < size):
-        return None
+        l1[:leading] = penalty.strength
     ends = (chosen.lower, chosen.upper) if isinstance(chosen, Box) else (-np.inf, np.inf)
     low, high = (np.array(np.broadcast_to(end, size), dtype=np.float64) for end in ends)
     return low, high, l1, l2
 
 
-def _space(region: Region, radius: float, slope: Vector) -> dict[str, Any]:
+def _space(region: Region | None, radius: float, slope: Vector) -> dict[str, Any]:
     """Return ball, set and penalty, and the part of a slope that is bounded by the ball.
 
     With p = prox(center - s slope, s) of penalty and box together, (center - p) / s bounded by the
     ball and the rest by penalty and box prove most if p is on the boundary of the ball.
     """
-    chosen, center, limits = region.feasible_set, region.center, _limits(region)
+    if region is None:  # a zero gradient proves a minimum everywhere
+        return {"center": 0.0 * slope, "radius": np.inf}
+    chosen, center = region.feasible_set, region.center
     space: dict[str, Any] = {"center": center, "radius": np.inf}
     if isinstance(chosen, Ball):
         return {"center": chosen.center + 0.0 * center, "radius": chosen.radius}
@@ -230,8 +229,7 @@ def _space(region: Region, radius: float, slope: Vector) -> dict[str, Any]:
         return space | {"total": chosen.total}
     if isinstance(chosen, L1Ball):
         return space | {"l1_radius": chosen.radius, "l1_center": chosen.center + 0.0 * center}
-    assert limits is not None
-    low, high, l1, l2 = limits
+    low, high, l1, l2 = _limits(region)
     if isinstance(chosen, Box):
         space |= {"lower": low, "upper": high}
     if region.penalty is not None:
