@@ -16,7 +16,7 @@ import sys
 
 import numpy as np
 
-INF, LABELS = np.inf, ("logistic", "hinge", "squared_hinge", "modified_huber", "multinomial")
+INF = np.inf
 FAR = 10.0  # weights that nothing bounds are searched up to so many times the scale of the data
 ENDS = ("lower", -INF), ("upper", INF)
 OUTSIDE = 1e-9  # how far rounding may have moved a point out of a set, relative to its size
@@ -101,7 +101,7 @@ def of_model(c, X, y, a):
     shares = a.of(shares) / a.of(shares).sum()
     if "slopes" in c:
         slopes[used] = c["slopes"]
-    if loss in LABELS and "classes" in c:  # each class against the rest; of two, the second
+    if "classes" in c:  # each class against the rest; of two, the second
         y = np.where(y[:, None] == c["classes"][-k:], 1.0, -1.0)
     if a.of is not np.float64:
         X = a.of(X.toarray() if hasattr(X, "toarray") else X)
@@ -118,7 +118,7 @@ def of_model(c, X, y, a):
         terms = level + 1
     else:
         shape, p = shape_of(loss, a.of(c["parameter"])[()]), abs(c["parameter"])
-        sign, target = (y, 1) if loss in LABELS else (1, y)
+        sign, target = (y, 1) if shape[1] == 0 else (1, y)  # losses of labels do not rise
         each, *ends = (losses(sign * (m + e) - target, shape, a) for e in (0, -off, off))
         above = np.maximum(*ends)  # a convex function is largest at an end
         theta = a.of(slopes) if "slopes" in c else m - y  # of least squares
