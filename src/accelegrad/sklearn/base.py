@@ -238,7 +238,8 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         self.converged_ = bool(fit.converged)
         self.n_samples_seen_, self.weight_seen_ = data.n_counted, data.weight
         self._stream = None
-        self._certificate = fit.certificate, data.rows
+        if fit.certificate is not None:
+            self._certificate = fit.certificate, data.rows
         self._missed = fit.target >= 0.0 and not (fit.converged or fit.stopped)
         if self._missed:
             warnings.warn(self._shortfall(fit), ConvergenceWarning, stacklevel=4)
