@@ -226,6 +226,8 @@ def minimize(
           minimiser can be farther away: with a bounded feasible set, or by a LinearModel's dual
           bound. It is half of a numeric diameter, and with "auto" a multiple of the distance
           travelled, which grows during the run (in the scaled coordinates, if `scale` is used).
+        - ``certificate``: what `tools/verify.py` needs, besides the data or the function, to verify
+          the gap; ``certificate.save(path)`` writes it to a file. None if it is not kept.
         - ``multipliers``, with `bounds` or `constraints`: a list with one array of Lagrange
           multipliers per constraint and, if there are bounds, one more for these. They are positive
           at upper limits and negative at lower ones: ``jac + sum(A.T @ m) + m_bounds`` is about 0.

@@ -50,7 +50,7 @@ def apply(diff, root):
 def test_the_exercises_pass_their_tests(tmp_path):
     """All three in one tree and one process, since a copy compiles its kernels anew."""
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
-    for name in ("src", "tests", "docs"):  # what is changed and what the tests read
+    for name in ("src", "tests", "docs", "tools"):  # what is changed and what the tests read
         shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
     for name in ("pyproject.toml", "CONTRIBUTING.md"):
         shutil.copy(ROOT / name, tmp_path / name)

@@ -5,6 +5,8 @@ import doctest
 import importlib
 import io
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -14,7 +16,8 @@ NUMBER = re.compile(r"(?<![\w.])\d[\d.]*(?:e[+-]\d+)?")
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_readmes_snippets_print_what_it_says():
+def test_the_readmes_snippets_print_what_it_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # they save files
     printed, expected = io.StringIO(), ""
     namespace = {}
     text = (ROOT / "README.md").read_text("utf-8")
@@ -23,6 +26,10 @@ def test_the_readmes_snippets_print_what_it_says():
         for language, content in blocks:
             if language == "python":
                 exec(compile(content, "README.md", "exec"), namespace)
+            if content.startswith("python tools/verify.py"):
+                command = [sys.executable, ROOT / "tools" / "verify.py", *content.split()[2:]]
+                run = subprocess.run(command, capture_output=True, text=True, check=True)
+                print(run.stdout, end="")
             if language == "text":
                 expected += content
     assert NUMBER.sub("#", printed.getvalue()) == NUMBER.sub("#", expected)

@@ -24,6 +24,8 @@ BESIDES = {
     "accelegrad.run.observers.Trace",  # of `result.trace`
     "accelegrad.sklearn.model_file.save_model",
     "accelegrad.sklearn.model_file.load_model",
+    "accelegrad.proofs.certificate.FunctionCertificate",
+    "accelegrad.proofs.certificate.ModelCertificate",
 }
 #: Pages whose snippets run elsewhere (tests/dask/test_ray.py), or need the results of an experiment
 ELSEWHERE = {"experiments.md", "ray.md"}

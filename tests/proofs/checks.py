@@ -21,6 +21,7 @@ from scipy.optimize import OptimizeResult
 import accelegrad as ag
 from proofs.candidates import Search, inside_set
 from proofs.cases import Case, Data, bounded, drawn
+from proofs.certificates import objection
 from proofs.extended import EPS, LONG, LONG_EPS, LONG_IS_WIDE, MANY, SMALLEST
 from proofs.functions import Function
 
@@ -129,6 +130,9 @@ def examine(case: Case, result: OptimizeResult) -> None:
     check_bound(search, result)
     check_status(search, result)
     check_evidence(search, result)
+    given = () if case.data is None else (case.data.X, case.data.y)
+    told = objection(result.certificate, result.gap, *given)
+    require(not told, "the certificate is refused", told)
 
 
 def check_points(case: Case, result: OptimizeResult) -> None:

@@ -34,6 +34,7 @@ from accelegrad.sklearn import (
 from accelegrad.solvers.curvature import ACCURATE
 from proofs.candidates import Search
 from proofs.cases import Case, Data, draw_data
+from proofs.certificates import objection
 from proofs.checks import FindingError, long_slack, raised_at, require, value_rounding
 from proofs.extended import EPS, LONG, Classes, PenaltyFormula, Rng, SetFormula
 from reference.losses import OTHER_NAMES, PARAMETER, loss_values
@@ -317,6 +318,8 @@ def judge(fit: Fit, told: list[str], seed: int) -> None:
     if np.isinf(fitted.certified_radius_):
         text = f"{fitted.gap_!r}: a point is lower by {bound - lowest:.3g}"
         require(lowest >= bound - slack - 4 * allowed, "false gap_", text)
+    refused = objection(fitted.certificate_, fitted.gap_, fit.X, fit.y)
+    require(not refused, "the certificate is refused", refused)
     floors = [FLOOR * null for _, null in parts]
     size = sum(max(pair) for pair in zip(values, floors, strict=True))
     check_tolerance(fit, told, size, allowed)

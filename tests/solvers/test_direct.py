@@ -42,7 +42,7 @@ def found(model, rtol=1e-3, most_steps=100, start=None, **given):
 
 def test_slopes_of_a_step_prove_more_than_those_at_its_end_and_one_step_the_minimum():
     model = model_for("logistic", l2=1e-4, fit_intercept=True)
-    x, value, bound, _ = found(model)
+    x, value, bound, *_ = found(model)
     assert value - bound < 0.1 * model.dual_gap(x)
     model = model_for("squared_hinge", l2=1e-2, fit_intercept=True)
     x = found(model, rtol=1e-9).point

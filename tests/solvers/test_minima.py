@@ -105,7 +105,7 @@ def test_value_and_bound_enclose_the_minimum(method, loss, data):
         found = DirectNewton(model).minimum(
             Terms.of(model, None, None), np.zeros(model.n_parameters), lambda value: rtol * value
         )
-        x, value, bound, steps = found
+        x, value, bound, steps, _ = found
         assert 1 <= steps <= (1 if loss == "squared" else 60)  # whose model is exact
     else:
         run = ag.minimize(model, method=method, rtol=rtol, max_iter=3000, rng=0)

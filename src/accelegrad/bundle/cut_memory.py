@@ -29,6 +29,8 @@ from accelegrad.rules.base import Evaluated, Projection, Prox
 
 #: The memory that cuts take by default, in bytes; chosen
 DEFAULT_BYTES = 64 * 2**20
+#: Points of cuts, for certificates, are kept if those of all cuts take at most these bytes; chosen
+POINT_BYTES = 32 * 2**20
 #: Cuts beyond the dimension that are kept by default: up to d + 1 can be active at a minimiser of a
 #: max-type function (with 30 in 40 dimensions the last digits are lost).
 SPARE_CUTS = 20
@@ -62,6 +64,36 @@ def default_size(dimension: int) -> int:
 LEVEL, WEIGHT, ADDED, SIZE, LENGTH, LOST, BLURRED = NUMBERS = range(7)
 
 
+class Piece(NamedTuple):
+    """A cut as it was evaluated, with its share of an average."""
+
+    share: float
+    point: Vector
+    value: float
+    slope: Vector
+
+
+class Average(NamedTuple):
+    """An average of cuts: weights, sources (see `CutMemory`) and slopes."""
+
+    weights: Vector
+    sources: list[Any]
+    slopes: np.ndarray
+
+    def pieces(self) -> list[Piece] | None:
+        """Return the cuts as they were evaluated; None if they are not all known."""
+        found: list[Piece] = []
+        shares = (self.weights / self.weights.sum()).tolist()
+        for share, source, slope in zip(shares, self.sources, self.slopes, strict=True):
+            if source is None:
+                return None
+            if isinstance(source, list):
+                found += [piece._replace(share=share * piece.share) for piece in source]
+            else:
+                found.append(Piece(share, source[0], source[1], slope))
+        return found
+
+
 class CutMemory:
     """At most `size` cuts around `origin`, x0."""
 
@@ -76,6 +108,9 @@ class CutMemory:
         self.added = 0  # cuts so far
         #: the last point whose values were asked for, the cuts added by then, and the values
         self._known: tuple[Any, int, Vector] = (None, 0, origin)
+        #: of each cut the point and value, or the pieces of an average; None: not known
+        self._sources: list[Any] = []
+        self._keeps_points = 8 * origin.size * size <= POINT_BYTES
 
     @property
     def slopes(self) -> np.ndarray:
@@ -101,7 +136,8 @@ class CutMemory:
         # Lowered by its rounding: one from 1e20 away may else lie thousands above the function.
         level = evaluation.value - term - ddot(slope, offset) - UNIT * size
         off, blurred = evaluation.lost
-        self._add(slope, (level, 0.0, 0.0, size, length, off + blurred * away, blurred))
+        source = (evaluation.point, evaluation.value - term) if self._keeps_points else None
+        self._add(slope, (level, 0.0, 0.0, size, length, off + blurred * away, blurred), source)
 
     def blur(self, share: float) -> None:
         """Add this share of value, rise and slope to the errors of the cuts so far."""
@@ -109,7 +145,7 @@ class CutMemory:
         numbers[:, LOST] += share * (numbers[:, SIZE] + numbers[:, LENGTH] * norm(self.origin))
         numbers[:, BLURRED] += share * numbers[:, LENGTH]
 
-    def _add(self, slope: Vector, numbers: tuple[float, ...]) -> None:
+    def _add(self, slope: Vector, numbers: tuple[float, ...], source: Any) -> None:
         """Keep a cut unless it repeats the newest; if memory is full, drop the least important."""
         if self.count:
             last = self._numbers[self.count - 1]
@@ -125,6 +161,7 @@ class CutMemory:
         self.added += 1
         self._slopes[i], self._numbers[i] = slope, numbers
         self._numbers[i, ADDED] = self.added
+        self._sources.append(source)
         self.count = i + 1
 
     def values_at(self, point: Vector) -> Vector:
@@ -182,6 +219,12 @@ class CutMemory:
         blurred += rounded * (length + blurred) + slope.size * vanished
         return slope, (level, 0.0, 0.0, size + vanished, length + vanished, lost, blurred)
 
+    def average(self, weights: Vector) -> Average:
+        """Return what is known of the cuts of an average."""
+        active = np.flatnonzero(weights > 0.0)
+        sources = [self._sources[place] for place in active.tolist()]
+        return Average(weights[active], sources, self._slopes[active])
+
     def _grow(self) -> None:
         rows, n = min(self.size, 2 * len(self._numbers)), self.count
         slopes, self._slopes = self._slopes, np.empty((rows, self.origin.size))
@@ -195,7 +238,7 @@ class CutMemory:
         weights = self.last_weights.copy()
         order = np.lexsort((self._numbers[: self.count, ADDED], weights))[::-1]
         keep = np.sort(order[:kept])
-        total = self.mean(weights)
+        total, source = self.mean(weights), self.average(weights).pieces()
         n = len(keep)
         known = int(np.searchsorted(keep, self._gram_rows))  # whose products are up to date
         self._gram[:known, :known] = self._gram[keep[:known, None], keep[:known]]
@@ -203,9 +246,10 @@ class CutMemory:
             if new < old:
                 self._slopes[new] = self._slopes[old]
         self._numbers[:n] = self._numbers[keep]
+        self._sources = [self._sources[old] for old in keep.tolist()]
         self.count, self._gram_rows = n, known
         if total is not None:
-            self._add(*total)
+            self._add(*total, source if source is None or len(source) <= self.size else None)
 
     def state(self) -> dict[str, Any]:
         """Return all that a checkpoint has to keep, bit for bit."""
@@ -223,7 +267,7 @@ class CutMemory:
         self.count = 0
         while len(self._numbers) < n:
             self._grow()
-        self.count, self.added = n, int(state["added"])
+        self.count, self.added, self._sources = n, int(state["added"]), [None] * n
         self._slopes[:n], self._numbers[:n] = state["slopes"], state["numbers"]
         self._gram, self._gram_rows = np.array(state["gram"]), len(state["gram"])
 

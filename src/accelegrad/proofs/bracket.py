@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
+from accelegrad.bundle.cut_memory import Piece
 from accelegrad.files.saved import Saved
 from accelegrad.linalg import FEW, UNIT, growth, norm
 from accelegrad.models.linear_model import LinearModel
+from accelegrad.proofs import certificate
+from accelegrad.proofs.certificate import Certificate
 from accelegrad.proofs.cuts import PAUSE, CutCertificate, rounding_of
 from accelegrad.proofs.model_dual import SPACING, DualCertificate
 from accelegrad.rules.base import Evaluated
@@ -50,6 +54,7 @@ class Bracket(Saved):
         self._goal = goal
         self.parts: list[Any] = [*filter(None, (cuts, dual))]
         self._everywhere = everywhere
+        self._minimiser: Evaluated | None = None
         self._size = 0.0  # the largest value judged so far: a minimum of 0 has no size of its own
         #: the iterations of the last update and of the last search for the best average, and the
         #: method's estimate of the gap at that search
@@ -65,7 +70,7 @@ class Bracket(Saved):
         if self._model is not None:
             return
         bound = at.value - FEW * UNIT * abs(at.value) - at.lost[0]
-        self._everywhere = max(self._everywhere, bound)
+        self._everywhere, self._minimiser = max(self._everywhere, bound), at
 
     def update(self, best: Evaluated, iteration: int, estimate: float) -> bool:
         """Update the bound of the kept cuts if that is due; `estimate` is the expected gap."""
@@ -131,6 +136,35 @@ class Bracket(Saved):
     def gap(self, at: Evaluated) -> float:
         """Return the certified gap of a point; negative if it refutes the region."""
         return at.value - self.lower_bound(at)
+
+    def certificate(self, at: Evaluated) -> Certificate | None:
+        """Return what proves the gap of a point; None if that is not kept, or nothing is proved."""
+        gap, given = self.gap(at), (at.point, float(at.value))
+        if not 0.0 <= gap < math.inf:
+            return None
+        cuts, everywhere = self.cuts, self.bound_everywhere
+        by_cuts = cuts is not None and cuts.lower_bound > everywhere
+        if self._model is not None:
+            if self.dual is None or by_cuts:
+                return None
+            dual = self.dual.dual
+            # Without terms, or with the caller's model, more may have been proved.
+            duals = dual, dual.model.dual, self._model.dual
+            known = max((each.proof for each in duals), key=attrgetter("bound"))
+            if known.bound < everywhere:
+                return None
+            return certificate.of_model(self._model, dual.terms, *given, gap, known.slopes)
+        region, at_minimum = None, self._minimiser
+        if by_cuts and cuts is not None:
+            (pieces, error), region = cuts.evidence, cuts.region
+        elif at_minimum is not None:
+            value = at_minimum.value - at_minimum.penalty
+            pieces = [Piece(1.0, at_minimum.point, value, at_minimum.gradient)]
+            error = at_minimum.lost
+        else:
+            return None
+        error = (error[0] + at.lost[0], error[1])
+        return certificate.of_function(*given, gap, pieces, error, region)
 
     def goal(self, value: float) -> float:
         """Return the gap that is asked for at a point with this value, 0 for none."""

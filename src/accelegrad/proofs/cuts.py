@@ -17,7 +17,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from accelegrad.bundle.cut_memory import SMALLEST_TOTAL, CutMemory, CutModel, Lowest
+from accelegrad.bundle.cut_memory import (
+    SMALLEST_TOTAL,
+    Average,
+    CutMemory,
+    CutModel,
+    Lowest,
+    Piece,
+)
 from accelegrad.errors import NonFiniteError, Vector
 from accelegrad.files.saved import Saved
 from accelegrad.geometry.penalties import Penalty
@@ -216,6 +223,13 @@ class Cut(NamedTuple):
         )
 
 
+class Evidence(NamedTuple):
+    """The cuts of an average, and how far its level and slope are off besides their rounding."""
+
+    pieces: list[Piece] | None  # None: some are not kept
+    error: tuple[float, float]
+
+
 class CutCertificate(Saved):
     """Single and average cuts over a region, with the region's penalty added.
 
@@ -246,10 +260,15 @@ class CutCertificate(Saved):
         self.unit = UNIT  # unit of rounding of the user's function, as far as it is known
         self._no_cut = Cut(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, np.zeros_like(region.center))
         self._sum = self._last = self._no_cut
+        self._at_last: Any = None  # the evaluation of the last cut, for a function
         self._count = self._waiting = 0  # cuts in the sum, and those since its bound was computed
         #: the last cut, or average, that raised the bound: it also proves something over a larger
         #: region
         self._record = self._no_cut._replace(level=-math.inf)
+        #: what proves the lower bound, and what the record does: an evaluation, or an average and
+        #: its errors; None: it is not kept
+        self._evidence: Any = None
+        self._of_record: Any = None
         self._every = 1 if often and not region.costly else PAUSE
 
     def share(self, kept: CutMemory) -> None:
@@ -262,13 +281,14 @@ class CutCertificate(Saved):
         if self._own is not None:
             self._own.take(evaluation)
         if not self.region.costly:
-            if self._raise_by(cut):
+            if self._raise_by(cut, evaluation if self.model is None else None):
                 self._lost_in_average = 0.0  # this cut alone proves more
             if weight == 0.0:
                 return
         # An interrupt between the assignments counts a cut twice: still an average of cuts.
         self._sum = self._sum.plus(cut)
         self._count, self._waiting, self._last = self._count + 1, self._waiting + 1, cut
+        self._at_last = evaluation if self.model is None else None
         # With kept cuts the bracket decides when a costly bound is due.
         if (weight == 0.0 and self.kept is None) or self._waiting >= self._every:
             self.refresh()
@@ -327,7 +347,7 @@ class CutCertificate(Saved):
             return
         self._waiting = 0
         if self.region.costly:
-            self._raise_by(self._last)
+            self._raise_by(self._last, self._at_last)
         self._raise_by_sum()
 
     def tighten(self, best: Evaluated, goal: float = 0.0) -> None:
@@ -414,6 +434,9 @@ class CutCertificate(Saved):
         cut = Cut(1.0, level, size, error, blurred, length, slope)
         if not self._raise_by(cut):
             return False
+        assert self.kept is not None
+        average = self.kept.average(weights)
+        self._evidence = self._of_record = average, (lost, blurred)
         reach = self.region.radius * (blurred + self._growth * length)
         self._lost_in_average = error + self._growth * size + reach
         return True
@@ -435,7 +458,7 @@ class CutCertificate(Saved):
         """Enlarge the region and prove what the best cut so far proves over it."""
         self.refresh()
         self.lower_bound, self.region.radius = -math.inf, radius
-        self._raise_by(self._record)
+        self._raise_by(self._record, self._of_record)
         self._raise_by_sum()
 
     def forget(self) -> None:
@@ -443,7 +466,20 @@ class CutCertificate(Saved):
         self.refresh()
         self._sum, self._count = self._no_cut, 0
 
-    def _raise_by(self, given: Cut, *, keep: bool = True) -> bool:
+    @property
+    def evidence(self) -> Evidence:
+        """What proves the lower bound."""
+        found = self._evidence
+        if found is None:
+            return Evidence(None, (0.0, 0.0))
+        if isinstance(found, tuple) and isinstance(found[0], Average):
+            return Evidence(found[0].pieces(), found[1])
+        off, slack = self.rounding(found, norm(found.gradient))
+        away = norm(found.point - self.region.center)
+        piece = Piece(1.0, found.point, found.value - found.penalty, found.gradient)
+        return Evidence([piece], (off + slack * away, slack))
+
+    def _raise_by(self, given: Cut, evidence: Any = None, *, keep: bool = True) -> bool:
         """Take what a cut proves if that is more than is known; return whether it is.
 
         It proves its minimum over the region, lowered by what rounding may have added. The cut is
@@ -465,9 +501,9 @@ class CutCertificate(Saved):
         bound = cut.level + least - lost - vanished
         if not bound > self.lower_bound:
             return False
-        self.lower_bound = bound
+        self.lower_bound, self._evidence = bound, evidence
         if keep:
-            self._record = given
+            self._record, self._of_record = given, evidence
         return True
 
     def _with_penalty(self, cut: Cut, penalty: Penalty) -> Cut:

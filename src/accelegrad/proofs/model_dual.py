@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,14 @@ from accelegrad.proofs.fenchel import (
     Terms,
     heights,
 )
-from accelegrad.proofs.null_space import DualBounds, NullSpace, needed_signs, obstacle
+from accelegrad.proofs.null_space import (
+    NO_PROOF,
+    DualBounds,
+    NullSpace,
+    Proof,
+    needed_signs,
+    obstacle,
+)
 
 #: Shifts at which the search for the best intercept looks for a change of sign, relative to the
 #: size of margins and targets: from 5e-7 to 1e8. Chosen.
@@ -46,6 +54,9 @@ SELDOM = 3.0
 #: which grow as the first power, hinge and absolute losses took up to twice as many steps to a gap
 #: of 1e-3 with an l1 term or a set.
 FORGETTING = 2.0
+
+
+BY_BOUND = attrgetter("bound")
 
 
 class ModelDual:
@@ -106,7 +117,8 @@ class ModelDual:
                 theta = self._at_best_intercept(known)
             return self.bound(self.balanced(theta))
         if not (is_smoothed or model.fit_intercept):
-            return self.terms.lower_bound(SlopeSums.at(model, known), self.reach)
+            bound = self.terms.lower_bound(SlopeSums.at(model, known), self.reach)
+            return self._noted(bound, theta)
         l2, w = known.model.l2, known.w[: model.n_features]
         combination = known.gradient[: w.size] - l2 * w
         return self.bound(theta, combination, slack=growth(0) * l2 * np.abs(w))
@@ -144,7 +156,20 @@ class ModelDual:
             combination = model.combination(theta)[: model.n_features]
         off = model.rounding.combination(norm(np.sqrt(model.shares) * theta)) + slack
         sums = SlopeSums(level, error, mean, mean_error, combination, off)
-        return terms.lower_bound(sums, self.reach)
+        return self._noted(terms.lower_bound(sums, self.reach), theta)
+
+    def _noted(self, bound: float, slopes: Vector) -> float:
+        """Return a bound, and keep the slopes if it is the largest so far."""
+        if self.has_slopes_here and bound > self.proof.bound:
+            self._kept["proof"] = Proof(bound, slopes)
+        return bound
+
+    @property
+    def proof(self) -> Proof:
+        """The largest bound by slopes of rows in this process, and the slopes."""
+        known: Proof = self._kept.get("proof", NO_PROOF)
+        in_null_space: DualBounds | None = self._kept.get("null space")
+        return known if in_null_space is None else max(known, in_null_space.proof, key=BY_BOUND)
 
     def without_terms(self, wish: str) -> DualBounds:
         """Return the bounds for a model whose weights only the losses bound, or refuse."""

@@ -88,6 +88,10 @@ class Shifted(NamedTuple):
     products: Matrix  # the mean of s_ik s_il
 
 
+def _distributions(margins: Matrix, chosen: Balance | None) -> Matrix:
+    return softmax(margins)[0] if chosen is None else chosen.of(margins)
+
+
 def _shifted(part: Any, at: ClassesPoint, shift: Vector) -> Shifted:  # noqa: ARG001
     shares, (s, _) = at.model.rows.shares, softmax(at.margins + shift)
     return Shifted(shares @ s, s.T @ (shares[:, None] * s))
@@ -107,6 +111,8 @@ class MultinomialDual:
         self.model = model
         # The weights of all classes act as those of one long row.
         self._terms = Terms(model.n_weights, model.l2)
+        #: the largest bound, and what gives its distributions for rows in this process
+        self.proof: tuple[float, Callable[[], Matrix] | None] = (0.0, None)
 
     def gap(self, x: Vector) -> float:
         """Return a proved bound of P(x) - min P."""
@@ -120,7 +126,10 @@ class MultinomialDual:
         if model.rows.fit_intercept:
             shifted = partial(model.total, "balance", _shifted, at)
             chosen = balance(shifted, model.class_shares)
-        return self.bound(model.total("dual", _sums, at, chosen))
+        bound = self.bound(model.total("dual", _sums, at, chosen))
+        if bound > self.proof[0] and isinstance(at, ClassesPoint):
+            self.proof = bound, partial(_distributions, at.margins, chosen)
+        return bound
 
     def bound(self, sums: DistributionSums) -> float:
         """Return the lower bound by sums over all rows."""

@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -308,6 +308,16 @@ def needed_signs(space: NullSpace, lower: Vector, upper: Vector) -> Vector:
     return np.append(signs, [0.0] * space.fit_intercept)
 
 
+class Proof(NamedTuple):
+    """A lower bound and its slopes; without slopes, they are 0."""
+
+    bound: float
+    slopes: Vector | None
+
+
+NO_PROOF = Proof(0.0, None)
+
+
 class DualBounds:
     """Lower bounds of min P without an l2 term; `signs` are those of `needed_signs`, if any."""
 
@@ -315,6 +325,7 @@ class DualBounds:
         self, space: NullSpace, loss: Loss, y: Vector, signs: Vector | None = None
     ) -> None:
         self.space, self.loss, self.y, self.signs = space, loss, y, signs
+        self.proof = NO_PROOF  # the best so far
         self._weighs = space.shares > 0.0
         low, high = loss.domain(y)
         # The slope of a row without weight is 0.
@@ -416,7 +427,10 @@ class DualBounds:
         if imbalance == math.inf:
             return 0.0
         height, error = level(self.loss, self.space.shares, theta, self.y)
-        return max(height - error - imbalance * self._reach, 0.0)
+        bound = max(height - error - imbalance * self._reach, 0.0)
+        if bound > self.proof.bound:
+            self.proof = Proof(bound, theta)
+        return bound
 
     @cached_property
     def _reach(self) -> float:

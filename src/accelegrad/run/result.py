@@ -299,7 +299,7 @@ def report(progress: Progress, status: Status, detail: str) -> OptimizeResult:
     final = progress.final_evaluation() or progress.best
     x = progress.point(progress.output) if final is None else final.point
     value, gradient = math.nan, None
-    lower_bound, gap, radius = -math.inf, math.inf, 0.0
+    lower_bound, gap, radius, certificate = -math.inf, math.inf, 0.0, None
     if final is not None:
         value = final.value
         with contextlib.suppress(NonFiniteError):
@@ -307,6 +307,7 @@ def report(progress: Progress, status: Status, detail: str) -> OptimizeResult:
         if judge is not None and status is not Status.NOT_CONVEX:
             lower_bound = bracket.lower_bound(final)
             gap, radius = value - lower_bound, bracket.radius_of(lower_bound)
+            certificate = bracket.certificate(final)
     if status is Status.REGION_REFUTED or lower_bound > value:
         detail = f"{detail} {_refutation(progress)}".strip()
     if status in (Status.CONVERGED, Status.TARGET_IMPOSSIBLE) and radius < math.inf:
@@ -330,6 +331,7 @@ def report(progress: Progress, status: Status, detail: str) -> OptimizeResult:
             "lower_bound": lower_bound,
             "gap": gap,
             "certified_radius": radius,
+            "certificate": certificate,
         }
     )
 

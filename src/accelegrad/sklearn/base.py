@@ -6,7 +6,7 @@ import math
 import time
 import warnings
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import NoneType
 from typing import Any, Self
 
@@ -25,6 +25,7 @@ from accelegrad.geometry.sets import Box, WholeSpace, as_feasible_set
 from accelegrad.models.losses import LOSSES, LossEntry, make_loss, plain_loss_name
 from accelegrad.models.row_file import RowFile
 from accelegrad.models.streamed_model import Checked, read_rows
+from accelegrad.proofs.certificate import ModelCertificate
 from accelegrad.run.result import rounded
 from accelegrad.sklearn import online
 from accelegrad.sklearn.data import LabelFile, split, without_empty_columns
@@ -58,6 +59,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
     n_jobs: int | None = None
     coef_: Any  # dense, or sparse after `sparsify`
     intercept_: Any
+    _certificate: tuple[ModelCertificate | None, Any] = None, None  # with the rows it is about
 
     # -- what classifiers do differently: here one problem with numbers as targets -----------------
 
@@ -234,6 +236,8 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
         self.converged_ = bool(fit.converged)
         self.n_samples_seen_, self.weight_seen_ = data.seen()
         self._stream = None
+        if fit.certificate is not None:
+            self._certificate = fit.certificate, data.rows
         self._missed = fit.target >= 0.0 and not (fit.converged or fit.stopped)
         if self._missed:
             warnings.warn(self._shortfall(fit), ConvergenceWarning, stacklevel=4)
@@ -267,6 +271,7 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
                 rows[:, columns] = some
         self.intercept_ = intercepts if self._classifies else float(intercepts[0])
         self.coef_ = rows if self._classifies else rows.ravel()
+        self._certificate = None, None
 
     # -- streams ---------------------------------------------------------------------------------
 
@@ -377,6 +382,21 @@ class LinearEstimator(Parameters, BaseEstimator):  # type: ignore[misc]
             coefficients = np.atleast_2d(coefficients)
         products = safe_sparse_dot(X, coefficients.T, dense_output=True)
         return np.asarray(products + self.intercept_)
+
+    @property
+    def certificate_(self) -> ModelCertificate | None:
+        """What `tools/verify.py` needs to verify `gap_`; None if that is not in memory."""
+        check_is_fitted(self)
+        known, rows = self._certificate
+        if known is None:
+            return None
+        points = np.column_stack([np.atleast_2d(_dense(self.coef_)), np.ravel(self.intercept_)])
+        points = points if known.fit_intercept else points[:, :-1]
+        return replace(known, points=points, rows=rows, classes=getattr(self, "classes_", None))
+
+    def __getstate__(self) -> Any:
+        """Return the state without the certificate, which has a number per sample."""
+        return {**super().__getstate__(), "_certificate": (None, None)}
 
     def summary(self, top: int = 20) -> Summary:
         """Return a printable summary of the fit with the `top` largest coefficients."""

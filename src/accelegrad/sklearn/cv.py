@@ -116,6 +116,7 @@ class CrossValidated(LinearEstimator):
         for name, value in vars(single).items():
             if name.endswith("_") and name not in ("n_features_in_", "feature_names_in_"):
                 setattr(self, name, value)
+        self._certificate = single._certificate
         return self
 
 

@@ -38,6 +38,7 @@ class Data(NamedTuple):
     y: Any  # an array, or a `RowFile`
     weights: Any
     columns: Any = None  # the columns that X keeps, if empty ones were removed
+    rows: Any = None  # the samples that it keeps, if some were removed
 
     def seen(self) -> tuple[int, float]:
         """Return the number of samples with positive weight, and their total weight."""
@@ -90,7 +91,8 @@ def weights_of(given: Any, X: Any) -> Vector | None:
 def rows_of(data: Data, rows: Any) -> Data:
     """Return the selected samples."""
     weights = None if data.weights is None else data.weights[rows]
-    return Data(data.X[rows], data.y[rows], weights, data.columns)
+    kept = rows if data.rows is None else data.rows[rows]
+    return Data(data.X[rows], data.y[rows], weights, data.columns, kept)
 
 
 def without_weightless(data: Data) -> Data:

@@ -21,6 +21,8 @@ gap_ : float
     No coefficients have an objective below ``objective_ - gap_``: proved, by the fit itself.
 certified_radius_ : float
     How far from the start that holds; inf where it holds everywhere.
+certificate_ : ModelCertificate or None
+    What ``tools/verify.py`` needs besides the data to verify `gap_`; `save` writes it to a file.
 converged_ : bool
     Whether `gap_` is within the tolerance; False without one.
 method_ : str

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -30,6 +30,7 @@ from accelegrad.models.linear_model import LinearModel
 from accelegrad.models.multinomial import MultinomialModel, PartedClasses
 from accelegrad.models.sampling import BatchSampler
 from accelegrad.models.scaling import ColumnScaling, can_scale, column_scaling
+from accelegrad.proofs.certificate import ModelCertificate, joined, of_classes, of_model
 from accelegrad.proofs.model_dual import ModelDual
 from accelegrad.proofs.multinomial_dual import MultinomialDual
 from accelegrad.run.oracle import QUIET
@@ -98,6 +99,7 @@ class Fit(NamedTuple):
     message: str = Status.CONVERGED.message
     interrupted: bool = False  # by Ctrl-C
     stopped: bool = False  # by early stopping
+    certificate: ModelCertificate | None = None
 
     @property
     def converged(self) -> bool:
@@ -119,6 +121,7 @@ def total(fits: Sequence[Fit]) -> Fit:
         next((fit.message for fit in fits if not fit.converged), fits[0].message),
         any(fit.interrupted for fit in fits),
         all(fit.converged or fit.stopped for fit in fits),
+        joined([fit.certificate for fit in fits]),
     )
 
 
@@ -165,7 +168,8 @@ def _directly(problem: Problem, settings: Settings, start: Vector) -> Fit | None
     if not isinstance(model, LinearModel) or terms is None:
         return None
     if problem.floor == 0.0 and problem.value(start) == 0.0:  # a constant fits exactly
-        return Fit(start, 0.0, 0.0, settings.target(problem, 0.0), 0, PROXIMAL)
+        target, proof = settings.target(problem, 0.0), of_model(model, terms, start, 0.0, 0.0, None)
+        return Fit(start, 0.0, 0.0, target, 0, PROXIMAL, certificate=proof)
     if not DirectNewton.serves(model, terms):
         return None
     direct = problem.kept.get("direct")
@@ -176,9 +180,11 @@ def _directly(problem: Problem, settings: Settings, start: Vector) -> Fit | None
         found = direct.minimum(terms, start, goal, settings.max_iter)
     if found is None:
         return None
-    x, value, bound, steps = found
+    x, value, bound, steps, slopes = found
     gap = abs(value - max(bound, 0.0))  # losses and penalties are nonnegative
-    fit = Fit(x, value, gap, settings.target(problem, value), steps, PROXIMAL)
+    proof = of_model(model, terms, x, value, gap, slopes)
+    target = settings.target(problem, value)
+    fit = Fit(x, value, gap, target, steps, PROXIMAL, certificate=proof)
     return fit if fit.converged else None
 
 
@@ -212,9 +218,11 @@ def _by_interior_points(
     def proved(place: int, point: Found, gap: float) -> bool:
         problem, x = problems[place], point.parameters
         value = models[place].value(x) + problem.l1_value(x)
-        bound = max(ModelDual(models[place], problem.terms).at_slopes(point.slopes), 0.0)
+        dual = ModelDual(models[place], problem.terms)
+        bound = max(dual.at_slopes(point.slopes), 0.0)
         target, reached = settings.target(problem, value), abs(value - bound)
-        fits[place] = Fit(x, value, reached, target, point.steps, INTERIOR)
+        proof = of_model(models[place], dual.terms, x, value, reached, dual.proof.slopes)
+        fits[place] = Fit(x, value, reached, target, point.steps, INTERIOR, certificate=proof)
         return reached <= gap
 
     interior_points(models, terms, starts, allowed, proved, settings.max_iter)
@@ -338,6 +346,7 @@ class MultinomialRun:
             self._raise_bound(x)
             # The run's own bound holds only in a region that it guessed.
             result.update(lower_bound=self._bound, certified_radius=math.inf)
+            result["certificate"] = of_classes(self._model, self._dual.proof[1])
         return result
 
     def _value_and_gradient(self, v: Vector) -> tuple[float, Vector]:
@@ -397,10 +406,16 @@ def _fit(problem: Problem, settings: Settings, result: OptimizeResult, *, stoppe
         bound, message = 0.0, "The minimum is not within the given or guessed diameter."
     if bound <= 0.0:  # losses and penalties are nonnegative: 0 holds everywhere
         bound, radius = 0.0, math.inf
+    gap = abs(value - bound)  # a negative gap is rounding error of this size
+    proof = result.certificate if bound == result.lower_bound else None
+    if isinstance(proof, ModelCertificate):
+        proof = replace(proof, points=(x,), value=value, gap=gap)
+    elif bound == 0.0 and isinstance(problem.model, LinearModel):
+        proof = of_model(problem.model, problem.terms, x, value, gap, None)
     return Fit(
         x,
         value,
-        abs(value - bound),  # a negative gap is rounding error of this size
+        gap,
         settings.target(problem, value),
         int(result.nit),
         str(result["method"]),
@@ -409,6 +424,7 @@ def _fit(problem: Problem, settings: Settings, result: OptimizeResult, *, stoppe
         message,
         result.status is Status.INTERRUPTED,
         stopped,
+        proof if isinstance(proof, ModelCertificate) else None,
     )
 
 

@@ -268,6 +268,7 @@ class DirectMinimum(NamedTuple):
     value: float
     bound: float
     steps: int
+    slopes: Vector | None = None  # that prove the bound; None: those of least squares at the point
 
 
 class DirectNewton:
@@ -332,7 +333,7 @@ class DirectNewton:
             if self._is_least_squares or aim.fall <= PROMISING * wanted:
                 bound = max(bound, dual.at_slopes(at.slopes_at(whole, caution)))
                 if lower - bound <= wanted:
-                    return DirectMinimum(whole.w, lower, bound, number)
+                    return DirectMinimum(whole.w, lower, bound, number, dual.proof.slopes)
             if self._is_least_squares and not lower < value:
                 return None  # this is the minimum up to rounding, and it is not proved
             if falls_enough(value, lower, aim.fall, 1.0):
@@ -344,7 +345,7 @@ class DirectNewton:
                 at = ModelPoint(model, at.w + share * (whole.w - at.w))
                 value = terms.objective(at.mean_loss, at.w)
                 if value - bound <= goal(value):
-                    return DirectMinimum(at.w, value, bound, number)
+                    return DirectMinimum(at.w, value, bound, number, dual.proof.slopes)
             caution = next_caution(caution, share)
         return None
 
