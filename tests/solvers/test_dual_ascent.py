@@ -10,13 +10,13 @@ from accelegrad import kernels, solvers
 from accelegrad.models.losses import LOSSES, make_loss
 from accelegrad.solvers import DualAscent
 from accelegrad.solvers.dual_ascent import (
-    LEAST_COMPILED,
     Ascent,
     DualOracle,
     Gap,
     epochs_to,
     proximal_slopes,
 )
+from accelegrad.solvers.work import LEAST_COMPILED
 from reference.dual_ascent import dual_ascent
 from toys import linear_problem
 

@@ -90,13 +90,15 @@ class TermsOracle(RowOracle):
         terms: Terms,
         penalty: Penalty | None,
     ) -> None:
+        plain, given = penalty is None and terms.feasible_set is None, model
         if model.in_memory:  # without kernels, if its few passes would not pay for compiling
             model = model.of_columns(None, model.l2)
         elif not model.has_columns:
             rows_in_memory(model)  # refuses it
         super().__init__(model, rng, goal)
         self.terms, self.penalty = terms, penalty
-        self.dual = self.model.dual_with(terms)
+        # Without other terms the model's own, which all solvers share
+        self.dual = given.dual if plain else self.model.dual_with(terms)
         self._seed = int(rng.integers(2**63))
 
 
