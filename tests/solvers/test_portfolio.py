@@ -12,6 +12,7 @@ from accelegrad.solvers.newton import SketchedNewton
 from accelegrad.solvers.portfolio import Portfolio
 from accelegrad.solvers.proximal_newton import ProximalNewton
 from accelegrad.solvers.row_oracle import RowRule
+from shapes import compared, drawn
 
 
 def rows(loss, n=300, d=60, l2=1e-4, density=0.02):
@@ -136,24 +137,11 @@ def test_where_neither_does_the_run_ends():
     assert result.nit == 7
 
 
-@pytest.mark.parametrize("loss", ["hinge", "absolute", "epsilon_insensitive", "squared", "huber"])
-def test_the_work_is_a_small_multiple_of_that_of_the_better_one(loss):
-    """After the second has joined, that is; before, it is what either was likely to need."""
-    for n, d, l2 in ((1200, 900, 1e-3), (1100, 2200, 1e-3), (1500, 20, 1e-3)):
-        problem, works = rows(loss, n, d, l2), []
-        pair, least = (DualAscent(), SketchedNewton()), 5e-3
-        for rule in (*pair, Portfolio(*pair, least)):
-            made = []
-            give = type(rule).oracle
-
-            def kept(self, *given, give=give, made=made):
-                made.append(give(self, *given))
-                return made[-1]
-
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(type(rule), "oracle", kept)
-                result = ag.minimize(problem, method=rule, rtol=1e-3, max_iter=3000)
-            done = sum(made[-1].works) if isinstance(rule, Portfolio) else made[-1].work
-            works.append(done if result.success else np.inf)
-        # A turn goes beyond the other's work, and turns add evaluations.
-        assert works[-1] <= 3.0 * max(min(works[:2]), least)
+def test_random_shapes_are_proved_with_a_small_multiple_of_the_best_solvers_work():
+    rng, ratios = np.random.default_rng(3), []
+    for _ in range(16):
+        default, single, result = compared(drawn(rng, entries=3e4, rows=3.3))
+        assert result.success
+        ratios.append(default.work / min(one.work for one in single.values()))
+    assert np.exp(np.log(ratios).mean()) <= 1.6
+    assert max(ratios) <= 8.0

@@ -26,6 +26,9 @@ VISIT, VISIT_LOG, VISIT_DENSE, VISIT_SPARSE, PLAIN_VISIT = 6e-8, 4e-7, 5e-10, 2e
 #: Compiling visits pays from this many stored entries, each row counted as at least four: a plain
 #: epoch then takes 10 ms, and a run takes dozens to hundreds of them.
 LEAST_COMPILED, ENTRIES_OF_ROW = 1 << 12, 4
+#: What loading compiled code counts for few entries and a smooth loss, for which other solvers
+#: seldom need as much: it takes half a second, once. Chosen.
+LOADING = 5e-2
 #: Usual steps of proximal Newton for smooth losses and others, of the interior-point method, and of
 #: Newton's method for one smooth sum, with this many samples and these evaluations for curvature at
 #: most; it takes several smooth sums for a loss with kinks.
@@ -71,14 +74,14 @@ def likely_works(model: LinearModel) -> Likely:
 def _likely_dual(model: LinearModel) -> float:
     """Return that of dual ascent, whose epochs grow with the ratio of a row's curvature to l2."""
     n, d, curvature = model.n_samples, model.n_features, model.loss.curvature
-    if curvature < math.inf and model.storage.entries < kernels.FEW_ENTRIES:
-        return math.inf  # loading compiled code takes longer than other solvers do
     typical = float(np.median(model.row_squares()))
     condition = EPOCHS * min(curvature, 1.0) * typical / (n * model.l2)
     if n < d:  # rows are nearly orthogonal
         root = math.sqrt(n / d)
         condition = min(condition, ((1.0 + root) / (1.0 - root)) ** 2)
-    return (FIRST_EPOCHS + condition) * (n * visit_seconds(model) + EPOCH) + STEP
+    work = (FIRST_EPOCHS + condition) * (n * visit_seconds(model) + EPOCH) + STEP
+    few = curvature < math.inf and model.storage.entries < kernels.FEW_ENTRIES
+    return work + LOADING if few else work
 
 
 def visit_seconds(model: LinearModel) -> float:
