@@ -42,12 +42,13 @@ def iterates(model, **options):
     return np.array(points), result
 
 
+NEWTON = "accelegrad-newton"
 WAYS = {
-    "newton": dict(loss="logistic", rtol=1e-9),
-    "newton, intercept": dict(loss="logistic", fit_intercept=True, rtol=1e-9),
+    "newton": dict(loss="logistic", method=NEWTON, rtol=1e-9),
+    "newton, intercept": dict(loss="logistic", method=NEWTON, fit_intercept=True, rtol=1e-9),
     # At 0 all rows are at a corner of the first smoothed loss: rounding would decide which side.
-    "smoothed": dict(loss="hinge", x0=np.full(D, 0.01), max_iter=8, rtol=1e-3),
-    "least squares": dict(loss="squared", fit_intercept=True, rtol=1e-9),
+    "smoothed": dict(loss="hinge", method=NEWTON, x0=np.full(D, 0.01), max_iter=8, rtol=1e-3),
+    "least squares": dict(loss="squared", method=NEWTON, fit_intercept=True, rtol=1e-9),
     "accelegrad": dict(loss="logistic", diameter=4.0, max_iter=12),
     "minibatches": dict(loss="logistic", batch_size=32, diameter=4.0, max_iter=12),
     "l1": dict(

@@ -9,6 +9,7 @@ counts the calls and ends the run.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -197,7 +198,9 @@ def _made(
     """
 
     def make(fit: Fit, setting: float) -> Any:
-        kind = getattr(import_module(module), name)
+        with warnings.catch_warnings():  # of packages about NumPy's private parts
+            warnings.simplefilter("ignore")
+            kind = getattr(import_module(module), name)
         return kind(**{**own(fit), **(_given(fit, setting) if limited else {}), **options})
 
     return make
