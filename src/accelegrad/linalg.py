@@ -22,8 +22,9 @@ Matrix = npt.NDArray[np.float64]
 
 #: Twice the largest relative error of one operation.
 UNIT = float(np.finfo(np.float64).eps)
-#: The largest error of one operation by underflow.
-SMALLEST = float(np.nextafter(0.0, 1.0))
+#: The largest error of one operation by underflow, even where a library that was compiled with fast
+#: arithmetic has switched off subnormal numbers for the whole process, as snapml does.
+SMALLEST = float(np.finfo(np.float64).tiny)
 #: Units of rounding that cover the few operations around a sum: logarithms, divisions, a norm.
 FEW = 8.0
 #: Factor that raises proven distances by much more than rounding can lower them.

@@ -214,3 +214,15 @@ def test_the_command_needs_nothing_but_numpy(tmp_path):
     )
     function = run("function.npz", "--function", "given:f")
     assert function.returncode == 0, function.stderr + function.stdout
+
+
+def test_a_point_outside_of_the_set_has_no_certificate():
+    def fun(x):
+        return float(abs(x - 0.5).sum()), np.sign(x - 0.5)
+
+    given = dict(feasible_set=ag.Box(-1.0, 1.0), method="accelegrad", diameter=8.0, max_iter=2)
+    given["output"] = "average"
+    outside = ag.minimize(fun, np.zeros(3), project_y=False, **given)
+    assert outside.gap > 0.0
+    assert np.abs(outside.x).max() > 1.0
+    assert outside.certificate is None

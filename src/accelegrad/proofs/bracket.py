@@ -157,6 +157,8 @@ class Bracket(Saved):
         region, at_minimum = None, self._minimiser
         if by_cuts and cuts is not None:
             (pieces, error), region = cuts.evidence, cuts.region
+            if not region.feasible_set.contains(at.point):
+                return None  # as `project_y=False` allows
         elif at_minimum is not None:
             value = at_minimum.value - at_minimum.penalty
             pieces = [Piece(1.0, at_minimum.point, value, at_minimum.gradient)]
