@@ -27,7 +27,6 @@ MOST_ALONE = 300
 BEYOND = 1.3
 #: The seed of the second solver's samples; chosen.
 SEED = 0
-COUNTED = ("nfev", "njev", "points", "rows")
 
 
 class PortfolioState(NamedTuple):
@@ -134,45 +133,60 @@ class Portfolio(RowRule):
         return state._replace(turn=1 - state.turn)
 
 
+def _of_all(name: str) -> Any:
+    """Return a property: a count of the parts, and of what is computed for none of them."""
+
+    def of_parts(oracle: SharedOracle) -> int:
+        return sum(getattr(part, name) for part in oracle.parts if part is not None)
+
+    def read(oracle: SharedOracle) -> int:
+        return oracle.own_counts.get(name, 0) + of_parts(oracle)
+
+    def write(oracle: SharedOracle, count: int) -> None:
+        oracle.own_counts[name] = count - of_parts(oracle)
+
+    return property(read, write)
+
+
 class SharedOracle(RowOracle):
     """The oracles of two rules, with the calls of both and their best point."""
+
+    nfev, njev, points, rows = map(_of_all, ("nfev", "njev", "points", "rows"))
 
     def __init__(
         self, model: LinearModel, rng: np.random.Generator, goal: Goal, rules: tuple[RowRule, ...]
     ) -> None:
         super().__init__(model, rng, goal)
+        self.own_counts: dict[str, int] = {}
         self._rules = rules
-        self._parts: list[RowOracle | None] = [rules[0].oracle(model, rng, goal), None]
+        self.parts: list[RowOracle | None] = [rules[0].oracle(model, rng, goal), None]
 
     @property
     def works(self) -> tuple[float, ...]:
         """The work of each rule so far."""
-        return tuple(0.0 if part is None else part.work for part in self._parts)
+        return tuple(0.0 if part is None else part.work for part in self.parts)
 
     def part(self, turn: int) -> RowOracle:
         """Return the oracle of a rule, made on first use."""
-        part = self._parts[turn]
+        part = self.parts[turn]
         if part is None:
             rng = np.random.default_rng(SEED)
-            part = self._parts[turn] = self._rules[turn].oracle(self.model, rng, self.goal)
+            part = self.parts[turn] = self._rules[turn].oracle(self.model, rng, self.goal)
         return part
 
     def by(self, turn: int, rule: RowRule, state: Any, most: int) -> Step:
-        """Advance a rule on its oracle, and count its calls here too."""
+        """Advance a rule on its oracle."""
         part = self.part(turn)
-        before = [getattr(part, name) for name in COUNTED]
         try:
             return rule.advance(state, part, most)
         finally:
-            for name, count in zip(COUNTED, before, strict=True):
-                setattr(self, name, getattr(self, name) + getattr(part, name) - count)
             best = part.best
             if best is not None and (self.best is None or best.value < self.best.value):
                 self.best = best
 
     def state(self) -> dict[str, Any]:
         """Return all that a checkpoint has to keep."""
-        parts = [None if part is None else part.state() for part in self._parts]
+        parts = [None if part is None else part.state() for part in self.parts]
         return {**super().state(), "first": parts[0], "second": parts[1]}
 
     def restore(self, state: Mapping[str, Any]) -> None:
