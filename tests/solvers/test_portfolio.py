@@ -130,6 +130,15 @@ def test_where_one_finds_no_lower_value_the_other_goes_on(order):
     assert result.success
 
 
+def test_max_iter_limits_the_epochs_of_one_that_is_left():
+    """Its strides double where an evaluation costs more than epochs."""
+    problem = rows("logistic", l2=1e-8)
+    pair = Portfolio(Failing(3), DualAscent(), 0.0)
+    result = ag.minimize(problem, method=pair, tol=1e-14, max_iter=60)
+    assert result.nit == 60
+    assert result.rows <= 2 * 60 * problem.n_samples
+
+
 def test_where_neither_does_the_run_ends():
     pair = Portfolio(Failing(3), Failing(4), 0.0)
     result = ag.minimize(rows("logistic"), method=pair, rtol=1e-12)

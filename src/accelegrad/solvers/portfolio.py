@@ -80,8 +80,10 @@ class Portfolio(RowRule):
         return PortfolioState(0, x0, first, second, 0, -1, False, 0.0)
 
     def stride(self, state: PortfolioState) -> int:
-        """Return the number of the first rule's steps until its next evaluation."""
-        return self.first.stride(state.first) if state.joined < 0 else 1
+        """Return the number of steps until the next evaluation, 1 where both take turns."""
+        if state.joined >= 0 and not state.alone:
+            return 1
+        return self.rules[state.turn].stride((state.first, state.second)[state.turn])
 
     def step(self, state: PortfolioState, oracle: SharedOracle) -> Step:  # type: ignore[override]
         """Do one step of the rule whose turn it is."""
@@ -90,7 +92,8 @@ class Portfolio(RowRule):
     def advance(self, state: PortfolioState, oracle: SharedOracle, most: int) -> Step:  # type: ignore[override]
         """Do the steps of one turn; they count as one once both rules take turns."""
         rule, own = self.rules[state.turn], (state.first, state.second)[state.turn]
-        steps: float = most if state.joined < 0 else rule.stride(own)
+        in_turns = state.joined >= 0 and not state.alone
+        steps: float = rule.stride(own) if in_turns else most
         if not state.alone:
             steps = min(steps, self._most(state, oracle))
         try:
@@ -99,7 +102,7 @@ class Portfolio(RowRule):
             if state.alone:
                 raise
             return self.advance(self._passed_on(state, oracle)._replace(alone=True), oracle, 1)
-        done = step.steps if state.joined < 0 else 1
+        done = 1 if in_turns else step.steps
         which = ("first", "second")[state.turn]
         state = state._replace(
             **{which: step.state},
