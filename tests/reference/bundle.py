@@ -252,10 +252,6 @@ class Run:
                 self.t = max(self.t, bundle.GROWN * t)
             return
         self._note(missed=True)
-        if self.added == added and promise < t * EPS * self.gradient @ self.gradient:
-            # The model knew the cut: its lowest point was not found.
-            self.t = t / bundle.LARGEST_GROWTH
-            return
         if self.added == added and self._distance(point) < self._reach():
             self.t = t * bundle.LARGEST_GROWTH
             return

@@ -389,8 +389,6 @@ class Bundle(StepRule):
             # The model knew this cut: its promise is rounding.
             if not self._plain:
                 return self._without_model(moved, oracle)
-            if promise < t * UNIT * ddot(state.gradient, state.gradient):
-                return moved._replace(step_size=t / LARGEST_GROWTH), at
             if not self._is_far(state, trial.point):
                 return moved._replace(step_size=t * LARGEST_GROWTH), at
         error = state.value - state.term - (at.value - at.penalty)

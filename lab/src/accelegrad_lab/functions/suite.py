@@ -191,6 +191,7 @@ def maxquad() -> Function:
 def chained_cb3_two() -> Function:
     """Charalambous and Bandler's function of neighbours; its minimum is 2 (d - 1), at ones."""
 
+    @np.errstate(over="ignore")  # far away, and inf then
     def fun(x: Vector) -> tuple[float, Vector]:
         a, b = x[:-1], x[1:]
         slope = np.exp(np.minimum(b - a, 700.0))  # near the end of floats exp goes on as a line

@@ -411,12 +411,9 @@ const Rules = (() => {
       }
       note(1);
       t = step;
-      if (added === known) { // the model knew this cut: its promise is rounding
-        const tiny = promise < step * UNIT * dot(gradient, gradient);
-        if (tiny || !isFar(trial.point)) {
-          t = tiny ? step / 10 : 10 * step;
-          return at;
-        }
+      if (added === known && !isFar(trial.point)) { // known cut: its promise is rounding
+        t = 10 * step;
+        return at;
       }
       const error = value - at.value - dot(at.gradient, sub(center, at.point));
       if (error > promise && misses >= 10) {
