@@ -247,7 +247,7 @@ def of_function(c, function, a):
             np.maximum(center - low, high - center),
             np.maximum(low - x, x - high).max(),
         )
-        reach = radius + FAR * a.unit * (abs(center) + radius)  # farther ends only add rounding
+        reach = radius + 40 * a.unit * (abs(center) + radius)  # farther ends only add rounding
         low = np.where(low > -INF, np.maximum(low, center - reach), low)
         high = np.where(high < INF, np.minimum(high, center + reach), high)
         limits = l1, l2, low, high, center, radius

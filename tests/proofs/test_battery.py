@@ -62,7 +62,8 @@ def test_values_that_cancel_are_not_followed_far_away():
     loose, tight = (run(entry, tol) for tol in (1e-4, 1e-6))
     assert loose.verdict == "proved"
     assert loose.result.nfev <= 100  # 165 before
-    assert tight.result.gap <= 2e-5  # values resolve no more, and proofs of 1e-6 are luck
+    assert tight.verdict in ("proved", "rounding")
+    assert tight.result.gap <= 2e-5
 
 
 def test_the_battery_finds_a_false_bound():

@@ -19,7 +19,7 @@ from accelegrad.proofs.fenchel import level
 from accelegrad.proofs.model_dual import LateBound
 from accelegrad.rules.base import Array, Step
 from accelegrad.run.oracle import QUIET, Evaluation
-from accelegrad.solvers.curvature import Costs, Goal
+from accelegrad.solvers.curvature import Goal
 from accelegrad.solvers.row_oracle import RowOracle, RowRule, no_goal, rows_in_memory
 from accelegrad.solvers.work import EPOCH, STEP, visit_seconds, visits_are_compiled
 
@@ -159,6 +159,7 @@ class DualOracle(RowOracle):
                 "l2 is 0; give l2 > 0."
             )
         self._squares = self.model.row_squares()
+        self._visit = visit_seconds(self.model)
         self._pull = 0.0  # 1 / rho; 0 without an intercept
         if model.fit_intercept:
             positive = self._squares[self._squares > 0.0]
@@ -169,9 +170,8 @@ class DualOracle(RowOracle):
     def work(self) -> float:
         """The work so far: visits of rows, and the evaluations in between."""
         visits = self.rows - self.nfev * self.model.n_samples
-        evaluation = Costs.of(self.model).evaluation
-        work = visits * visit_seconds(self.model) + (evaluation + STEP) * self.nfev
-        return work + self.more_work
+        evaluations = (self.costs.evaluation + STEP) * self.nfev
+        return visits * self._visit + evaluations + self.more_work
 
     def feasible(self, x0: Vector) -> Ascent:
         """Return the slopes at x0, or zeros if those are better, with the corresponding point."""

@@ -16,7 +16,7 @@ from accelegrad.models.linear_model import LinearModel
 from accelegrad.proofs.fenchel import Terms
 from accelegrad.rules.base import Array, Step
 from accelegrad.run.oracle import QUIET, Evaluation
-from accelegrad.solvers.curvature import Costs, Factored, Goal
+from accelegrad.solvers.curvature import Factored, Goal
 from accelegrad.solvers.row_oracle import RowRule, TermsOracle
 from accelegrad.solvers.work import INSIDE_ROW
 
@@ -315,7 +315,7 @@ class BarrierOracle(TermsOracle):
 
     def proved(self, inside: Inside) -> Evaluation:
         """Evaluate at the parameters, with the bound that the slopes prove."""
-        costs = Costs.of(self.model)
+        costs = self.costs
         self.more_work += costs.all_curvature + costs.evaluation + INSIDE_ROW * self.model.n_samples
         evaluation = self(self.kinked.parameters(inside, 0))
         with np.errstate(**QUIET):

@@ -19,7 +19,6 @@ from accelegrad.solvers.curvature import (
     NO_FALL,
     PROMISING,
     SHORTEST_STEP,
-    Costs,
     Diagonal,
     Factored,
     Goal,
@@ -237,11 +236,10 @@ class CurvedOracle(SmoothOracle):
                 "smooth model of it."
             )
         self.seed = int(rng.integers(2**63))
-        self._costs = Costs.of(model)
         self._made: Factored | None = None
         #: of this curvature the arguments of `curvature`
         self.made: dict[str, Any] | None = None
-        _, *price = self._costs.sample(1)
+        _, *price = self.costs.sample(1)
         self._coordinates = Diagonal(model, *price)
 
     def original(self, evaluation: Evaluation) -> Evaluation:
@@ -275,7 +273,7 @@ class CurvedOracle(SmoothOracle):
 
     def guess(self, point: Vector) -> Vector | None:
         """Return roughly the minimum over a sample of the rows; None if there are too few."""
-        model, costs = self.model, self._costs
+        model, costs = self.model, self.costs
         if not costs.least or costs.constant:
             return None
         most = COPIED_ENTRIES * model.n_samples / max(1, model.storage.entries)
@@ -306,7 +304,7 @@ class CurvedOracle(SmoothOracle):
         known = self.made
         if self._made and known and (known["number"], known["caution"]) == (number, caution):
             return self._made
-        size = 0 if number == 0 else self._costs.sample(number).size
+        size = 0 if number == 0 else self.costs.sample(number).size
         if size == 0:
             return self._coordinates
         model = self.model
@@ -314,8 +312,8 @@ class CurvedOracle(SmoothOracle):
             at = self._known(self._evaluation(point))
             rows = model.sampled(size, [self.seed, number], at, caution)
             matrix = second_derivative_matrix(model, rows)
-        self.more_work += self._costs.evaluation * self._costs.sample(number, rows.n_curved).cost
-        _, *price = self._costs.sample(number + 1, rows.n_curved)
+        self.more_work += self.costs.evaluation * self.costs.sample(number, rows.n_curved).cost
+        _, *price = self.costs.sample(number + 1, rows.n_curved)
         self._made = Factored(matrix, *price)
         self.made = {"point": point, "number": number, "caution": caution}
         return self._made

@@ -121,10 +121,11 @@ class Portfolio(RowRule):
 
     def _most(self, state: PortfolioState, oracle: SharedOracle) -> float:
         """Return how many steps take a rule a little beyond the other's work, or the patience."""
-        work, own = oracle.works[state.turn], (state.first, state.second)[state.turn]
+        works, own = oracle.works, (state.first, state.second)[state.turn]
+        work = works[state.turn]
         if not work > 0.0:
             return math.inf
-        limit = self.patience if state.joined < 0 else oracle.works[1 - state.turn]
+        limit = self.patience if state.joined < 0 else works[1 - state.turn]
         steps: float = (BEYOND * limit - work) / work * own.iteration
         return max(1.0, steps)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -69,10 +70,15 @@ class RowOracle(ModelOracle):
     def __init__(self, model: LinearModel, rng: np.random.Generator, goal: Goal = no_goal) -> None:
         self.model, self.rng, self.goal = model, rng, goal
 
+    @cached_property
+    def costs(self) -> Costs:
+        """The costs of curvature and evaluations of the sum."""
+        return Costs.of(self.model)
+
     @property
     def work(self) -> float:
-        """The work so far, in seconds by the estimates of `Costs`."""
-        pass_over_rows = 0.5 * (Costs.of(self.model).evaluation + STEP)
+        """The work so far: see `accelegrad.solvers.work`."""
+        pass_over_rows = 0.5 * (self.costs.evaluation + STEP)
         return self.more_work + pass_over_rows * (self.nfev + self.njev)
 
 
